@@ -1,0 +1,35 @@
+"""The first lines of a cell server and of a zygote, as text for ``python -c``.
+
+The package is made by hand, so that its ``__init__``, which is the library's, is not run. What stands below `main` is at the
+bottom of a cell's stack when user code runs.
+"""
+
+from __future__ import annotations
+
+_PACKAGE = """\
+import sys, types
+sys.path[:] = [entry for entry in sys.path if entry]
+package = types.ModuleType("cellblock")
+package.__path__ = [sys.argv[1]]
+sys.modules["cellblock"] = package
+"""
+
+_CELL = """\
+from cellblock.cell import script
+status, namespace = 0, None
+try:
+    code, namespace = script.load(job)
+    exec(code, namespace)
+except BaseException as error:
+    status = script.report(error)
+script.finish(status, namespace)
+"""
+
+SERVER = _PACKAGE + "from cellblock.cell import server\njob = server.main(None)\n" + _CELL
+ZYGOTE = _PACKAGE + "from cellblock.cell import zygote\njob = zygote.main()\n" + _CELL
+SANDBOX_SERVER = (
+    _PACKAGE
+    + "from cellblock.cell import server\nfrom cellblock.sandbox.enter import enclose\n"
+    + "job = server.main(enclose)\n"
+    + _CELL
+)

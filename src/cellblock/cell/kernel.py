@@ -1,0 +1,125 @@
+"""System calls that Python's `os` does not offer, each a thin function that raises `OSError`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from typing import Final
+
+CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWCGROUP: Final = 0x02000000
+CLONE_NEWUTS: Final = 0x04000000
+CLONE_NEWIPC: Final = 0x08000000
+CLONE_NEWUSER: Final = 0x10000000
+CLONE_NEWPID: Final = 0x20000000
+CLONE_NEWNET: Final = 0x40000000
+
+MS_NOSUID: Final = 2
+MS_NODEV: Final = 4
+MS_NOEXEC: Final = 8
+MS_REC: Final = 0x4000
+MS_PRIVATE: Final = 1 << 18
+MNT_DETACH: Final = 2
+
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
+PR_CAPBSET_DROP: Final = 24
+PR_SET_CHILD_SUBREAPER: Final = 36
+PR_SET_NO_NEW_PRIVS: Final = 38
+PR_CAP_AMBIENT: Final = 47
+PR_CAP_AMBIENT_RAISE: Final = 2
+CAP_SYS_ADMIN: Final = 21
+CAP_LAST: Final = 40
+
+# Numbers that are not the same on every machine; those from 424 on are.
+_NUMBERS: Final = {
+    "x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126},
+    "aarch64": {"pivot_root": 41, "seccomp": 277, "capset": 91},
+}
+OPEN_TREE: Final = 428
+MOVE_MOUNT: Final = 429
+MOUNT_SETATTR: Final = 442
+LANDLOCK_CREATE_RULESET: Final = 444
+LANDLOCK_ADD_RULE: Final = 445
+LANDLOCK_RESTRICT_SELF: Final = 446
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _number(name: str) -> int:
+    try:
+        return _NUMBERS[platform.machine()][name]
+    except KeyError:
+        raise OSError(f"{name}: unknown on {platform.machine()}") from None
+
+
+def syscall(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None, name: str) -> int:
+    """Call system call `number`. Integers are passed as 64-bit values."""
+    words = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
+    return _check(_libc.syscall(ctypes.c_long(number), *words), name)
+
+
+def unshare(flags: int) -> None:
+    """Enter new namespaces."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Enter the namespace that `descriptor` stands for."""
+    _check(_libc.setns(descriptor, kind), "setns")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    """Mount a filesystem, or change how one is mounted."""
+    _check(
+        _libc.mount(
+            source.encode(),
+            os.fsencode(target),
+            kind.encode() if kind else None,
+            ctypes.c_ulong(flags),
+            options.encode() or None,
+        ),
+        f"mount {kind or ''} on {target}",
+    )
+
+
+def unmount(target: str, flags: int = 0) -> None:
+    """Unmount what is mounted on `target`."""
+    _check(_libc.umount2(os.fsencode(target), flags), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make `new` the root and move the old one to `old`."""
+    syscall(_number("pivot_root"), os.fsencode(new), os.fsencode(old), name="pivot_root")
+
+
+def prctl(option: int, *arguments: int) -> None:
+    """Change a property of this process."""
+    words = [ctypes.c_ulong(item) for item in (*arguments, 0, 0, 0, 0)[:4]]
+    _check(_libc.prctl(option, *words), f"prctl {option}")
+
+
+def set_capabilities(effective: int, permitted: int, inheritable: int) -> None:
+    """Set this process's capability sets, each a mask of 64 bits."""
+    header = ctypes.create_string_buffer((0x20080522).to_bytes(4, "little") + bytes(4), 8)
+    low, high = 0xFFFFFFFF, 32
+    words = [mask & low for mask in (effective, permitted, inheritable)]
+    words += [mask >> high for mask in (effective, permitted, inheritable)]
+    data = ctypes.create_string_buffer(b"".join(word.to_bytes(4, "little") for word in words), 24)
+    syscall(_number("capset"), header, data, name="capset")
+
+
+def install_filter(program: bytes) -> None:
+    """Install a seccomp program (an array of 8-byte BPF instructions) for this process and its children."""
+    code = ctypes.create_string_buffer(program, len(program))
+    head = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(code).to_bytes(8, "little")
+    mode_filter, allow_speculation = 1, 4  # the second keeps numeric code at full speed on older kernels
+    syscall(_number("seccomp"), mode_filter, allow_speculation, head, name="seccomp")

@@ -1,0 +1,132 @@
+"""What a cell uses and whether that is too much: read from its control groups where there are some, else from /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import tree
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Where a cell's control groups are made, and what is written into them; all worked out by the caller.
+
+    parents   folders in which each cell gets one of its own
+    settings  (index of the parent, file, text), in order; a file that the kernel does not have is passed over
+    peak      (index, file) of the most memory used; oom: (index, file) with a line ``oom_kill N``
+    """
+
+    parents: list[str] = field(default_factory=list[str])
+    settings: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    peak: tuple[int, str] | None = None
+    oom: tuple[int, str] | None = None
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any] | None) -> Groups:
+        """Make it from the JSON values of a place's specification."""
+        if not spec:
+            return cls()
+        settings = [(index, name, text) for index, name, text in spec["settings"]]
+        peak, oom = spec.get("peak"), spec.get("oom")
+        return cls(spec["parents"], settings, (peak[0], peak[1]) if peak else None, (oom[0], oom[1]) if oom else None)
+
+
+class Meter:
+    """The measure of one cell, from its first process `pid` on."""
+
+    def __init__(self, groups: Groups, name: str, pid: int) -> None:
+        self.pid = pid
+        self._groups = groups
+        self._folders = [f"{parent}/{name}" for parent in groups.parents]
+        self.peak_bytes = 0
+        for folder in self._folders:
+            os.mkdir(folder)
+        for index, file, text in groups.settings:
+            with contextlib.suppress(FileNotFoundError):
+                _write(f"{self._folders[index]}/{file}", text)
+        for folder in self._folders:
+            _write(f"{folder}/cgroup.procs", str(pid))
+
+    def oom_kills(self) -> int:
+        """Count the processes that the kernel killed for want of memory."""
+        if self._groups.oom is None:
+            return 0
+        index, file = self._groups.oom
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            text = _read(f"{self._folders[index]}/{file}")
+            return int(text.split("oom_kill ", 1)[1].split()[0])
+        return 0
+
+    def group_peak_bytes(self) -> int:
+        """Give the most memory that the control group has held; 0 without one."""
+        if self._groups.peak is None:
+            return 0
+        index, file = self._groups.peak
+        with contextlib.suppress(OSError, ValueError):
+            return int(_read(f"{self._folders[index]}/{file}"))
+        return 0
+
+    def sample(self) -> Sample:
+        """Look at every process of the cell now."""
+        total = Sample()
+        for pid in [self.pid, *tree.descendants(self.pid)]:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                total.add(pid, memory=self._groups.peak is None)
+        self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
+        return total
+
+    def remove(self) -> bool:
+        """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""
+        for folder in list(self._folders):
+            try:
+                os.rmdir(folder)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return False
+            self._folders.remove(folder)
+        return True
+
+
+@dataclass
+class Sample:
+    """Sums over the living processes of a cell; the time and the writes of reaped ones are in their parents'."""
+
+    memory_bytes: int = 0
+    cpu_seconds: float = 0.0
+    written_bytes: int = 0
+
+    def add(self, pid: int, *, memory: bool) -> None:
+        """Add process `pid`; its memory only where asked, since that is dear to find out."""
+        # The name, in brackets, may hold blanks and brackets itself: count from the last one.
+        stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        self.cpu_seconds += sum(int(stat[index]) for index in (11, 12, 13, 14)) / _TICK
+        if memory:
+            self.memory_bytes += _proportional_bytes(pid)
+        with contextlib.suppress(PermissionError):
+            for line in _read(f"/proc/{pid}/io").splitlines():
+                if line.startswith("write_bytes:"):
+                    self.written_bytes += int(line.split()[1])
+
+
+def _proportional_bytes(pid: int) -> int:
+    # Shared pages are divided among those that share them: plain sums would count a forked heap many times.
+    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

@@ -1,0 +1,60 @@
+"""End a whole tree of processes, whatever its members do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+
+def descendants(root: int) -> list[int]:
+    """List the processes below `root`, parents first."""
+    found: list[int] = []
+    pending = [root]
+    while pending:
+        children = children(pending.pop())
+        found += children
+        pending += children
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """List the children of process `pid`; none when there is no such process."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += [int(word) for word in file.read().split()]
+    return found
+
+
+def kill_below(root: int) -> bool:
+    """Send SIGKILL to every process below `root`; tell whether there was one.
+
+    They are stopped first, so that none of them can fork while the list is walked.
+    """
+    pids = descendants(root)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+    return bool(pids)
+
+
+def kill_namespace() -> None:
+    """As the first process of a process namespace: send SIGKILL to all others in it, in one step."""
+    if os.getpid() != 1:  # outside, -1 would mean every process of this user
+        raise AssertionError("kill_namespace outside a process namespace")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+def reap_all() -> bool:
+    """Reap children that have ended; tell whether any child is left."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True

@@ -1,0 +1,89 @@
+"""The language of a cell server and whoever uses it: frames over one stream of bytes.
+
+A frame is ``length (4 bytes, big endian) | kind (1 byte) | run (4 bytes, big endian) | payload``; the length counts
+everything after itself. Payloads are raw output bytes or one JSON object, as the kind says. Nothing received is ever
+unpickled, imported or evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_FRAME: Final = 16 * 1024 * 1024
+_HEAD: Final = struct.Struct(">IBI")
+_AFTER_LENGTH: Final = _HEAD.size - 4
+
+# To the server.
+OPEN: Final = 1  # JSON: the place's specification, once
+RUN: Final = 2  # JSON: one block
+CANCEL: Final = 3  # empty
+# From the server.
+READY: Final = 16  # JSON: the place is open; what it measured about itself
+STDOUT: Final = 17  # raw bytes
+STDERR: Final = 18  # raw bytes
+CUT: Final = 19  # JSON: bytes left out of each stream at this point
+ENDED: Final = 20  # JSON: how the run ended, everything of it is dead
+FAILED: Final = 21  # JSON: our side failed; run 0 means the whole place
+STARTED: Final = 22  # empty: the run left the queue
+
+
+class WireError(ValueError):
+    """The other end does not speak this protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message. `run` is 0 where it concerns the whole place."""
+
+    kind: int
+    run: int
+    payload: bytes
+
+    def json(self) -> dict[str, Any]:
+        """Give the payload as the JSON object that it holds."""
+        try:
+            value = json.loads(self.payload)
+        except ValueError as error:
+            raise WireError(f"Frame of kind {self.kind} holds no JSON.") from error
+        if not isinstance(value, dict):
+            raise WireError(f"Frame of kind {self.kind} holds no JSON object.")
+        return value  # pyright: ignore[reportUnknownVariableType] - JSON, checked where used
+
+
+def encode(kind: int, run: int = 0, payload: bytes = b"") -> bytes:
+    """Make the bytes of one frame."""
+    if len(payload) > MAX_FRAME:
+        raise WireError(f"A frame of {len(payload)} bytes is larger than {MAX_FRAME}.")
+    return _HEAD.pack(_AFTER_LENGTH + len(payload), kind, run) + payload
+
+
+def encode_json(kind: int, run: int, value: dict[str, Any]) -> bytes:
+    """Make the bytes of one frame that holds a JSON object."""
+    return encode(kind, run, json.dumps(value).encode())
+
+
+class Decoder:
+    """Take a stream apart into frames, however it is cut up on the way."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take in the next bytes and give the frames that are now complete."""
+        self._buffer += data
+        frames: list[Frame] = []
+        start = 0
+        while len(self._buffer) - start >= _HEAD.size:
+            length, kind, run = _HEAD.unpack_from(self._buffer, start)
+            if not _AFTER_LENGTH <= length <= MAX_FRAME + _AFTER_LENGTH:
+                raise WireError(f"A frame announces {length} bytes.")
+            end = start + 4 + length
+            if len(self._buffer) < end:
+                break
+            frames.append(Frame(kind, run, bytes(self._buffer[start + _HEAD.size : end])))
+            start = end
+        del self._buffer[:start]
+        return frames

@@ -1,0 +1,99 @@
+"""The process that cells are forked from: an interpreter that is started, warmed up, and then left alone.
+
+It holds no data of any run and reads nothing but one-byte requests that carry three descriptors each.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+from . import init, kernel
+from .confine import Confinement
+
+LINK = 3  # the descriptor under which a zygote finds its socket
+
+
+def main() -> dict[str, Any]:
+    """Be a zygote that was started as a program of its own, behind the walls. Returns as `serve` does."""
+    link = socket.socket(fileno=LINK)
+    link.set_inheritable(False)
+    try:
+        (length,) = struct.unpack(">I", _exactly(link, 4))
+        spec = json.loads(_exactly(link, length))
+        # Its launcher is gone by now, so that the server is its parent: when that dies, so does it.
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        return serve(link, spec)
+    except Exception as error:
+        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+    os._exit(1)
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = link.recv(size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+
+
+def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
+    """Fork a cell for every request until the server goes away. Returns in a cell's main process, with its job."""
+    confinement = Confinement.from_spec(spec["confinement"])
+    namespaces = bool(spec["namespaces"])
+    preload(spec["preload"])
+    if namespaces:
+        _give_up_what_cells_must_not_have()
+    else:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
+    own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
+    gc.collect()
+    gc.freeze()
+    link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
+    while True:
+        data, received, _, _ = socket.recv_fds(link, 1, 3)
+        if not data:
+            os._exit(0)
+        if namespaces:
+            kernel.unshare(kernel.CLONE_NEWPID)
+        if os.fork() == 0:
+            link.close()
+            return init.enter(init.Descriptors(*received), spec, confinement)
+        if namespaces:
+            kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
+        for descriptor in received:
+            os.close(descriptor)
+
+
+def _give_up_what_cells_must_not_have() -> None:
+    for capability in range(kernel.CAP_LAST + 1):
+        if capability != kernel.CAP_SYS_ADMIN:
+            kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+
+
+def preload(modules: list[str]) -> None:
+    """Import `modules` without letting them start threads: a fork carries over the calling thread alone."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    if modules:
+        os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

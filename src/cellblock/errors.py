@@ -1,0 +1,74 @@
+"""Everything that can go wrong on our side. What a program did is never here: that is data, in the result.
+
+    CellblockError
+    ├── PlaceError (RuntimeError)            the place that runs the code cannot be built or used
+    │   ├── SandboxUnavailable               this machine lacks what the sandbox needs; carries the report
+    │   └── PlaceLost (ConnectionError)      the cell server ended while it was needed
+    ├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
+    ├── PackageError (ValueError)            a requirement cannot be met; carries the resolver's words
+    ├── FunctionError (ValueError)           a function cannot be given to blocks
+    ├── ComponentError (ValueError)          a saved configuration is not one of ours, or is damaged
+    └── ExecutionError (RuntimeError)        raised by ``result.check()`` alone; carries the result
+        ├── ExecutionTimeout (TimeoutError)
+        ├── ExecutionCancelled
+        └── ExecutionFailed
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .result import CodeResult
+
+
+class CellblockError(Exception):
+    """Base of every error that this library raises on its own account."""
+
+
+class PlaceError(CellblockError, RuntimeError):
+    """The place that runs the code cannot be built or used."""
+
+
+class SandboxUnavailable(PlaceError):
+    """This machine cannot give the protection that was asked for; the message is the report."""
+
+
+class PlaceLost(PlaceError, ConnectionError):
+    """The cell server ended while it was needed; what it said last is in the message."""
+
+
+class WorkspaceError(CellblockError, OSError):
+    """The work folder vanished, is full or is not writable."""
+
+
+class PackageError(CellblockError, ValueError):
+    """A requirement cannot be met; the message holds the resolver's own words."""
+
+
+class FunctionError(CellblockError, ValueError):
+    """A function cannot be made available to blocks; the message says why."""
+
+
+class ComponentError(CellblockError, ValueError):
+    """A saved configuration is damaged or names a class that may not be loaded."""
+
+
+class ExecutionError(CellblockError, RuntimeError):
+    """A block did not end well. ``result`` is the whole result."""
+
+    def __init__(self, message: str, result: CodeResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ExecutionTimeout(ExecutionError, TimeoutError):
+    """A time limit ended the block."""
+
+
+class ExecutionCancelled(ExecutionError):
+    """The cancellation token ended the block."""
+
+
+class ExecutionFailed(ExecutionError):
+    """The program failed, was killed, or ran out of memory."""

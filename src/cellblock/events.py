@@ -1,0 +1,97 @@
+"""What happens while blocks run, as a closed union of values. A result is these, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["ok", "error", "timeout", "cancelled", "out_of_memory", "killed"]
+Stream = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one block used.
+
+    wall_seconds        from the start of its program to the end of its last process
+    cpu_seconds         user and system time of all its processes
+    peak_memory_bytes   most memory held at one time, as far as the place can tell; 0 when unknown
+    queue_seconds       time it waited before it was started; not part of wall_seconds
+    """
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    queue_seconds: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.wall_seconds + other.wall_seconds,
+            self.cpu_seconds + other.cpu_seconds,
+            max(self.peak_memory_bytes, other.peak_memory_bytes),
+            self.queue_seconds + other.queue_seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Started:
+    """Block number `block` (from 0) begins. `code_file` is its file, when it has one."""
+
+    block: int
+    language: str
+    code_file: str | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """The block wrote `text`."""
+
+    block: int
+    stream: Stream
+    text: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Output beyond the cap was left out here: so many bytes of each stream."""
+
+    block: int
+    stdout_bytes: int
+    stderr_bytes: int
+
+
+@dataclass(frozen=True)
+class Display:
+    """The block showed something rich: a MIME bundle, type to content."""
+
+    block: int
+    data: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class FileMade:
+    """The block made or changed a file. `path` is relative to the work folder."""
+
+    block: int
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The block is over and none of its processes is left.
+
+    `limit` names the field of `Limits` that ended it. `message` is what the result's output says of the end.
+    """
+
+    block: int
+    exit_code: int
+    outcome: Outcome
+    limit: str | None = None
+    message: str = ""
+    usage: Usage = Usage()
+
+
+Event = Started | Output | Cut | Display | FileMade | Ended

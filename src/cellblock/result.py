@@ -1,0 +1,146 @@
+"""Results, and the fold that makes one from events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from .errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
+from .events import Cut, Display, Ended, Event, FileMade, Outcome, Output, Started, Usage
+
+
+@dataclass
+class BlockResult:
+    """What one block did. `code_file` is its file, when it has one; `files` are relative to the work folder."""
+
+    language: str
+    exit_code: int = 0
+    output: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    outcome: Outcome = "ok"
+    limit: str | None = None
+    usage: Usage = Usage()
+    code_file: str | None = None
+    files: list[str] = field(default_factory=list[str])
+    displays: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+
+@dataclass
+class CodeResult:
+    """What the blocks of one call did.
+
+    `output` holds stdout and stderr in the order in which they were written, and what is to say of the end;
+    `stdout` and `stderr` hold what the programs wrote, apart. `exit_code`, `outcome` and `limit` are those of the
+    last block that ran. `blocks` has one `BlockResult` for each block that ran or was refused.
+    """
+
+    exit_code: int
+    output: str
+    stdout: str = field(default="", kw_only=True)
+    stderr: str = field(default="", kw_only=True)
+    outcome: Outcome = field(default="ok", kw_only=True)
+    limit: str | None = field(default=None, kw_only=True)
+    usage: Usage = field(default=Usage(), kw_only=True)
+    files: list[str] = field(default_factory=list[str], kw_only=True)
+    displays: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]], kw_only=True)
+    blocks: list[BlockResult] = field(default_factory=list[BlockResult], kw_only=True)
+
+    def check(self) -> CodeResult:
+        """Give the result back, or raise `ExecutionTimeout`, `ExecutionCancelled` or `ExecutionFailed` with it."""
+        match self.outcome:
+            case "ok":
+                return self
+            case "timeout":
+                raise ExecutionTimeout(f"The time limit ended the code.\n{self.output}", self)
+            case "cancelled":
+                raise ExecutionCancelled(f"The code was cancelled.\n{self.output}", self)
+            case "error" | "killed" | "out_of_memory":
+                raise ExecutionFailed(f"The code ended with exit code {self.exit_code}.\n{self.output}", self)
+            case other:
+                assert_never(other)
+
+    def __str__(self) -> str:
+        return f"exit_code={self.exit_code} output={self.output!r}"
+
+
+@dataclass
+class CommandLineCodeResult(CodeResult):
+    """A result of a command-line executor; `code_file` is the first block's file."""
+
+    code_file: str | None = None
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} code_file={self.code_file!r}"
+
+
+class Folder:
+    """Fold events into block results, one at a time. Pure: no I/O, no clock."""
+
+    def __init__(self) -> None:
+        self.blocks: list[BlockResult] = []
+        self._parts: list[list[tuple[str, str]]] = []
+
+    def add(self, event: Event) -> None:
+        """Take in the next event."""
+        match event:
+            case Started(language=language, code_file=code_file):
+                self.blocks.append(BlockResult(language, code_file=code_file))
+                self._parts.append([])
+            case Output(stream=stream, text=text):
+                self._parts[-1].append((stream, text))
+            case Cut(stdout_bytes=out, stderr_bytes=err):
+                self._parts[-1] += [("cut", cut_mark(out + err)), ("cut stdout", cut_mark(out))]
+                self._parts[-1].append(("cut stderr", cut_mark(err)))
+            case Display(data=data):
+                self.blocks[-1].displays.append(data)
+            case FileMade(path=path):
+                self.blocks[-1].files.append(path)
+            case Ended():
+                self._end(event)
+            case other:
+                assert_never(other)
+
+    def _end(self, event: Ended) -> None:
+        block, parts = self.blocks[-1], self._parts[-1]
+        block.exit_code, block.outcome, block.limit = event.exit_code, event.outcome, event.limit
+        block.usage = event.usage
+        block.stdout = "".join(text for kind, text in parts if kind in ("stdout", "cut stdout"))
+        block.stderr = "".join(text for kind, text in parts if kind in ("stderr", "cut stderr"))
+        block.output = "".join(text for kind, text in parts if kind in ("stdout", "stderr", "cut"))
+        block.output += event.message
+        parts.clear()
+
+    def result(self) -> CommandLineCodeResult:
+        """Give the result of all blocks so far."""
+        if not self.blocks:
+            return CommandLineCodeResult(0, "")
+        last = self.blocks[-1]
+        return CommandLineCodeResult(
+            last.exit_code,
+            "".join(block.output for block in self.blocks),
+            self.blocks[0].code_file,
+            stdout="".join(block.stdout for block in self.blocks),
+            stderr="".join(block.stderr for block in self.blocks),
+            outcome=last.outcome,
+            limit=last.limit,
+            usage=sum((block.usage for block in self.blocks), Usage()),
+            files=list(dict.fromkeys(path for block in self.blocks for path in block.files)),
+            displays=[data for block in self.blocks for data in block.displays],
+            blocks=self.blocks,
+        )
+
+
+def fold(events: Iterable[Event]) -> CommandLineCodeResult:
+    """Make the result of `events`."""
+    folder = Folder()
+    for event in events:
+        folder.add(event)
+    return folder.result()
+
+
+def cut_mark(size: int) -> str:
+    """Give the text that stands where `size` bytes of output were left out; nothing for 0."""
+    return f"\n[... {size} bytes left out ...]\n" if size else ""
+

@@ -1,0 +1,59 @@
+"""Walk into a sandbox: the launcher's way from a plain process to a zygote that sees nothing but the sandbox.
+
+    root only: open the trees, become a plain user
+    enter the namespaces, fork their first process
+    inside: build the root, keep the one capability that making cells needs, become a clean interpreter
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import Any
+
+from ..cell import kernel, zygote
+from . import mounts, namespaces
+
+
+def enclose(spec: dict[str, Any], link: socket.socket) -> None:
+    """Start a zygote behind the walls that `spec` describes. Does not return; raises what does not work."""
+    box = spec["sandbox"]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    trees: list[mounts.Tree] | None = None
+    if os.geteuid() == 0:
+        kernel.unshare(kernel.CLONE_NEWNS)
+        kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+        trees = mounts.open_trees(box["mounts"], box["outer_user"])
+        namespaces.become(box["outer_user"])
+    namespaces.enter(user=box["user"], network=box["network"] == "host")
+    if os.fork() != 0:
+        os._exit(0)
+    try:
+        _inside(box, trees, link)
+    except BaseException as error:
+        import json
+
+        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+    os._exit(1)
+
+
+def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.socket) -> None:
+    os.umask(0o022)
+    if box["network"] != "host":
+        namespaces.bring_up_loopback()
+    socket.sethostname(box["hostname"])
+    if trees is None:
+        trees = mounts.open_trees(box["mounts"], None)
+    mounts.build_root(box, trees)
+    _keep_one_capability()
+    os.dup2(link.fileno(), zygote.LINK, inheritable=True)
+    os.closerange(zygote.LINK + 1, os.sysconf("SC_OPEN_MAX"))
+    os.execve(box["argv"][0], box["argv"], box["environment"])
+
+
+def _keep_one_capability() -> None:
+    """Carry CAP_SYS_ADMIN of our own user namespace over exec: cells need mounts and namespaces of their own."""
+    mask = 1 << kernel.CAP_SYS_ADMIN
+    kernel.set_capabilities(mask, mask | 1 << 8, mask)  # CAP_SETPCAP: to empty the bounding set
+    kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, kernel.CAP_SYS_ADMIN)

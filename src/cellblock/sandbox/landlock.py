@@ -1,0 +1,53 @@
+"""Landlock: the second wall around files, and, on newer kernels, around abstract sockets and signals.
+
+Access rights and structures: Linux's ``include/uapi/linux/landlock.h``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..cell import kernel
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_SCOPES = 0b11  # abstract unix sockets, signals
+_BIND_TCP, _CONNECT_TCP = 1, 2
+
+
+def abi() -> int:
+    """Give the version of Landlock that this kernel offers; 0 when it has none or it is switched off."""
+    try:
+        return kernel.syscall(kernel.LANDLOCK_CREATE_RULESET, None, 0, 1, name="landlock")
+    except OSError:
+        return 0
+
+
+def _handled(version: int) -> int:
+    rights = (1 << 13) - 1
+    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
+        if version >= since:
+            rights |= right
+    return rights
+
+
+def confinement(
+    version: int, readable: Iterable[str], writable: Iterable[str], *, tcp: bool = True
+) -> dict[str, Any]:
+    """Give the part of a cell's confinement that Landlock does; empty on a kernel without it.
+
+    `tcp` false: refuse TCP altogether, where the kernel can (ABI 4).
+    """
+    if version < 1:
+        return {}
+    every = _handled(version)
+    rules = [(path, every & _READ) for path in readable] + [(path, every) for path in writable]
+    return {
+        "landlock_abi": version,
+        "landlock_handled": every,
+        "landlock_net": _BIND_TCP | _CONNECT_TCP if not tcp and version >= 4 else 0,
+        "landlock_scoped": _SCOPES if version >= 6 else 0,
+        "landlock_rules": rules,
+    }

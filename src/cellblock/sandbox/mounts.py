@@ -1,0 +1,127 @@
+"""Mounts: a root of its own that holds what was named, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..cell import kernel
+from .namespaces import owner_map
+
+_AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
+_OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_AT_FDCWD = -100
+_RDONLY, _NOSUID, _NODEV, _IDMAP = 1, 2, 4, 0x100000
+
+
+class Tree(NamedTuple):
+    """A copy of a mounted folder or file, held by a descriptor and not yet mounted anywhere."""
+
+    descriptor: int
+    target: str
+    is_folder: bool
+
+
+def open_trees(mounts: Iterable[dict[str, Any]], map_to: int | None) -> list[Tree]:
+    """Take hold of what `mounts` name, with its rights set, before the view of the machine changes.
+
+    A mount is ``{"source", "target", "writable", "own", "device"}``. With `map_to` (root only) the owner of an own mount
+    or of a mount that the caller named appears as that user, and what that user makes belongs to the owner.
+    """
+    return [_open_tree(mount, map_to if mount["mapped"] else None) for mount in mounts]
+
+
+def _open_tree(mount: dict[str, Any], map_to: int | None) -> Tree:
+    source: str = mount["source"]
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    descriptor = kernel.syscall(
+        kernel.OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags, name=f"open_tree {source}"
+    )
+    rights = _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
+    _set_rights(descriptor, rights)
+    if map_to is not None:
+        _map_owner(descriptor, source, map_to, own=mount["own"])
+    return Tree(descriptor, mount["target"], os.path.isdir(source))
+
+
+def _set_rights(descriptor: int, rights: int, users: int = 0, flags: int = _AT_RECURSIVE) -> None:
+    attributes = struct.pack("<4Q", rights, 0, 0, users)
+    kernel.syscall(
+        kernel.MOUNT_SETATTR,
+        descriptor,
+        b"",
+        _AT_EMPTY_PATH | flags,
+        attributes,
+        len(attributes),
+        name="mount_setattr",
+    )
+
+
+def _map_owner(descriptor: int, source: str, user: int, *, own: bool) -> None:
+    status = os.stat(source)
+    users = owner_map((status.st_uid, status.st_gid), user)
+    try:
+        _set_rights(descriptor, _IDMAP, users, flags=0)
+    except OSError as error:
+        if not own:
+            raise OSError(
+                error.errno, f"the filesystem of {source} cannot map owners, which a caller that is root needs"
+            ) from error
+        _give_away(source, user)
+    finally:
+        os.close(users)
+
+
+def _give_away(folder: str, user: int) -> None:
+    """Make `user` the owner of a folder of ours, where the filesystem cannot pretend so."""
+    os.chown(folder, user, user)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(os.path.join(parent, name), user, user, follow_symlinks=False)
+
+
+def build_root(box: dict[str, Any], trees: list[Tree], base: str = "/tmp") -> None:
+    """Make the new root over `base`, enter it, and let go of the old one."""
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=8m,mode=755")
+    for folder in box["folders"]:
+        os.makedirs(base + folder, exist_ok=True)
+    for path, target in box["links"].items():
+        os.makedirs(os.path.dirname(base + path), exist_ok=True)
+        os.symlink(target, base + path)
+    for path, text in box["files"].items():
+        os.makedirs(os.path.dirname(base + path), exist_ok=True)
+        with open(base + path, "w") as file:
+            file.write(text)
+    for tree in trees:
+        _attach(tree, base)
+    kernel.mount("proc", base + "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    os.chdir(base)
+    root = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".", kernel.MNT_DETACH)
+    os.chdir("/")
+    _set_rights(root, _RDONLY, flags=0)
+    os.close(root)
+
+
+def _attach(tree: Tree, base: str) -> None:
+    target = base + tree.target
+    if tree.is_folder:
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    kernel.syscall(
+        kernel.MOVE_MOUNT,
+        tree.descriptor,
+        b"",
+        _AT_FDCWD,
+        os.fsencode(target),
+        _MOVE_MOUNT_F_EMPTY_PATH,
+        name=f"move_mount {tree.target}",
+    )
+    os.close(tree.descriptor)
