@@ -7,6 +7,7 @@ outside, where the host can be looked at.
 from __future__ import annotations
 
 import base64
+import contextlib
 import ctypes
 import os
 import resource
@@ -57,6 +58,9 @@ class Confinement:
         if self.landlock_handled:
             self._restrict_files()
         if self.drop:
+            for capability in kernel.CELL_CAPABILITIES:
+                with contextlib.suppress(PermissionError):  # a process that holds none; no_new_privs keeps it so
+                    kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
             kernel.set_capabilities(0, 0, 0)
             # Its own /proc/self must be readable again; the first process of the cell stays closed.
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from . import kernel, tree
@@ -48,12 +49,16 @@ def enter(descriptors: Descriptors, spec: dict[str, Any], confinement: Confineme
         link.sendall(HELLO)
         if link.recv(1) != GO:
             os._exit(0)
+        # From here on, before there is anything to kill, so that no request to stop can be lost.
+        kill = tree.kill_namespace if spec["namespaces"] else _kill_own
+        signal.signal(signal.SIGTERM, lambda *_: kill())
         main = os.fork()
         if main == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             return _become_main(link, descriptors, spec, confinement)
     except BaseException as error:
         _fail(link, error)
-    _supervise(main, link, own_namespace=bool(spec["namespaces"]))
+    _supervise(main, link, kill, own_namespace=bool(spec["namespaces"]))
 
 
 def _prepare(spec: dict[str, Any]) -> None:
@@ -120,14 +125,12 @@ def encode_job(job: dict[str, Any]) -> bytes:
     return _LENGTH.pack(len(text)) + text
 
 
-def _supervise(main: int, link: socket.socket, *, own_namespace: bool) -> NoReturn:
+def _supervise(main: int, link: socket.socket, kill: Callable[[], None], *, own_namespace: bool) -> NoReturn:
     """Reap until the main process has ended, end whatever it left behind, report, and go."""
     for descriptor in (0, 1, 2):
         os.close(descriptor)
     os.closerange(3, link.fileno())
     os.closerange(link.fileno() + 1, 64)
-    kill = tree.kill_namespace if own_namespace else _kill_own
-    signal.signal(signal.SIGTERM, lambda *_: kill())
     status = _reap_until(main)
     kill()
     while tree.reap_all():

@@ -29,8 +29,10 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
+CAP_SETPCAP: Final = 8
 CAP_SYS_ADMIN: Final = 21
-CAP_LAST: Final = 40
+CAP_LAST: Final = 63
+CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)  # what a zygote in a sandbox holds, and a cell gives up
 
 # Numbers that are not the same on every machine; those from 424 on are.
 _NUMBERS: Final = {

@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -24,6 +23,7 @@ from typing import Any
 
 from . import kernel, tree, wire, zygote
 from .cells import Cell, CellFailed, Job
+from .folders import remove_tree
 from .meter import Groups
 
 _SPARES = 2  # cells ready in advance
@@ -247,6 +247,8 @@ class Server:
     def _on_control(self) -> None:
         try:
             data = os.read(self._control_in, 1 << 18)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data:
@@ -262,6 +264,8 @@ class Server:
             self._dispatch()
         elif frame.kind == wire.CANCEL:
             self._cancel(frame.run)
+        elif frame.kind == wire.KEEP:
+            self._spec["delete"] = [path for path in self._spec["delete"] if path not in frame.json()["paths"]]
         else:
             raise wire.WireError(f"Frame of kind {frame.kind} is not for a server.")
 
@@ -408,24 +412,6 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
     return 0
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder that code has written into, whatever modes it left behind."""
-
-    def open_up(_: Any, name: str, __: Any) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(name), 0o700)
-            if os.path.isdir(name) and not os.path.islink(name):
-                os.chmod(name, 0o700)
-                shutil.rmtree(name, ignore_errors=True)
-            else:
-                os.unlink(name)
-
-    for _ in range(3):
-        if not os.path.lexists(path):
-            return
-        shutil.rmtree(path, onerror=open_up)
 
 
 if sys.platform != "linux":

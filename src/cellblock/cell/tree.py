@@ -12,9 +12,9 @@ def descendants(root: int) -> list[int]:
     found: list[int] = []
     pending = [root]
     while pending:
-        children = children(pending.pop())
-        found += children
-        pending += children
+        below = children(pending.pop())
+        found += below
+        pending += below
     return found
 
 

@@ -20,6 +20,7 @@ _AFTER_LENGTH: Final = _HEAD.size - 4
 OPEN: Final = 1  # JSON: the place's specification, once
 RUN: Final = 2  # JSON: one block
 CANCEL: Final = 3  # empty
+KEEP: Final = 4  # JSON: paths that are not to be deleted at the end after all
 # From the server.
 READY: Final = 16  # JSON: the place is open; what it measured about itself
 STDOUT: Final = 17  # raw bytes

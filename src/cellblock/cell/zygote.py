@@ -52,7 +52,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     namespaces = bool(spec["namespaces"])
     preload(spec["preload"])
     if namespaces:
-        _give_up_what_cells_must_not_have()
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no cell may look into it, or into another's first process
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
@@ -68,18 +68,13 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
             kernel.unshare(kernel.CLONE_NEWPID)
         if os.fork() == 0:
             link.close()
+            if namespaces:
+                os.close(own_processes)
             return init.enter(init.Descriptors(*received), spec, confinement)
         if namespaces:
             kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
         for descriptor in received:
             os.close(descriptor)
-
-
-def _give_up_what_cells_must_not_have() -> None:
-    for capability in range(kernel.CAP_LAST + 1):
-        if capability != kernel.CAP_SYS_ADMIN:
-            kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
 
 
 def preload(modules: list[str]) -> None:

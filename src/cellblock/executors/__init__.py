@@ -1,0 +1,1 @@
+"""Executors: blocks in, events and one result out."""

@@ -1,0 +1,1 @@
+"""Places: where a cell server runs, and how to reach it."""

@@ -2,11 +2,12 @@
 
     root only: open the trees, become a plain user
     enter the namespaces, fork their first process
-    inside: build the root, keep the one capability that making cells needs, become a clean interpreter
+    inside: build the root, keep the two capabilities that making cells needs, become a clean interpreter
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -46,14 +47,22 @@ def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.s
     if trees is None:
         trees = mounts.open_trees(box["mounts"], None)
     mounts.build_root(box, trees)
-    _keep_one_capability()
+    _keep_what_making_cells_needs()
     os.dup2(link.fileno(), zygote.LINK, inheritable=True)
     os.closerange(zygote.LINK + 1, os.sysconf("SC_OPEN_MAX"))
     os.execve(box["argv"][0], box["argv"], box["environment"])
 
 
-def _keep_one_capability() -> None:
-    """Carry CAP_SYS_ADMIN of our own user namespace over exec: cells need mounts and namespaces of their own."""
-    mask = 1 << kernel.CAP_SYS_ADMIN
-    kernel.set_capabilities(mask, mask | 1 << 8, mask)  # CAP_SETPCAP: to empty the bounding set
-    kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, kernel.CAP_SYS_ADMIN)
+def _keep_what_making_cells_needs() -> None:
+    """Carry two capabilities of our own user namespace over exec, and let no program ever get another one.
+
+    CAP_SYS_ADMIN: cells get mounts and namespaces of their own. CAP_SETPCAP: a cell gives up both for good.
+    """
+    for capability in range(kernel.CAP_LAST + 1):
+        if capability not in kernel.CELL_CAPABILITIES:
+            with contextlib.suppress(OSError):  # one that this kernel does not know yet
+                kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+    mask = sum(1 << capability for capability in kernel.CELL_CAPABILITIES)
+    kernel.set_capabilities(mask, mask, mask)
+    for capability in kernel.CELL_CAPABILITIES:
+        kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, capability)

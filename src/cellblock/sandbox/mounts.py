@@ -28,8 +28,8 @@ class Tree(NamedTuple):
 def open_trees(mounts: Iterable[dict[str, Any]], map_to: int | None) -> list[Tree]:
     """Take hold of what `mounts` name, with its rights set, before the view of the machine changes.
 
-    A mount is ``{"source", "target", "writable", "own", "device"}``. With `map_to` (root only) the owner of an own mount
-    or of a mount that the caller named appears as that user, and what that user makes belongs to the owner.
+    A mount is ``{"source", "target", "writable", "own", "mapped", "device"}``. With `map_to` (root only) the owner of a
+    mapped one appears as that user, and what that user makes belongs to the owner.
     """
     return [_open_tree(mount, map_to if mount["mapped"] else None) for mount in mounts]
 
@@ -43,7 +43,7 @@ def _open_tree(mount: dict[str, Any], map_to: int | None) -> Tree:
     rights = _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
     _set_rights(descriptor, rights)
     if map_to is not None:
-        _map_owner(descriptor, source, map_to, own=mount["own"])
+        _map_owner(descriptor, mount, map_to)
     return Tree(descriptor, mount["target"], os.path.isdir(source))
 
 
@@ -60,17 +60,20 @@ def _set_rights(descriptor: int, rights: int, users: int = 0, flags: int = _AT_R
     )
 
 
-def _map_owner(descriptor: int, source: str, user: int, *, own: bool) -> None:
+def _map_owner(descriptor: int, mount: dict[str, Any], user: int) -> None:
+    source: str = mount["source"]
     status = os.stat(source)
     users = owner_map((status.st_uid, status.st_gid), user)
     try:
         _set_rights(descriptor, _IDMAP, users, flags=0)
     except OSError as error:
-        if not own:
+        if mount["own"]:
+            _give_away(source, user)
+        elif mount["writable"]:
             raise OSError(
                 error.errno, f"the filesystem of {source} cannot map owners, which a caller that is root needs"
             ) from error
-        _give_away(source, user)
+        # What is only read stays as it is: its own rights decide.
     finally:
         os.close(users)
 

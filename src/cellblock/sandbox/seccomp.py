@@ -104,7 +104,7 @@ _NOT_IMPLEMENTED: Final[dict[str, tuple[int | None, int | None]]] = {
 
 _NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 _SET_ID_BITS: Final = 0o6000
-_O_CREAT: Final = 0o100
+_O_CREAT_OR_TMPFILE: Final = 0o100 | 0o20000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 
@@ -172,7 +172,7 @@ def _refuse_bits(argument: int, mask: int) -> list[Instruction]:
 
 
 def _refuse_new_file(flags: int, mode: int) -> list[Instruction]:
-    return [_argument(flags), (_SET, 1, 0, _O_CREAT), _give(_ALLOW), *_refuse_bits(mode, _SET_ID_BITS)]
+    return [_argument(flags), (_SET, 1, 0, _O_CREAT_OR_TMPFILE), _give(_ALLOW), *_refuse_bits(mode, _SET_ID_BITS)]
 
 
 def _only(argument: int, values: tuple[int, ...], number: int) -> list[Instruction]:

@@ -1,0 +1,167 @@
+"""The one background loop on which executors live, and the ways onto it.
+
+An executor can be used from any number of event loops and threads, and from plain synchronous code, because its own work
+always happens on this loop. There is one for each process, made on first use; a forked child gets its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_UNREAD = 1024  # items of a stream that wait for their reader; with more, the producer waits
+
+
+class Engine:
+    """A thread that runs one event loop for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="cellblock", daemon=True)
+        self._thread.start()
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` here and give its result to the caller's loop.
+
+        When the calling task is cancelled, so is `work`; its clean-up is waited for, and only then the
+        cancellation goes on up.
+        """
+        if asyncio.get_running_loop() is self.loop:
+            return await work
+        hop = _Hop(self.loop, work)
+        waiter = asyncio.wrap_future(hop.done)
+        try:
+            await asyncio.wait([waiter])
+        except asyncio.CancelledError:
+            hop.cancel()
+            while not waiter.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([waiter])
+            waiter.exception()
+            raise
+        return waiter.result()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` here and block this thread until it is done. An interrupt cancels it and waits for its clean-up."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("The synchronous interface cannot be used from inside an executor's own callbacks.")
+        hop = _Hop(self.loop, work)
+        try:
+            concurrent.futures.wait([hop.done])
+        except BaseException:
+            hop.cancel()
+            concurrent.futures.wait([hop.done])
+            raise
+        return hop.done.result()
+
+    async def stream(self, items: AsyncGenerator[T, None]) -> AsyncIterator[T]:
+        """Run the generator `items` here and give what it yields to the caller's loop."""
+        stream = _Stream(items)
+        try:
+            while batch := await self.call(stream.take()):
+                for item in batch:
+                    yield item
+        finally:
+            await self.call(stream.close())
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """Run the generator `items` here and give what it yields to this thread."""
+        stream = _Stream(items)
+        try:
+            while batch := self.wait(stream.take()):
+                yield from batch
+        finally:
+            self.wait(stream.close())
+
+
+_engine: Engine | None = None
+# Two threads that start their first executor at once must get the same engine.
+_making = threading.Lock()
+
+
+def engine() -> Engine:
+    """Give this process's engine."""
+    global _engine
+    with _making:
+        if _engine is None or _engine.pid != os.getpid():
+            _engine = Engine()
+        return _engine
+
+
+class _Hop(Generic[T]):
+    """One piece of work on the engine's loop. `done` is set when it has ended, its clean-up included."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._start, work)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.done.set_exception(asyncio.CancelledError())
+        elif error := task.exception():
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(task.result())
+
+    def cancel(self) -> None:
+        """Cancel the work, from any thread."""
+        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+
+
+class _Stream(Generic[T]):
+    """A generator that runs ahead of its reader, by a bounded number of items. Used on the engine's loop alone."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._unread: list[T] = []
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def _produce(self) -> None:
+        try:
+            async with contextlib.aclosing(self._items) as items:
+                async for item in items:
+                    self._unread.append(item)
+                    self._news.set()
+                    if len(self._unread) >= _UNREAD:
+                        self._room.clear()
+                        await self._room.wait()
+        finally:
+            self._news.set()
+
+    async def take(self) -> list[T]:
+        """Give the items that are there, at least one; none at the end. Raises what the generator raised."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._produce())
+        await self._news.wait()
+        batch, self._unread = self._unread, []
+        self._room.set()
+        if not batch:
+            await self._task
+        elif not self._task.done():
+            self._news.clear()
+        return batch
+
+    async def close(self) -> None:
+        """End the generator, and wait for its clean-up."""
+        if self._task is None:
+            await self._items.aclose()
+        elif not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -1,0 +1,156 @@
+"""CodeExecutor: the one contract of all executors, and the template that each of them fills in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from types import TracebackType
+from typing import ClassVar, Self
+
+from ..blocks import CodeBlock
+from ..cancellation import CancellationToken
+from ..components import Component
+from ..engine import engine
+from ..events import Ended, Event, Started
+from ..result import CodeResult, Folder
+from .output import CANCELLED_TEXT, EXIT_CANCELLED
+
+
+class CodeExecutor(Component, ABC):
+    """Run code blocks in order, and say exactly what happened.
+
+    An executor is made, started, used and stopped; it starts itself on first use, and `async with` starts and stops it. One
+    executor can be used by many tasks, event loops and threads at once.
+
+    What a program did is data, in the result; what we failed to do is an exception:
+
+    * Blocks run in order; after the first whose exit code is not 0, no further one is run.
+    * `exit_code` is the program's own, 128+N when signal N ended it, 124 after a time limit, 125 after a cancelled token, 137
+      when memory ran out; `outcome` says which. Output so far is kept, and nothing of the block is left running.
+    * An unknown language or a file name outside the work folder is exit code 1, and nothing is written or run.
+    * When the awaiting task is cancelled, the block is ended and cleaned up, and then `asyncio.CancelledError` goes on up.
+    * `PlaceError`, `WorkspaceError`, `PackageError`, `FunctionError`: the block could not be run at all.
+
+    Implementations fill in `_open`, `_close` and `_run_block`, which are only ever called on the engine's loop.
+    """
+
+    component_type: ClassVar[str] = "code_executor"
+
+    def __init__(self) -> None:
+        self._is_open = False
+        # Keeps "open" and the place behind it one fact while several calls start, restart or stop at once.
+        self._changing = asyncio.Lock()
+
+    # the public interface
+
+    async def execute_code_blocks(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
+    ) -> CodeResult:
+        """Run `code_blocks` and give their result.
+
+        Raises `ValueError` without blocks, and our errors where they could not be run; see the class.
+        """
+        return await engine().call(self._collect(_checked(code_blocks), cancellation_token))
+
+    def execute_stream(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
+    ) -> AsyncIterator[Event]:
+        """Run `code_blocks` and give what happens as it happens; folded, the events are the result.
+
+        A reader that stops early ends the block, as a cancelled task does.
+        """
+        return engine().stream(self._events(_checked(code_blocks), cancellation_token))
+
+    async def start(self) -> None:
+        """Get ready. Does nothing when that has been done. Raises our errors when it cannot be."""
+        await engine().call(self._start())
+
+    async def stop(self) -> None:
+        """End what runs, and clean up. Does nothing when nothing is open; the next use starts it again."""
+        await engine().call(self._stop())
+
+    async def restart(self) -> None:
+        """Stop and start: everything is fresh but the files of the work folder."""
+        await engine().call(self._restart())
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # the template
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Make the place ready. Leaves nothing behind when it raises."""
+
+    @abstractmethod
+    async def _close(self, *, restarting: bool) -> None:
+        """End everything and clean up; while restarting, the work folder stays."""
+
+    @abstractmethod
+    def _run_block(
+        self, number: int, block: CodeBlock, token: CancellationToken | None
+    ) -> AsyncGenerator[Event, None]:
+        """Run one block: `Started` first and `Ended` last. When closed early, it ends the block and cleans up."""
+
+    async def _start(self) -> None:
+        async with self._changing:
+            if not self._is_open:
+                await self._open()
+                self._is_open = True
+
+    async def _stop(self) -> None:
+        async with self._changing:
+            if self._is_open:
+                self._is_open = False
+                await self._close(restarting=False)
+
+    async def _restart(self) -> None:
+        async with self._changing:
+            if self._is_open:
+                self._is_open = False
+                await self._close(restarting=True)
+            await self._open()
+            self._is_open = True
+
+    async def _events(
+        self, blocks: Sequence[CodeBlock], token: CancellationToken | None
+    ) -> AsyncGenerator[Event, None]:
+        if not self._is_open:
+            await self._start()
+        for number, block in enumerate(blocks):
+            if token is not None and token.is_cancelled():
+                yield Started(number, block.language)
+                yield Ended(number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
+                return
+            exit_code = 0
+            async with contextlib.aclosing(self._run_block(number, block, token)) as events:
+                async for event in events:
+                    if isinstance(event, Ended):
+                        exit_code = event.exit_code
+                    yield event
+            if exit_code != 0:
+                return
+
+    async def _collect(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> CodeResult:
+        folder = Folder()
+        async with contextlib.aclosing(self._events(blocks, token)) as events:
+            async for event in events:
+                folder.add(event)
+        return folder.result()
+
+
+def _checked(blocks: Sequence[CodeBlock]) -> list[CodeBlock]:
+    if not blocks:
+        raise ValueError("There are no code blocks to run.")
+    for block in blocks:
+        if not isinstance(block, CodeBlock):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
+            raise ValueError(f"Not a CodeBlock: {block!r}.")  # noqa: TRY004 - the contract says ValueError
+    return list(blocks)

@@ -1,0 +1,277 @@
+"""The command-line executors: each block becomes a file, and a fresh process runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import tempfile
+import weakref
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ..blocks import CodeBlock, file_name, silence_pip
+from ..cancellation import CancellationToken
+from ..cell import wire
+from ..cell.folders import remove_tree
+from ..environments import environment_for, site_packages
+from ..errors import FunctionError
+from ..events import Ended, Event, FileMade, Output, Started
+from ..functions import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
+from ..languages import LANGUAGES, Action, Language, action_for, find_language
+from ..limits import Limits
+from ..places.base import Connection, Place
+from .base import CodeExecutor
+from .output import Frames
+from .workspace import OutsideWorkspace, Workspace
+
+_log = logging.getLogger(__name__)
+
+
+class CommandLineExecutor(CodeExecutor):
+    """What the command-line executors share. The parameters of all of them:
+
+    timeout               seconds that one block may run; at least 1
+    work_dir              the folder that blocks share, made when missing; `None`: a temporary one, removed by `stop`
+    functions             functions that blocks can import from the module `functions_module`
+    cleanup_temp_files    remove the files of blocks that have no `# filename:` of their own
+    packages              requirements for the blocks' Python, installed once and cached
+    limits                how much one block may use
+    execution_policies    language to "execute", "save" or "ignore", where that is to differ from the table's
+    save_output           keep the whole output of each block in a file `output_….txt` in the work folder
+    """
+
+    SUPPORTED_LANGUAGES: ClassVar[list[str]] = [
+        name for language in LANGUAGES if language.policy == "execute" for name in (language.name, *language.aliases)
+    ]
+    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
+
+    def __init__(
+        self,
+        timeout: float,
+        work_dir: str | os.PathLike[str] | None,
+        functions: Sequence[Function],
+        functions_module: str,
+        cleanup_temp_files: bool,
+        *,
+        packages: Sequence[str],
+        limits: Limits,
+        execution_policies: Mapping[str, Action] | None,
+        save_output: bool,
+    ) -> None:
+        super().__init__()
+        if isinstance(timeout, bool) or not timeout >= 1:
+            raise ValueError("Timeout must be greater than or equal to 1.")
+        self._timeout = timeout
+        self._module = FunctionModule(functions, functions_module)
+        self._cleanup_temp_files = cleanup_temp_files
+        if isinstance(packages, str):
+            raise ValueError(f"packages must be a list of requirements: [{packages!r}].")
+        self._packages = tuple(packages)
+        self._limits = limits
+        self._execution_policies = dict(execution_policies or {})
+        for name in self._execution_policies:
+            if find_language(name) is None:
+                raise ValueError(f"execution_policies names an unknown language: {name!r}.")
+        self._save_output = save_output
+        self._given_work_dir = None if work_dir is None else Path(work_dir)
+        self._remove_temporary: weakref.finalize[[str], Any] | None = None
+        self._temporary: Path | None = None
+        if self._given_work_dir is not None:
+            self._given_work_dir.mkdir(parents=True, exist_ok=True)
+        self._workspace: Workspace | None = None
+        self._connection: Connection | None = None
+
+    # what AutoGen's users know
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one block may run."""
+        return self._timeout
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder that the blocks share."""
+        if self._given_work_dir is not None:
+            return self._given_work_dir
+        if self._temporary is None or not self._temporary.exists():
+            self._temporary = Path(tempfile.mkdtemp(prefix="cellblock-work-"))
+            self._remove_temporary = weakref.finalize(self, remove_tree, str(self._temporary))
+        return self._temporary
+
+    @property
+    def functions_module(self) -> str:
+        """The name of the module that holds the functions."""
+        return self._module.module_name
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that blocks can import."""
+        return self._module.functions
+
+    @property
+    def cleanup_temp_files(self) -> bool:
+        """Whether the files of blocks are removed when these are over."""
+        return self._cleanup_temp_files
+
+    @property
+    def limits(self) -> Limits:
+        """How much one block may use."""
+        return self._limits
+
+    def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
+        """Describe the functions for a model; the template has `$module_name` and `$functions`."""
+        return self._module.format_for_prompt(prompt_template)
+
+    # what the kinds of executors fill in
+
+    @abstractmethod
+    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
+        """Give the place, with folders of `packages` importable; it removes the paths in `delete` when it ends."""
+
+    @abstractmethod
+    def _command(self, language: Language, name: str) -> dict[str, Any]:
+        """Give the part of a request that says how to run the file `name` of the work folder."""
+
+    # the template
+
+    async def _open(self) -> None:
+        self._workspace = Workspace(self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir))
+        required = (*self._packages, *self._module.packages)
+        packages: tuple[str, ...] = ()
+        if required:
+            environment = await environment_for(required, python=self._python())
+            packages = (str(site_packages(environment)),)
+        delete = [str(self._temporary)] if self._temporary is not None else []
+        place = await self._make_place(packages, delete)
+        self._connection = await place.open()
+        try:
+            if self._module.functions:
+                await self._load_functions()
+        except BaseException:
+            await self._close(restarting=True)
+            raise
+
+    def _python(self) -> str | None:
+        """The Python for which packages are installed; `None` means the one that runs this."""
+        return None
+
+    async def _load_functions(self) -> None:
+        """Write the functions' module and run it once, so that what is wrong with it shows now."""
+        assert self._workspace is not None
+        name = f"{self._module.module_name}.py"
+        await asyncio.to_thread(self._workspace.write, name, self._module.source)
+        language = find_language("python")
+        assert language is not None
+        text, exit_code = "", 0
+        request = {**self._command(language, name), "wall_seconds": max(self._timeout, 60)}
+        async for event in self._events_of(0, request, None):
+            if isinstance(event, Output):
+                text += event.text
+            elif isinstance(event, Ended):
+                exit_code = event.exit_code
+        if exit_code != 0:
+            raise FunctionError(f"Functions failed to load: {text}")
+
+    async def _close(self, *, restarting: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            keep = [str(self._temporary)] if restarting and self._temporary is not None else []
+            await connection.close(keep=keep)
+        if not restarting and self._remove_temporary is not None:
+            await asyncio.to_thread(self._remove_temporary)
+            self._remove_temporary = self._temporary = None
+
+    async def _run_block(
+        self, number: int, block: CodeBlock, token: CancellationToken | None
+    ) -> AsyncGenerator[Event, None]:
+        language = find_language(block.language)
+        if language is None:
+            yield Started(number, block.language)
+            yield Ended(number, 1, "error", message=f"unknown language {block.language}")
+            return
+        action = action_for(language, self._execution_policies)
+        if action == "ignore":
+            yield Started(number, block.language)
+            yield Ended(number, 0, "ok")
+            return
+        try:
+            async with contextlib.aclosing(self._run_file(number, block, language, action, token)) as events:
+                async for event in events:
+                    yield event
+        except OutsideWorkspace:
+            yield Started(number, block.language)
+            yield Ended(number, 1, "error", message="Filename is not in the workspace")
+
+    async def _run_file(
+        self, number: int, block: CodeBlock, language: Language, action: Action, token: CancellationToken | None
+    ) -> AsyncGenerator[Event, None]:
+        assert self._workspace is not None
+        workspace = self._workspace
+        workspace.check()
+        own_name = file_name(block.code)
+        # A name for each run, not for each text: two runs of the same text must not share a file.
+        name = workspace.place(own_name) if own_name else f"tmp_code_{secrets.token_hex(16)}.{language.suffix}"
+        since = workspace.write(name, silence_pip(block.code, block.language))
+        code_file = os.path.join(workspace.shown, name)
+        yield Started(number, block.language, code_file)
+        if action == "save":
+            yield Output(number, "stdout", f"Code saved to {code_file}\n")
+            yield Ended(number, 0, "ok")
+            return
+        try:
+            request = {**self._command(language, name), "wall_seconds": self._wall_seconds()}
+            if self._save_output:
+                request["save"] = str(workspace.path / f"output_{secrets.token_hex(8)}.txt")
+            async with contextlib.aclosing(self._events_of(number, request, token)) as events:
+                async for event in events:
+                    if isinstance(event, Ended):
+                        for path, size in workspace.changed(since, besides=name):
+                            yield FileMade(number, path, size)
+                    yield event
+        finally:
+            if self._cleanup_temp_files and not own_name:
+                workspace.remove(name)
+
+    def _wall_seconds(self) -> float:
+        return min(self._timeout, self._limits.wall_seconds or self._timeout)
+
+    async def _events_of(
+        self, number: int, request: dict[str, Any], token: CancellationToken | None
+    ) -> AsyncGenerator[Event, None]:
+        assert self._connection is not None
+        frames = Frames(number, self._limits)
+        async with contextlib.aclosing(self._connection.run(request, token)) as received:
+            async for frame in received:
+                for event in frames.events(frame):
+                    yield event
+
+    # saved configurations
+
+    def _to_config(self) -> dict[str, Any]:
+        given = self._given_work_dir
+        return {
+            "timeout": self._timeout,
+            "work_dir": None if given is None else str(given),
+            "functions": self._module.to_list(),
+            "functions_module": self._module.module_name,
+            "cleanup_temp_files": self._cleanup_temp_files,
+            "packages": list(self._packages),
+            "limits": self._limits.to_dict(),
+            "execution_policies": dict(self._execution_policies),
+            "save_output": self._save_output,
+        }
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, Any]) -> Self:
+        values = dict(config)
+        module = values.get("functions_module", "functions")
+        if functions := values.pop("functions", None):
+            values["functions"] = FunctionModule.from_list(functions, module).functions
+        if limits := values.pop("limits", None):
+            values["limits"] = Limits.from_dict(limits)
+        return cls(**values)

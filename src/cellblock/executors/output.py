@@ -1,0 +1,92 @@
+"""Frames of a cell server, as events: text out of bytes, and the ending in the contract's words."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from ..cell import wire
+from ..events import Cut, Ended, Event, Outcome, Output, Stream, Usage
+from ..limits import Limits
+
+EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
+TIMEOUT_TEXT = "\nTimeout"
+CANCELLED_TEXT = "\nCancelled: Code execution was cancelled."
+_UNSAFE = {0: "\ufffd", 0x1B: "\ufffd"}  # NUL, and what begins the control sequences of terminals
+
+
+class Frames:
+    """Make the events of one block out of its frames. Pure."""
+
+    def __init__(self, block: int, limits: Limits) -> None:
+        self._block, self._limits = block, limits
+        self._decoders = {stream: _decoder() for stream in ("stdout", "stderr")}
+
+    def events(self, frame: wire.Frame) -> Iterator[Event]:
+        """Give the events that `frame` stands for; `Ended` is the last one."""
+        match frame.kind:
+            case wire.STDOUT:
+                yield from self._text("stdout", frame.payload)
+            case wire.STDERR:
+                yield from self._text("stderr", frame.payload)
+            case wire.CUT:
+                yield from self._flush()
+                lost = frame.json()
+                yield Cut(self._block, int(lost["stdout"]), int(lost["stderr"]))
+            case wire.ENDED:
+                yield from self._flush()
+                yield self._ended(frame.json())
+            case _:
+                pass  # the start was told of when the file was written
+
+    def _text(self, stream: Stream, data: bytes, *, final: bool = False) -> Iterator[Output]:
+        text = self._decoders[stream].decode(data, final).translate(_UNSAFE)
+        if text:
+            yield Output(self._block, stream, text)
+
+    def _flush(self) -> Iterator[Output]:
+        yield from self._text("stdout", b"", final=True)
+        yield from self._text("stderr", b"", final=True)
+
+    def _ended(self, ending: dict[str, Any]) -> Ended:
+        usage = Usage(float(ending["wall"]), float(ending["cpu"]), int(ending["peak"]), float(ending["queued"]))
+        exit_code, outcome, limit, message = _verdict(ending.get("why"), ending.get("status"), self._limits)
+        return Ended(self._block, exit_code, outcome, limit, message, usage)
+
+
+def _decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+
+def _verdict(why: str | None, status: int | None, limits: Limits) -> tuple[int, Outcome, str | None, str]:
+    """Give exit code, outcome, limit and last words for what the server says of an end."""
+    match why:
+        case "wall_seconds":
+            return EXIT_TIMEOUT, "timeout", why, TIMEOUT_TEXT
+        case "cpu_seconds":
+            return EXIT_TIMEOUT, "timeout", why, f"{TIMEOUT_TEXT}: the limit of {limits.cpu_seconds} CPU seconds."
+        case "cancelled":
+            return EXIT_CANCELLED, "cancelled", None, CANCELLED_TEXT
+        case "memory_bytes":
+            text = f"\nOut of memory: the limit of {limits.memory_bytes} bytes (memory_bytes)."
+            return EXIT_KILLED, "out_of_memory", why, text
+        case "written_bytes":
+            text = f"\nKilled: more was written than the limit of {limits.written_bytes} bytes (written_bytes)."
+            return EXIT_KILLED, "killed", why, text
+        case _:
+            return _own_end(status, limits)
+
+
+def _own_end(status: int | None, limits: Limits) -> tuple[int, Outcome, str | None, str]:
+    if status is None:
+        return EXIT_KILLED, "killed", None, "\nKilled: the block's first process was killed."
+    exit_code = os.waitstatus_to_exitcode(status)
+    if exit_code >= 0:
+        return exit_code, "error" if exit_code else "ok", None, ""
+    if -exit_code == signal.SIGXFSZ and limits.file_bytes is not None:
+        text = f"\nKilled: a file grew over the limit of {limits.file_bytes} bytes (file_bytes)."
+        return 128 - exit_code, "killed", "file_bytes", text
+    return 128 - exit_code, "error", None, ""

@@ -1,0 +1,105 @@
+"""SandboxCommandLineCodeExecutor: blocks behind walls, on this machine, with nothing to install."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+from ..functions import Function
+from ..languages import Action, Language
+from ..limits import SANDBOX_LIMITS, Limits
+from ..places.base import Place
+from ..places.interpreter import find_interpreter, lay_environment
+from ..places.sandbox import ENVIRONMENT, WORK_DIR, SandboxPlace
+from ..policy import Policy
+from .command import CommandLineExecutor
+
+
+class SandboxCommandLineCodeExecutor(CommandLineExecutor):
+    """Run blocks in a sandbox of this machine: they see their work folder, Python and the system's programs, read-only.
+
+    policy                what blocks may read, write and reach beyond that; without network by default
+    preload               modules to import once, so that blocks find them imported
+    virtual_env_context   its Python and its packages are the blocks'
+
+    Blocks see the work folder as /workspace, and have a home and a Python environment of this executor's own, in which
+    `pip install` works for the blocks after it. `restart` makes both new. For the other parameters see
+    `CommandLineExecutor`. Starting raises `SandboxUnavailable` where this machine does not allow the sandbox.
+    """
+
+    def __init__(
+        self,
+        timeout: float = 60,
+        work_dir: str | os.PathLike[str] | None = None,
+        functions: Sequence[Function] = (),
+        functions_module: str = "functions",
+        cleanup_temp_files: bool = True,
+        virtual_env_context: SimpleNamespace | None = None,
+        *,
+        packages: Sequence[str] = (),
+        limits: Limits = SANDBOX_LIMITS,
+        policy: Policy | None = None,
+        preload: Sequence[str] = (),
+        execution_policies: Mapping[str, Action] | None = None,
+        save_output: bool = False,
+    ) -> None:
+        super().__init__(
+            timeout,
+            work_dir,
+            functions,
+            functions_module,
+            cleanup_temp_files,
+            packages=packages,
+            limits=limits,
+            execution_policies=execution_policies,
+            save_output=save_output,
+        )
+        self._policy = policy or Policy()
+        self._preload = tuple(preload)
+        self._virtual_env_context = virtual_env_context
+
+    @property
+    def policy(self) -> Policy:
+        """What blocks may read, write and reach."""
+        return self._policy
+
+    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
+        interpreter = await find_interpreter(self._python())
+        shown = (*packages, *interpreter.packages)
+        scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
+        (scratch / "home").mkdir()
+        lay_environment(scratch / "env", interpreter, shown, seen_as=ENVIRONMENT)
+        assert self._workspace is not None
+        return SandboxPlace(
+            work_dir=str(self._workspace.path),
+            scratch=str(scratch),
+            interpreter=interpreter,
+            packages=shown,
+            limits=self._limits,
+            policy=self._policy,
+            preload=self._preload,
+            delete=[*delete, str(scratch)],
+        )
+
+    def _python(self) -> str | None:
+        return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
+
+    def _command(self, language: Language, name: str) -> dict[str, Any]:
+        path = f"{WORK_DIR}/{name}"
+        if language.name == "python":
+            return {"script": path}
+        return {"argv": [*(language.argv or ()), path]}
+
+    def _to_config(self) -> dict[str, Any]:
+        return {**super()._to_config(), "policy": self._policy.to_dict(), "preload": list(self._preload)}
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, Any]) -> Self:
+        values = dict(config)
+        if policy := values.pop("policy", None):
+            values["policy"] = Policy.from_dict(policy)
+        return super()._from_config(values)

@@ -1,0 +1,150 @@
+"""The work folder from outside: write the blocks' files into it, and see what the blocks made.
+
+Code that nobody read owns everything below the folder. So nothing is opened through a name that it could have turned into a
+link: each step goes from one folder handle to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import WorkspaceError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_FILES = 10_000  # looked at for changes after each block
+_NOT_SHOWN = ("__pycache__", "node_modules")
+
+
+class OutsideWorkspace(Exception):
+    """A file name does not lie in the work folder."""
+
+
+class Seen(NamedTuple):
+    """What tells one state of a file from the next."""
+
+    inode: int
+    changed: int
+    size: int
+
+
+class Workspace:
+    """The folder `path`, which must exist. `shown` is the name under which results speak of it."""
+
+    def __init__(self, path: Path, shown: str | None = None) -> None:
+        self.path = path.resolve()
+        self.shown = shown or str(path)
+        self._identity = self._look()
+        self._known: dict[str, Seen] = {}
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise WorkspaceError(
+                f"The work folder {self.shown} is not there ({error.strerror}): make it again and call restart()."
+            ) from error
+        return status.st_dev, status.st_ino
+
+    def check(self) -> None:
+        """Raise `WorkspaceError` when the folder is gone, or is not the one that it was."""
+        if self._look() != self._identity:
+            raise WorkspaceError(f"The work folder {self.shown} was replaced by another: call restart() to use that.")
+
+    def place(self, name: str) -> str:
+        """Give the path below the folder that `name` means. Raises `OutsideWorkspace`."""
+        try:
+            name.encode()
+            real = os.path.realpath(self.path / name)
+        except ValueError as error:  # NUL, lone surrogates
+            raise OutsideWorkspace(name) from error
+        inside = os.path.relpath(real, self.path)
+        if inside == "." or inside.startswith("..") or os.path.isdir(real):
+            raise OutsideWorkspace(name)
+        return inside
+
+    def write(self, name: str, text: str) -> int:
+        """Write the file `name`, a path below the folder, in one step; give its time of change as the disk has it.
+
+        Raises `WorkspaceError`, and `OutsideWorkspace` when the code turned part of the way into a link meanwhile.
+        """
+        try:
+            with self._folder_of(name) as (folder, last):
+                return _write(folder, last, text.encode(errors="replace"))
+        except NotADirectoryError as error:
+            raise OutsideWorkspace(name) from error
+        except OSError as error:
+            raise WorkspaceError(f"{name} cannot be written in the work folder {self.shown}: {error.strerror}.") from error
+
+    @contextlib.contextmanager
+    def _folder_of(self, name: str) -> Iterator[tuple[int, str]]:
+        *parents, last = Path(name).parts
+        folder = os.open(self.path, _FOLDER)
+        try:
+            for parent in parents:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(parent, dir_fd=folder)
+                inner = os.open(parent, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder, last
+        finally:
+            os.close(folder)
+
+    def remove(self, name: str) -> None:
+        """Remove the file `name`, if it is still there."""
+        with contextlib.suppress(OSError), self._folder_of(name) as (folder, last):
+            os.unlink(last, dir_fd=folder)
+
+    def changed(self, since: int, *, besides: str) -> list[tuple[str, int]]:
+        """List path and size of the files made or changed since the moment `since`, in order of their names.
+
+        `since` is what `write` gave. Hidden files are left out, and of a very large folder only a part is looked at.
+        """
+        recent = {path: seen for path, seen in self._files() if seen.changed >= since and path != besides}
+        found = [(_readable(path), seen.size) for path, seen in recent.items() if self._known.get(path) != seen]
+        self._known = recent  # the clock of the disk is coarse: the next block may begin in the same tick
+        return sorted(found)
+
+    def _files(self) -> Iterator[tuple[str, Seen]]:
+        pending, count = [""], 0
+        while pending:
+            folder = pending.pop()
+            with contextlib.suppress(OSError), os.scandir(self.path / folder) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > _MOST_FILES:
+                        return
+                    if entry.name.startswith(".") or entry.name in _NOT_SHOWN:
+                        continue
+                    path = os.path.join(folder, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        yield path, Seen(status.st_ino, status.st_ctime_ns, status.st_size)
+
+
+def _readable(path: str) -> str:
+    """Give a file name as text that can be printed; names need not be UTF-8."""
+    return os.fsencode(path).decode(errors="replace")
+
+
+def _write(folder: int, name: str, data: bytes) -> int:
+    """Write a new file and move it into place, so that nobody, nor a full disk, ever sees half of it."""
+    temporary = f".cellblock-{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, _NEW_FILE, 0o644, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise

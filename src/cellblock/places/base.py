@@ -1,0 +1,307 @@
+"""Place and Connection: start a cell server somewhere, speak with it, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..cancellation import CancellationToken
+from ..cell import wire
+from ..errors import PlaceError, PlaceLost
+
+_READ = 1 << 18
+_UNREAD_FRAMES = 512  # frames of one run that wait for their reader, at which nothing more is read from the server
+_PATIENCE = 60.0  # seconds that a server may take to start: far more than a loaded machine needs
+_END = 10.0  # seconds that it may take to end its cells and clean up
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Place(ABC):
+    """Where a cell server runs."""
+
+    @abstractmethod
+    async def open(self) -> Connection:
+        """Start a cell server. Raises `PlaceError` when that cannot be done, with what to do about it."""
+
+
+class Connection:
+    """An open place. Belongs to the engine's loop."""
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes], log: BinaryIO) -> None:
+        self.news: dict[str, Any] = {}
+        self._control, self._process, self._log = control, process, log
+        self._loop = asyncio.get_running_loop()
+        self._decoder = wire.Decoder()
+        self._runs: dict[int, _Run] = {}
+        self._count = 0
+        self._paused = False
+        self._outgoing = bytearray()
+        self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._lost: str | None = None
+        self._pid = os.getpid()
+        control.setblocking(False)
+        self._loop.add_reader(control, self._on_readable)
+        _open_connections.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether runs can be asked for: not ended, and not inherited by a forked child."""
+        return self._lost is None and self._pid == os.getpid()
+
+    async def open(self, spec: dict[str, Any]) -> None:
+        """Tell the server what to be and wait until it is. Raises `PlaceError`."""
+        self._send(wire.encode_json(wire.OPEN, 0, spec))
+        try:
+            self.news = await asyncio.wait_for(asyncio.shield(self._opened), _PATIENCE)
+        except TimeoutError as error:
+            raise PlaceError(f"The cell server did not start within {_PATIENCE:.0f} s. {self._last_words()}") from error
+
+    async def run(
+        self, request: dict[str, Any], token: CancellationToken | None = None
+    ) -> AsyncGenerator[wire.Frame, None]:
+        """Run one block: give its frames up to the one of kind ENDED, after which nothing of it lives.
+
+        When the generator is closed early, or its task cancelled, the run is cancelled and its end waited for.
+        Raises `PlaceLost` when the server ends, `PlaceError` when no cell could be made.
+        """
+        self._check()
+        self._count += 1
+        number = self._count
+        run = self._runs[number] = _Run()
+
+        def cancel() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone with its process
+                self._loop.call_soon_threadsafe(self._send, wire.encode(wire.CANCEL, number))
+
+        self._send(wire.encode_json(wire.RUN, number, request))
+        if token is not None:
+            token.add_callback(cancel)
+        try:
+            while not run.over:
+                for frame in await self._frames(run):
+                    yield frame
+        finally:
+            if token is not None:
+                token.remove_callback(cancel)
+            if not run.over and self.is_open:
+                self._send(wire.encode(wire.CANCEL, number))
+                run.drop = True
+                self._resume()
+                await _surely(run.ended)
+            self._runs.pop(number, None)
+
+    async def _frames(self, run: _Run) -> list[wire.Frame]:
+        await run.news.wait()
+        run.news.clear()
+        frames, run.frames = run.frames, []
+        self._resume()
+        for frame in frames:
+            if frame.kind == wire.FAILED:
+                run.over = True
+                raise PlaceError(f"The code could not be run: {frame.json().get('error')}.")
+            run.over = run.over or frame.kind == wire.ENDED
+        if not frames:
+            run.over = True
+            raise PlaceLost(self._lost or "The cell server ended.")
+        return frames
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise PlaceLost("This executor was started in another process: use one that is made in this one.")
+        if self._lost is not None:
+            raise PlaceLost(self._lost)
+
+    # the stream
+
+    def _send(self, data: bytes) -> None:
+        if self._lost is not None:
+            return
+        waiting = bool(self._outgoing)
+        self._outgoing += data
+        if not waiting:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            sent = self._control.send(self._outgoing)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # the reading side finds out why
+        del self._outgoing[:sent]
+        if self._outgoing:
+            self._loop.add_writer(self._control, self._flush)
+        else:
+            self._loop.remove_writer(self._control)
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._control.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose(f"The cell server ended unexpectedly. {self._last_words()}")
+            return
+        try:
+            for frame in self._decoder.feed(data):
+                self._deliver(frame)
+        except wire.WireError as error:
+            self._lose(f"The cell server does not speak our protocol: {error}")
+
+    def _deliver(self, frame: wire.Frame) -> None:
+        if frame.run:
+            self._deliver_to_run(frame)
+        elif frame.kind == wire.READY:
+            self._opened.set_result(frame.json())
+        elif frame.kind == wire.FAILED:
+            self._lose(f"The cell server failed: {frame.json().get('error')}.")
+
+    def _deliver_to_run(self, frame: wire.Frame) -> None:
+        run = self._runs.get(frame.run)
+        if run is None:
+            return
+        if not run.drop:
+            run.frames.append(frame)
+            run.news.set()
+        if frame.kind in (wire.ENDED, wire.FAILED):
+            run.ended.set()
+        elif len(run.frames) >= _UNREAD_FRAMES and not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._control)
+
+    def _resume(self) -> None:
+        if self._paused and self._lost is None:
+            self._paused = False
+            self._loop.add_reader(self._control, self._on_readable)
+
+    def _lose(self, why: str) -> None:
+        """Take the end of the server to everybody who waits for it."""
+        if self._lost is not None:
+            return
+        self._lost = why
+        self._loop.remove_reader(self._control)
+        self._loop.remove_writer(self._control)
+        if not self._opened.done():
+            self._opened.set_exception(PlaceError(why))
+        for run in self._runs.values():
+            run.news.set()
+            run.ended.set()
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        text = self._log.read()[-2000:].decode(errors="replace").strip()
+        return f"It said: {text}" if text else ""
+
+    # the end
+
+    async def close(self, *, keep: Sequence[str] = ()) -> None:
+        """End the server and all its cells, and wait until they are gone.
+
+        `keep` names paths that the server was to delete and must not.
+        """
+        _open_connections.discard(self)
+        if keep:
+            self._send(wire.encode_json(wire.KEEP, 0, {"paths": list(keep)}))
+        self._lose("The executor was stopped.")
+        if self._opened.done():
+            self._opened.exception()  # looked at, so that nobody reports it as forgotten
+        self._control.close()
+        ended = await asyncio.to_thread(_reap, self._process, _END)
+        if not ended:
+            raise PlaceError(f"The cell server (process {self._process.pid}) did not end within {_END:.0f} s.")
+        self._log.close()
+
+    def forget(self) -> None:
+        """In a forked child: let go of a stream that is the parent's."""
+        with contextlib.suppress(OSError):
+            self._control.close()
+
+
+class _Run:
+    """The frames of one run that nobody has read yet."""
+
+    def __init__(self) -> None:
+        self.frames: list[wire.Frame] = []
+        self.news = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.over = False
+        self.drop = False
+
+
+async def _surely(event: asyncio.Event) -> None:
+    """Wait for `event`, whoever cancels; the cancellation that brought us here goes on afterwards."""
+    while not event.is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await event.wait()
+
+
+def _reap(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
+
+
+_open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    # A copy of the control stream in a child would keep the server alive after its owner's death.
+    for connection in list(_open_connections):
+        connection.forget()
+    _open_connections.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+async def start_server(
+    text: str, spec: dict[str, Any], *, python: str | None = None, environment: Mapping[str, str] | None = None
+) -> Connection:
+    """Start a cell server as a process of this machine and open it. `text` is its program, out of `cell.boot`.
+
+    `environment` None means this process's own.
+    """
+    argv = [python or sys.executable, "-I", "-S", "-c", text, str(PACKAGE)]
+    ours, theirs = socket.socketpair()
+    # Not a pipe: nobody would read it while the server lives.
+    log = tempfile.TemporaryFile()  # noqa: SIM115
+    try:
+        process = await asyncio.to_thread(_spawn, argv, theirs, log, environment)
+    except OSError as error:
+        ours.close()
+        raise PlaceError(f"The cell server cannot be started with {argv[0]}: {error.strerror}.") from error
+    finally:
+        theirs.close()
+    connection = Connection(ours, process, log)
+    try:
+        await connection.open(spec)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _spawn(
+    argv: Sequence[str], control: socket.socket, log: BinaryIO, environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv, stdin=control, stdout=control, stderr=log, env=environment, start_new_session=True, cwd="/"
+    )

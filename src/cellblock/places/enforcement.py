@@ -1,0 +1,46 @@
+"""Limits, as what a cell server is told to enforce: rlimits, control groups, and what it watches itself."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import resource
+from typing import Any
+
+from ..limits import MIB, Limits
+from ..sandbox import cgroups
+
+# Where no control group bounds memory, the tree is watched; this bounds how far one process gets between two looks.
+_SLACK_FACTOR, _SLACK_BYTES = 2, 256 * MIB
+
+
+def rlimits(limits: Limits, *, grouped: bool) -> list[tuple[int, int]]:
+    """Give what the kernel holds each process to. `grouped`: control groups hold memory and processes already."""
+    pairs = [(resource.RLIMIT_CORE, 0)]
+    if limits.open_files is not None:
+        pairs.append((resource.RLIMIT_NOFILE, limits.open_files))
+    if limits.file_bytes is not None:
+        pairs.append((resource.RLIMIT_FSIZE, limits.file_bytes))
+    if limits.cpu_seconds is not None:
+        pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds)))
+    if limits.processes is not None and not grouped:
+        pairs.append((resource.RLIMIT_NPROC, limits.processes))
+    if limits.memory_bytes is not None and not grouped:
+        pairs.append((resource.RLIMIT_DATA, limits.memory_bytes * _SLACK_FACTOR + _SLACK_BYTES))
+    return pairs
+
+
+def make_groups(limits: Limits) -> dict[str, Any] | None:
+    """Make this executor's control groups; `None` where that is not possible, or no limit needs them."""
+    if limits.memory_bytes is None and limits.processes is None:
+        return None
+    found = cgroups.find()
+    return cgroups.plan(found, memory_bytes=limits.memory_bytes, processes=limits.processes)
+
+
+def remove_groups(plan: dict[str, Any] | None) -> None:
+    """Remove the groups of a server that never came to use them."""
+    for parent in plan["parents"] if plan else ():
+        with contextlib.suppress(OSError):
+            os.rmdir(parent)

@@ -1,0 +1,45 @@
+"""The host itself as a place: no sandbox. Programs see and may do what the caller sees and may do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..cell import boot
+from ..limits import Limits
+from .base import Connection, Place, start_server
+from .enforcement import make_groups, remove_groups, rlimits
+
+
+@dataclass
+class HostPlace(Place):
+    """Run cells as plain processes of this machine, in `work_dir`.
+
+    delete   paths that the cell server removes when it ends, even if its owner was killed
+    """
+
+    work_dir: str
+    limits: Limits
+    environment: Mapping[str, str] | None = None
+    delete: list[str] = field(default_factory=list[str])
+
+    async def open(self) -> Connection:
+        """Start the cell server. Raises `PlaceError`."""
+        groups = make_groups(self.limits)
+        spec = {
+            "zygote": {
+                "namespaces": False,
+                "tmpfs": [],
+                "cwd": self.work_dir,
+                "preload": [],
+                "confinement": {"rlimits": rlimits(self.limits, grouped=groups is not None)},
+            },
+            "limits": self.limits.to_dict(),
+            "groups": groups,
+            "delete": self.delete,
+        }
+        try:
+            return await start_server(boot.SERVER, spec, environment=self.environment)
+        except BaseException:
+            remove_groups(groups)
+            raise

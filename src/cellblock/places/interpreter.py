@@ -1,0 +1,93 @@
+"""Which Python runs the blocks: what belongs to it, and an environment laid over it that blocks may change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..errors import PlaceError
+
+_ASK = """\
+import json, os, sys
+folders = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+base = getattr(sys, "_base_executable", None) or sys.executable
+print(json.dumps([os.path.realpath(base), sorted({sys.base_prefix, sys.base_exec_prefix}), folders, sys.version_info[:2]]))
+"""
+_PATIENCE = 60.0
+_PIP = """\
+#!{python}
+import sys
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python: its real program, the folders that it needs, and the folders of the packages that it imports."""
+
+    program: str
+    prefixes: tuple[str, ...]
+    packages: tuple[str, ...]
+    version: str
+
+
+async def find_interpreter(python: str | None) -> Interpreter:
+    """Find out what belongs to `python`; `None` means the one that runs this. Raises `PlaceError`."""
+    return await asyncio.to_thread(_ask, python or sys.executable)
+
+
+@cache
+def _ask(python: str) -> Interpreter:
+    # Asked rather than looked at, for our own as well: a debugger or a test runner changes sys.path.
+    try:
+        # The name of the program stays as it is: in a virtual environment that is what tells Python where it is.
+        done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, timeout=_PATIENCE, check=True, cwd="/")
+        program, prefixes, packages, version = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        said = getattr(error, "stderr", None) or error
+        raise PlaceError(f"{python} cannot be used as the Python of the blocks: {said}") from error
+    return Interpreter(program, tuple(prefixes), tuple(packages), ".".join(map(str, version)))
+
+
+def lay_environment(folder: Path, interpreter: Interpreter, packages: Sequence[str], *, seen_as: str | None = None) -> Path:
+    """Make a virtual environment in `folder` by hand, in a millisecond: empty, changeable, and above all `packages` folders.
+
+    `seen_as` is the name under which the blocks will see `folder`. Gives the path of its Python, seen from there.
+    """
+    inside = Path(seen_as or folder)
+    library = folder / "lib" / f"python{interpreter.version}" / "site-packages"
+    library.mkdir(parents=True)
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in ("python", "python3", f"python{interpreter.version}"):
+        (programs / name).symlink_to(interpreter.program)
+    home = os.path.dirname(interpreter.program)
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {home}\ninclude-system-site-packages = false\nversion = {interpreter.version}\n"
+    )
+    (library / "_inherited.pth").write_text(_inherit([*packages, *_pip_wheels(interpreter)]))
+    for name in ("pip", "pip3"):
+        (programs / name).write_text(_PIP.format(python=inside / "bin" / "python"))
+        (programs / name).chmod(0o755)
+    return inside / "bin" / "python"
+
+
+def _inherit(folders: Iterable[str]) -> str:
+    return "".join(f"import site; site.addsitedir({folder!r})\n" for folder in folders)
+
+
+def _pip_wheels(interpreter: Interpreter) -> list[str]:
+    """Give the pip that comes with Python; it is imported when the packages hold none."""
+    for prefix in interpreter.prefixes:
+        bundled = Path(prefix, "lib", f"python{interpreter.version}", "ensurepip", "_bundled")
+        if wheels := sorted(bundled.glob("pip-*.whl")):
+            return [str(wheels[-1])]
+    return []

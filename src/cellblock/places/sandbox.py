@@ -1,0 +1,194 @@
+"""The sandbox as a place: a root of its own, namespaces of its own, and nothing of the caller's but what was given."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..cell import boot
+from ..errors import PlaceError, SandboxUnavailable
+from ..limits import Limits
+from ..policy import Mount, Policy
+from ..sandbox import landlock, seccomp
+from .base import PACKAGE, Connection, Place, start_server
+from .enforcement import make_groups, remove_groups, rlimits
+from .interpreter import Interpreter
+
+WORK_DIR = "/workspace"
+HOME = "/home/cell"
+ENVIRONMENT = "/opt/env"
+_OURS = "/opt/cellblock"
+_USER = 1000
+_OUTER_USERS = 0x70000000  # far from anybody's: what root's cells are outside
+_TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+# What programs look up there and what tells nothing about the caller.
+_ETC = (
+    "alternatives", "ca-certificates", "crypto-policies", "debian_version", "fonts", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "nsswitch.conf", "os-release", "pki", "protocols",
+    "services", "ssl/certs", "ssl/openssl.cnf", "timezone",
+)  # fmt: skip
+_LINKS = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+    "/var/tmp": "/tmp",  # noqa: S108
+    "/var/run": "/run",
+}
+_FILES = {
+    "/etc/passwd": f"root:x:0:0::/root:/bin/sh\ncell:x:{_USER}:{_USER}::{HOME}:/bin/sh\n",
+    "/etc/group": f"root:x:0:\ncell:x:{_USER}:\n",
+    "/etc/hosts": "127.0.0.1 localhost cellblock\n::1 localhost\n",
+    "/etc/hostname": "cellblock\n",
+}
+
+
+@dataclass
+class SandboxPlace(Place):
+    """Run cells behind walls.
+
+    work_dir      the folder that is shown as /workspace
+    scratch       a folder of ours with `home` and `env` in it, shown as /home/cell and /opt/env
+    packages      folders of packages to show under their own names, read-only
+    preload       modules that are imported before any cell is forked
+    delete        paths that the cell server removes when it ends, even if its owner was killed
+    """
+
+    work_dir: str
+    scratch: str
+    interpreter: Interpreter
+    packages: tuple[str, ...]
+    limits: Limits
+    policy: Policy
+    preload: tuple[str, ...] = ()
+    delete: list[str] = field(default_factory=list[str])
+
+    async def open(self) -> Connection:
+        """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow it."""
+        groups = make_groups(self.limits)
+        try:
+            return await start_server(boot.SANDBOX_SERVER, self._spec(groups), environment={})
+        except PlaceError as error:
+            remove_groups(groups)
+            raise SandboxUnavailable(
+                f"The sandbox cannot be built here. {error} Run `cellblock doctor` to see what this machine offers."
+            ) from error
+        except BaseException:
+            remove_groups(groups)
+            raise
+
+    def _spec(self, groups: dict[str, Any] | None) -> dict[str, Any]:
+        size = self.limits.tmp_bytes
+        options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
+        return {
+            "zygote": {
+                "namespaces": True,
+                "tmpfs": [["/tmp", options], ["/dev/shm", options]],  # noqa: S108
+                "cwd": WORK_DIR,
+                "preload": list(self.preload),
+                "confinement": self._confinement(grouped=groups is not None),
+            },
+            "limits": self.limits.to_dict(),
+            "groups": groups,
+            "delete": self.delete,
+            "sandbox": self._box(),
+        }
+
+    def _confinement(self, *, grouped: bool) -> dict[str, Any]:
+        writable = [WORK_DIR, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]  # noqa: S108
+        writable += [mount.inside for mount in self.policy.read_write]
+        return {
+            "rlimits": rlimits(self.limits, grouped=grouped),
+            "filter_program": base64.b64encode(seccomp.program()).decode(),
+            "drop": True,
+            **landlock.confinement(landlock.abi(), ["/"], writable),
+        }
+
+    def _box(self) -> dict[str, Any]:
+        files = dict(_FILES)
+        mounts, links = self._system()
+        mounts += [_mount(folder, folder) for folder in self._own_prefixes()]
+        mounts += [_mount(folder, folder, mapped=True) for folder in self.packages if os.path.isdir(folder)]
+        mounts.append(_mount(str(PACKAGE / "cell"), f"{_OURS}/cell"))
+        mounts += [_mount(self.work_dir, WORK_DIR, own=True)]
+        mounts += [_mount(f"{self.scratch}/home", HOME, own=True), _mount(f"{self.scratch}/env", ENVIRONMENT, own=True)]
+        mounts += [_given(mount, writable=False) for mount in self.policy.read_only]
+        mounts += [_given(mount, writable=True) for mount in self.policy.read_write]
+        if self.policy.network == "host":
+            del files["/etc/hosts"]
+            mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
+        return {
+            "mounts": mounts,
+            "folders": ["/proc", "/tmp", "/dev/shm", "/run", "/var", "/root"],  # noqa: S108
+            "links": {**_LINKS, **links},
+            "files": files,
+            "user": _USER,
+            "outer_user": _OUTER_USERS + secrets.randbelow(1 << 24),
+            "network": self.policy.network,
+            "hostname": "cellblock",
+            "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", boot.ZYGOTE, _OURS],
+            "environment": self._environment(),
+        }
+
+    def _system(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        mounts, links = [_mount("/usr", "/usr")], dict[str, str]()
+        for name in _TOP_FOLDERS:
+            if os.path.islink(f"/{name}"):
+                links[f"/{name}"] = os.readlink(f"/{name}")
+            elif os.path.isdir(f"/{name}"):
+                mounts.append(_mount(f"/{name}", f"/{name}"))
+        mounts += [_mount(f"/etc/{name}", f"/etc/{name}") for name in _ETC if os.path.exists(f"/etc/{name}")]
+        mounts += [_mount(f"/dev/{name}", f"/dev/{name}", writable=True, device=True) for name in _DEVICES]
+        return mounts, links
+
+    def _own_prefixes(self) -> list[str]:
+        """Give the interpreter's folders where the system's do not hold them already."""
+        shown = ("/usr", *(f"/{name}" for name in _TOP_FOLDERS))
+        folders = {*self.interpreter.prefixes, os.path.dirname(os.path.dirname(self.interpreter.program))}
+        folders = {folder for folder in folders if not any(_is_below(folder, top) for top in shown)}
+        if "/" in folders:
+            raise PlaceError(f"{self.interpreter.program} has / as its prefix: the sandbox would show everything.")
+        return sorted(folder for folder in folders if not any(folder != top and _is_below(folder, top) for top in folders))
+
+    def _environment(self) -> dict[str, str]:
+        environment = {
+            "PATH": f"{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+            "HOME": HOME,
+            "USER": "cell",
+            "LANG": "C.UTF-8",
+            "VIRTUAL_ENV": ENVIRONMENT,
+            "PYTHONUNBUFFERED": "1",
+        }
+        if self.policy.network == "host" and os.path.exists(_CERTIFICATES):
+            # Python's HTTP clients bring certificates of their own, which do not hold an organisation's.
+            environment |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), _CERTIFICATES)
+        return environment | dict(self.policy.environment)
+
+
+def _is_below(path: str, top: str) -> bool:
+    return os.path.commonpath([path, top]) == top
+
+
+def _mount(
+    source: str, target: str, *, writable: bool = False, own: bool = False, mapped: bool = False, device: bool = False
+) -> dict[str, Any]:
+    """Describe one mount. `own` folders are writable, and ours to give away; `mapped`: shown as the cell's user's."""
+    return {
+        "source": os.path.realpath(source),
+        "target": target,
+        "writable": writable or own,
+        "own": own,
+        "mapped": mapped or own,
+        "device": device,
+    }
+
+
+def _given(mount: Mount, *, writable: bool) -> dict[str, Any]:
+    if not os.path.exists(mount.source):
+        raise PlaceError(f"The policy names {mount.source}, which does not exist.")
+    return _mount(mount.source, mount.inside, writable=writable, mapped=True)

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cellblock.blocks import (
+    CodeBlock,
+    MarkdownCodeExtractor,
+    extract_code_blocks,
+    file_name,
+    infer_language,
+    silence_pip,
+)
+
+# All of Unicode, lone surrogates included, and often what means something to the parser.
+MEANINGFUL = "`~\n\r\t\0 >-*+#1.)<!\\&;:={}[]'\"x"
+TEXTS = st.text(st.one_of(st.sampled_from(MEANINGFUL), st.characters(categories=None)))
+FENCES = st.sampled_from("`~")
+
+
+def plain(text: str) -> str:
+    """Give `text` as CommonMark reads it: line ends and NUL replaced."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def from_fence(code: str) -> str:
+    """Give `code` as it comes out of a fence. The line end after it is the fence's."""
+    return plain(code + "\n").removesuffix("\n")
+
+
+def fenced(code: str, mark: str = "`", info: str = "python") -> str:
+    """Put `code` in a fence longer than any run of `mark` in it."""
+    longest = max((len(run) for run in "".join(c if c == mark else " " for c in code).split()), default=0)
+    fence = mark * max(3, longest + 1)
+    return f"{fence}{info}\n{code}\n{fence}\n"
+
+
+def prefixed(text: str, first: str, rest: str) -> str:
+    lines = plain(text).split("\n")
+    return "\n".join([first + lines[0], *(rest + line for line in lines[1:])])
+
+
+def pairs(markdown: str) -> list[tuple[str, str]]:
+    return [(block.language, block.code) for block in extract_code_blocks(markdown)]
+
+
+@given(TEXTS, FENCES)
+@example("", "`")
+@example("\n\n", "~")
+@example("x\r\n\ty\0\r", "`")
+def test_code_comes_back_exactly(code: str, mark: str) -> None:
+    assert pairs(f"Before.\n{fenced(code, mark)}After.\n") == [("python", from_fence(code))]
+
+
+@given(TEXTS, FENCES)
+@example("def f():\n\treturn 1\n\n\n", "`")
+def test_code_in_a_list_comes_back_exactly(code: str, mark: str) -> None:
+    markdown = "- one\n" + prefixed(fenced(code, mark), "- ", "  ") + "\n- three\n"
+    assert pairs(markdown) == [("python", from_fence(code))]
+
+
+@given(TEXTS, FENCES)
+@example("def f():\n\treturn 1\n\n\n", "`")
+def test_code_in_a_quote_comes_back_exactly(code: str, mark: str) -> None:
+    markdown = prefixed(fenced(code, mark), "> ", "> ") + "\n\nAfter.\n"
+    assert pairs(markdown) == [("python", from_fence(code))]
+
+
+@given(st.lists(st.tuples(TEXTS, FENCES), max_size=4))
+def test_blocks_come_in_order(blocks: list[tuple[str, str]]) -> None:
+    markdown = "\nWords.\n".join(fenced(code, mark) for code, mark in blocks)
+    assert pairs(markdown) == [("python", from_fence(code)) for code, _ in blocks]
+
+
+@given(TEXTS)
+@example("``` &#xD800; &#0; \\\nx")
+@example("[a]: http://\ud800/\n\n```\n\ud800")
+@example("> " * 500 + "```")
+@example("- " * 500 + "```")
+def test_no_text_makes_extraction_fail(text: str) -> None:
+    for block in extract_code_blocks(text):
+        assert isinstance(block.code, str)
+        assert block.language != "unknown"
+
+
+@given(TEXTS)
+def test_an_info_string_never_changes_the_code(info: str) -> None:
+    line = plain(info).replace("\n", " ")
+    assert [code for _, code in pairs(f"~~~ {line}\nx y\n~~~\n")] == ["x y"]
+
+
+@pytest.mark.parametrize(
+    ("info", "language"),
+    [
+        ("python", "python"),
+        ("  Python  ", "Python"),
+        ('python title="x"', "python"),
+        ("python {.numberLines}", "python"),
+        ("python{.numberLines startFrom=3}", "python"),
+        ("python{1,3-4}", "python"),
+        ("{python}", "python"),
+        ("{python, echo=FALSE}", "python"),
+        ("{ .python .numberLines }", "python"),
+        ("{#setup .python}", "python"),
+        ("python:src/app.py", "python"),
+        ("python,no_run", "python"),
+        ("python3.11", "python3.11"),
+        ("c++", "c++"),
+        ("c#", "c#"),
+        ("c\\+\\+ x", "c++"),
+        ("objective-c", "objective-c"),
+        ("text", "text"),
+    ],
+)
+def test_the_language_is_read_from_the_info_string(info: str, language: str) -> None:
+    assert pairs(f"```{info}\ncode\n```") == [(language, "code")]
+
+
+@pytest.mark.parametrize("info", ["", "  ", 'title="my python"', "{}", "{#setup}", ":app.py", "{=x}"])
+def test_an_info_string_without_language_leaves_it_to_the_code(info: str) -> None:
+    assert pairs(f"```{info}\npip install x\n```") == [("sh", "pip install x")]
+
+
+def test_an_untagged_fence_that_is_no_code_has_no_language() -> None:
+    assert pairs("```\nsrc/\n  app.py\n```") == [("", "src/\n  app.py")]
+
+
+def test_a_longer_fence_holds_shorter_ones() -> None:
+    inner = "```python\nprint(1)\n```"
+    assert pairs(f"````markdown\n{inner}\n````\n{inner}\n") == [("markdown", inner), ("python", "print(1)")]
+
+
+def test_tildes_hold_backticks_and_the_other_way_round() -> None:
+    assert pairs("~~~md\n```\n~~~\n```md\n~~~\n```\n") == [("md", "```"), ("md", "~~~")]
+
+
+def test_windows_line_ends_become_plain_ones() -> None:
+    assert pairs("Do:\r\n\r\n```sh\r\nls\r\n\r\npwd\r\n```\r\n") == [("sh", "ls\n\npwd")]
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_an_unclosed_last_fence_goes_to_the_end(end: str) -> None:
+    assert pairs(f"```sh\nls\n```\n\n```python\nx = 1\nprint(x){end}") == [
+        ("sh", "ls"),
+        ("python", "x = 1\nprint(x)"),
+    ]
+
+
+def test_an_indented_fence_loses_its_own_indent_alone() -> None:
+    assert pairs("   ```python\n   if x:\n       y\n z\n   ```\n") == [("python", "if x:\n    y\nz")]
+
+
+def test_fences_in_numbered_steps_and_quotes_are_found() -> None:
+    markdown = textwrap.dedent("""\
+        1. First:
+
+           ```sh
+           ls
+           ```
+
+        2. > Then:
+           > - ~~~python
+           >   if x:
+           >       y
+           >   ~~~
+        """)
+    assert pairs(markdown) == [("sh", "ls"), ("python", "if x:\n    y")]
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "",
+        "plain words",
+        "Text:\n\n    print('indented')\n",
+        "Use `print(1)` or ``` print(2) ``` here.",
+        "    ```python\n    print(1)\n    ```\n",
+        "<!--\n```python\nprint(1)\n```\n-->\n",
+        "``\npython\n``\n",
+    ],
+)
+def test_what_is_no_fence_is_no_block(markdown: str) -> None:
+    assert extract_code_blocks(markdown) == []
+
+
+def test_deep_nesting_does_not_hide_the_blocks_after_it() -> None:
+    assert pairs("- " * 20 + "x\n\n```python\nprint(1)\n```\n") == [("python", "print(1)")]
+
+
+def test_extraction_gives_mutable_blocks() -> None:
+    [block] = extract_code_blocks("```sh\nls\n```")
+    block.language = "bash"
+    assert block == CodeBlock(code="ls", language="bash")
+
+
+@pytest.mark.parametrize(
+    ("message", "codes"),
+    [
+        (None, []),
+        ("```sh\nls\n```", ["ls"]),
+        ([], []),
+        (
+            [
+                {"type": "text", "text": "See:\n```sh\nls\n```"},
+                {"type": "image_url", "image_url": {"url": "data:,"}},
+                {"type": "text", "text": "```sh\npwd\n```"},
+            ],
+            ["ls", "pwd"],
+        ),
+        (["```sh\nls", "```sh\npwd"], ["ls", "pwd"]),
+        ([{"type": "text", "text": None}], []),
+    ],
+)
+def test_the_extractor_takes_any_message_content(message: str | list[str] | None, codes: list[str]) -> None:
+    assert [block.code for block in MarkdownCodeExtractor().extract_code_blocks(message)] == codes
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ("python app.py", "sh"),
+        ("python3 -m venv x", "sh"),
+        ("pip install x", "sh"),
+        ("pip3 --version", "sh"),
+        ("pip -V", "sh"),
+        ("pip  = 3", "python"),
+        ("pipeline = [1]", "python"),
+        ("python3 == x", "python"),
+        ("import os\nprint(os.name)", "python"),
+        ("def f(a: list[int]) -> None: ...", "python"),
+        ("cd /tmp && ls", "unknown"),
+        ("for (;;) {}", "unknown"),
+        ("x = 1\0", "unknown"),
+        ("x = '\ud800'", "unknown"),
+        ("return 1", "unknown"),
+    ],
+)
+def test_the_language_is_inferred_from_the_code(code: str, language: str) -> None:
+    assert infer_language(code) == language
+
+
+@pytest.mark.parametrize("code", ["-" * 100_000 + "1", "(" * 10_000, "x" + ".a" * 100_000, "9" * 100_000])
+def test_code_that_is_too_much_for_the_compiler_is_not_python(code: str) -> None:
+    assert infer_language(code) == "unknown"
+
+
+def test_doubtful_python_is_python_and_says_nothing() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("error")
+        assert infer_language("import re\nre.compile('\\d')\nassert 1 is 1") == "python"
+    assert caught == []
+
+
+def test_inferring_in_threads_leaves_the_warning_filters_alone() -> None:
+    filters = list(warnings.filters)
+    threads = [
+        threading.Thread(target=lambda: [infer_language("x = '\\d'") for _ in range(300)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(warnings.filters) == filters
+
+
+@given(TEXTS)
+def test_inferring_never_fails(code: str) -> None:
+    assert infer_language(code) in ("sh", "python", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("# filename: app.py\nprint(1)", "app.py"),
+        ("#filename:app.py", "app.py"),
+        ("  #  filename:   my app.py  \r\nprint(1)", "my app.py"),
+        ("// filename: app.js\nf()", "app.js"),
+        ("/* filename: a.css */\nb {}", "a.css"),
+        ("<!-- filename: a.html -->\n<p>", "a.html"),
+        ("<!--filename:a.html-->", "a.html"),
+        ("# filename: a:b.py", "a:b.py"),
+        ("# filename: ../../etc/passwd", "../../etc/passwd"),
+        ("# filename: sub/a.py", "sub/a.py"),
+    ],
+)
+def test_the_first_line_names_the_file(code: str, name: str) -> None:
+    assert file_name(code) == name
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "",
+        "print(1)",
+        "# This is a comment\nprint(1)",
+        "print(1)\n# filename: app.py",
+        "# filename:\napp.py",
+        "# filename:   ",
+        "filename: app.py",
+        "# the filename: app.py",
+        "/* filename: a.css\n*/",
+        "<!-- filename: a.html",
+    ],
+)
+def test_other_first_lines_name_no_file(code: str) -> None:
+    assert file_name(code) is None
+
+
+@given(st.one_of(TEXTS, st.tuples(st.sampled_from(["#", "//", "/*", "<!--"]), TEXTS).map(" filename:".join)))
+def test_a_file_name_is_never_blank_nor_more_than_a_line(code: str) -> None:
+    name = file_name(code)
+    assert name is None or (name == name.strip() != "" and not {"\n", "\r"} & set(name))
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "quiet"),
+    [
+        ("python", "! pip install x\nimport x", "! pip install -qqq x\nimport x"),
+        ("PY", "x\n!pip install a b", "x\n!pip install -qqq a b"),
+        ("python", "pip install x", "pip install x"),
+        ("python", "print('! pip install x')", "print('! pip install x')"),
+        ("sh", "pip install x\npip install y", "pip install -qqq x\npip install -qqq y"),
+        ("zsh", "pip install x", "pip install -qqq x"),
+        ("Shell", "pip install", "pip install -qqq"),
+        ("ps1", "pip install x", "pip install -qqq x"),
+        ("bash", "pip install x -qqq\npip install y", "pip install x -qqq\npip install -qqq y"),
+        ("bash", "  pip install x\npip installed", "  pip install x\npip installed"),
+        ("js", "pip install x", "pip install x"),
+        ("cobol", "pip install x", "pip install x"),
+    ],
+)
+def test_pip_is_made_quiet_where_the_language_runs_it(language: str, code: str, quiet: str) -> None:
+    assert silence_pip(code, language) == quiet
+
+
+@given(
+    st.lists(
+        st.sampled_from(["pip install", "! pip install", "!pip install", " ", "\n", "-qqq", "x", "\r", "-q"])
+    ),
+    st.sampled_from(["python", "py", "sh", "shell", "bash", "pwsh", "js", ""]),
+)
+def test_making_pip_quiet_twice_is_the_same_as_once(pieces: list[str], language: str) -> None:
+    once = silence_pip("".join(pieces), language)
+    assert silence_pip(once, language) == once
+
+
+def test_importing_blocks_does_not_import_the_markdown_parser() -> None:
+    check = "import sys, cellblock.blocks; sys.exit(any('markdown_it' in name for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

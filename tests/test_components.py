@@ -1,0 +1,259 @@
+"""Saved configurations: what is dumped loads again, and nothing that is not on the allow-list is touched."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from cellblock.components import Component, ComponentModel, load_component, register_component
+from cellblock.errors import ComponentError
+
+# As AutoGen 0.7.5 writes it.
+AUTOGEN_LOCAL = """{
+  "provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
+  "component_type": "code_executor",
+  "version": 1,
+  "component_version": 1,
+  "description": "A code executor class that executes code through a local command line environment.",
+  "label": "LocalCommandLineCodeExecutor",
+  "config": {
+    "timeout": 30, "work_dir": "%s", "functions_module": "tools", "cleanup_temp_files": false
+  }
+}"""
+
+
+class Box(Component):
+    """Hold one number.
+
+    More about it.
+    """
+
+    component_type = "box"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def _to_config(self) -> dict[str, object]:
+        return {"size": self.size}
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, object]) -> Self:
+        size = config["size"]
+        if not isinstance(size, int):
+            raise TypeError("size must be a number")
+        return cls(size)
+
+
+class NewerBox(Box):
+    component_version = 3
+
+    @classmethod
+    def _from_config_past_version(cls, config: Mapping[str, object], version: int) -> Self:
+        if version < 2:
+            return super()._from_config_past_version(config, version)
+        return cls._from_config({"size": config["weight"]})
+
+
+class NamedBox(Box):
+    component_provider_override: ClassVar[str | None] = "tests.NamedBox"
+
+
+class UnregisteredBox(NamedBox):
+    pass
+
+
+register_component(Box, "tests.OldBox")
+register_component(NewerBox)
+register_component(NamedBox)
+
+
+def saved(provider: str, **config: object) -> dict[str, Any]:
+    return {"provider": provider, "config": config}
+
+
+@pytest.mark.parametrize("cls", [Box, NewerBox, NamedBox])
+def test_dumped_component_loads_as_its_own_class(cls: type[Box]) -> None:
+    model = cls(4).dump_component()
+    for form in (
+        model,
+        model.to_dict(),
+        model.to_json(),
+        model.model_dump(),
+        model.model_dump_json(indent=2),
+    ):
+        box = load_component(form)
+        assert type(box) is cls
+        assert box.size == 4
+
+
+def test_dump_describes_the_component() -> None:
+    assert Box(1).dump_component().model_dump() == {
+        "provider": f"{__name__}.Box",
+        "component_type": "box",
+        "version": 1,
+        "component_version": 1,
+        "description": "Hold one number.",
+        "label": "Box",
+        "config": {"size": 1},
+    }
+
+
+def test_alias_loads_the_class() -> None:
+    assert type(load_component(saved("tests.OldBox", size=1))) is Box
+
+
+def test_class_that_would_not_load_again_is_not_dumped() -> None:
+    with pytest.raises(ComponentError, match=r"register_component\(UnregisteredBox\)"):
+        UnregisteredBox(1).dump_component()
+
+
+def test_name_in_json_is_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "planted.py").write_text("class Thing: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert importlib.util.find_spec("planted")
+    with pytest.raises(ComponentError, match=r"'planted\.Thing' is not among .*register_component"):
+        load_component(saved("planted.Thing"))
+    assert "planted" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "os.system",
+        "builtins.eval",
+        "cellblock.errors.ComponentError",
+        "cellblock.executors.local:LocalCommandLineCodeExecutor",
+        f"{__name__}.UnregisteredBox",
+        "",
+    ],
+)
+def test_class_outside_the_allow_list_is_refused(provider: str) -> None:
+    with pytest.raises(ComponentError, match="register_component"):
+        load_component(saved(provider, size=1))
+
+
+def test_name_of_another_class_cannot_be_taken() -> None:
+    class Thief(Box):
+        pass
+
+    for name in ("cellblock.LocalCommandLineCodeExecutor", "tests.OldBox"):
+        with pytest.raises(ComponentError, match="is the name of another component"):
+            register_component(Thief, name)
+    with pytest.raises(ComponentError, match="register_component"):
+        Thief(1).dump_component()
+
+
+def test_class_defined_anew_replaces_the_old_one() -> None:
+    def define() -> type[Box]:
+        class Again(Box):
+            pass
+
+        return register_component(Again)
+
+    first, second = define(), define()
+    assert type(load_component(second(1).dump_component())) is second
+    with pytest.raises(ComponentError):
+        first(1).dump_component()
+
+
+def test_only_components_can_be_registered() -> None:
+    plain: Any = dict
+    with pytest.raises(ComponentError, match="not a Component"):
+        register_component(plain)
+
+
+def test_class_loads_only_its_own_kind() -> None:
+    model = Box(2).dump_component()
+    assert Box.load_component(model).size == 2
+    assert Component.load_component(model, expected=Box)
+    with pytest.raises(ComponentError, match="is not a NewerBox"):
+        NewerBox.load_component(model)
+    with pytest.raises(ComponentError, match="is not a NamedBox"):
+        Component.load_component(model, expected=NamedBox)
+    with pytest.raises(ComponentError, match="is a box, not a tool"):
+        load_component({**model.to_dict(), "component_type": "tool"})
+
+
+def test_older_configuration_goes_to_the_class_and_newer_is_refused() -> None:
+    name = f"{__name__}.NewerBox"
+    box = NewerBox.load_component({**saved(name, weight=7), "component_version": 2})
+    assert box.size == 7
+    for version, text in ((1, "Save it anew"), (4, "Update the package")):
+        with pytest.raises(ComponentError, match=text):
+            load_component({**saved(name, size=1), "component_version": version})
+
+
+@pytest.mark.parametrize("config", [{}, {"size": "x"}])
+def test_configuration_that_does_not_fit_is_refused_with_the_reason(config: dict[str, object]) -> None:
+    with pytest.raises(ComponentError, match=r"configuration of .*Box' does not fit: .*size"):
+        load_component(saved(f"{__name__}.Box", **config))
+
+
+def test_configuration_that_json_cannot_hold_is_refused() -> None:
+    for value in (object(), float("nan")):
+        box = Box(1)
+        box.size = value  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(ComponentError, match="is not JSON"):
+            box.dump_component()
+
+
+def test_model_does_not_share_its_configuration() -> None:
+    config: dict[str, object] = {"list": [1]}
+    model = ComponentModel(provider="x", config=config)
+    config["list"] = 2
+    model.to_dict()["config"]["list"].append(3)
+    assert model.to_dict()["config"] == {"list": [1]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "[" * 100_000,
+        "{}",
+        '{"provider": 3}',
+        '{"provider": "x", "config": []}',
+        '{"provider": "x", "config": null}',
+        '{"provider": "x", "component_version": "1"}',
+        '{"provider": "x", "component_version": true}',
+        '{"provider": "x", "label": 1}',
+        '{"provider": "x", "more": 1}',
+    ],
+)
+def test_damaged_configuration_is_refused(text: str) -> None:
+    with pytest.raises(ComponentError):
+        ComponentModel.from_json(text)
+
+
+def test_base_can_neither_be_saved_nor_loaded() -> None:
+    class Empty(Component):
+        pass
+
+    register_component(Empty)
+    with pytest.raises(ComponentError, match="Empty cannot be saved"):
+        Empty().dump_component()
+    with pytest.raises(ComponentError, match="Empty cannot be made"):
+        load_component(saved(f"{__name__}.{Empty.__qualname__}"))
+
+
+def test_autogen_configuration_is_one_of_ours(tmp_path: Path) -> None:
+    model = ComponentModel.from_json(AUTOGEN_LOCAL % tmp_path)
+    assert json.loads(model.to_json()) == json.loads(AUTOGEN_LOCAL % tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
+def test_autogen_configuration_loads_as_our_local_executor(tmp_path: Path) -> None:
+    if importlib.util.find_spec("cellblock.executors.local") is None:
+        pytest.skip("cellblock.executors.local does not exist yet")
+    executor: Any = load_component(AUTOGEN_LOCAL % tmp_path)
+    assert type(executor).__name__ == "LocalCommandLineCodeExecutor"
+    assert (executor.timeout, executor.functions_module) == (30, "tools")
+    dumped = executor.dump_component()
+    assert dumped.provider == "cellblock.LocalCommandLineCodeExecutor"
+    assert type(load_component(dumped)) is type(executor)
