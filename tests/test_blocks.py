@@ -235,6 +235,7 @@ def test_the_extractor_takes_any_message_content(message: str | list[str] | None
         ("python3 == x", "python"),
         ("import os\nprint(os.name)", "python"),
         ("def f(a: list[int]) -> None: ...", "python"),
+        ("def f(a: (b := 1)): ...", "python"),
         ("cd /tmp && ls", "unknown"),
         ("for (;;) {}", "unknown"),
         ("x = 1\0", "unknown"),

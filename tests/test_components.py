@@ -113,7 +113,7 @@ def test_class_that_would_not_load_again_is_not_dumped() -> None:
 
 def test_name_in_json_is_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "planted.py").write_text("class Thing: pass\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert importlib.util.find_spec("planted")
     with pytest.raises(ComponentError, match=r"'planted\.Thing' is not among .*register_component"):
         load_component(saved("planted.Thing"))
@@ -158,6 +158,15 @@ def test_class_defined_anew_replaces_the_old_one() -> None:
     assert type(load_component(second(1).dump_component())) is second
     with pytest.raises(ComponentError):
         first(1).dump_component()
+
+
+def test_subclass_of_a_named_class_is_saved_under_its_own_name() -> None:
+    class Sub(NamedBox):
+        pass
+
+    register_component(Sub)
+    assert type(load_component(Sub(1).dump_component())) is Sub
+    assert type(load_component(NamedBox(1).dump_component())) is NamedBox
 
 
 def test_only_components_can_be_registered() -> None:
@@ -249,8 +258,6 @@ def test_autogen_configuration_is_one_of_ours(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
 def test_autogen_configuration_loads_as_our_local_executor(tmp_path: Path) -> None:
-    if importlib.util.find_spec("cellblock.executors.local") is None:
-        pytest.skip("cellblock.executors.local does not exist yet")
     executor: Any = load_component(AUTOGEN_LOCAL % tmp_path)
     assert type(executor).__name__ == "LocalCommandLineCodeExecutor"
     assert (executor.timeout, executor.functions_module) == (30, "tools")

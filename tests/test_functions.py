@@ -1,19 +1,12 @@
 """Functions that blocks import: the module's text is run by a real interpreter of its own."""
 
 import collections.abc as abc
-import functools
-import importlib.util
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
-from functools import cache
-from os import open
 from pathlib import Path
 from textwrap import dedent
 from textwrap import indent as push
-from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -22,7 +15,6 @@ from cellblock.errors import FunctionError
 from cellblock.functions import (
     FUNCTION_PROMPT_TEMPLATE,
     Alias,
-    Function,
     FunctionModule,
     FunctionWithRequirements,
     FunctionWithRequirementsStr,
@@ -30,22 +22,9 @@ from cellblock.functions import (
     with_requirements,
 )
 from cellblock.functions import with_requirements as needs
+from function_files import imported, refusal, run
 
-LIMIT = 3
 AnyFunction = Callable[..., Any]
-
-
-class Helper:
-    def method(self) -> int:
-        return LIMIT
-
-
-def passed_on(func: AnyFunction) -> AnyFunction:
-    @functools.wraps(func)
-    def wrapper(*args: object) -> object:
-        return func(*args)
-
-    return wrapper
 
 
 def add(a: int, b: int = 2) -> int:
@@ -74,33 +53,6 @@ def described(value: abc.Sized) -> str:
     return push(dedent(" " + json.dumps(len(value))), "> ")
 
 
-def run(module: FunctionModule, code: str, folder: Path) -> str:
-    """Give what `code` prints where `module` can be imported and this file cannot."""
-    (folder / f"{module.module_name}.py").write_text(module.source, encoding="utf-8")
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=15)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def imported(text: str, folder: Path) -> ModuleType:
-    """Give the module that a file of `text` is."""
-    path = folder / f"written_{abs(hash(text))}.py"
-    path.write_text(text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def refusal(*functions: object) -> str:
-    with pytest.raises(FunctionError) as caught:
-        FunctionModule(cast(list[Function], functions))
-    return str(caught.value)
-
-
 def test_plain_functions_work_and_may_call_each_other(tmp_path: Path) -> None:
     module = FunctionModule([doubled, add])
     assert module.names == ("doubled", "add")
@@ -117,6 +69,27 @@ def test_multi_line_decorator_is_removed_and_its_imports_stand_on_top(tmp_path: 
     imports = "import json\nimport collections.abc as abc\nfrom textwrap import dedent, indent as push"
     assert module.source.startswith(f"{imports}\n\n\ndef described(")
     assert run(module, "from functions import described; print(described('ab'))", tmp_path) == "> 2\n"
+
+
+def test_example_of_the_autogen_documentation_works(tmp_path: Path) -> None:
+    text = """\
+import pandas
+from cellblock.functions import with_requirements
+
+@with_requirements(python_packages=["pandas"], global_imports=["pandas"])
+def load_data() -> pandas.DataFrame:
+    \'\'\'Load some sample data.
+
+    Returns:
+        pandas.DataFrame: A DataFrame with a name and an age column
+    \'\'\'
+    return pandas.DataFrame({"name": ["Sam", "Li"], "age": [25, 30]})
+"""
+    module = FunctionModule([imported(text, tmp_path).load_data])
+    assert module.packages == ("pandas",)
+    assert module.stubs().startswith("def load_data() -> pandas.DataFrame:\n")
+    code = "from functions import load_data; print(load_data()['age'].sum())"
+    assert run(module, code, tmp_path) == "55\n"
 
 
 def test_decorated_function_stays_callable_with_its_name_and_docstring() -> None:
@@ -152,37 +125,6 @@ def test_stacked_requirements_are_joined(tmp_path: Path) -> None:
     assert run(module, "from functions import half; print(half(5))", tmp_path) == "2\n"
 
 
-def test_nested_function_is_dedented_but_not_its_strings(tmp_path: Path) -> None:
-    def page() -> str:
-        text = """first
-            second
-last"""
-        # A comment.
-        return (
-            text
-            + f"""
-        {text.count("a")}"""
-        )
-
-    module = FunctionModule([page])
-    code = "from functions import page; print(repr(page()))"
-    assert run(module, code, tmp_path) == repr(page()) + "\n"
-
-
-def test_function_nested_with_tabs_works(tmp_path: Path) -> None:
-    written = imported("def outer():\n\tdef inner(x):\n\t\treturn x\n\treturn inner\n", tmp_path)
-    module = FunctionModule([written.outer()])
-    assert run(module, "from functions import inner; print(inner(3))", tmp_path) == "3\n"
-
-
-def test_nested_function_may_call_itself(tmp_path: Path) -> None:
-    def factorial(n: int) -> int:
-        return 1 if n < 2 else n * factorial(n - 1)
-
-    module = FunctionModule([factorial])
-    assert run(module, "from functions import factorial; print(factorial(5))", tmp_path) == "120\n"
-
-
 def test_async_function_works_and_its_stub_says_async(tmp_path: Path) -> None:
     module = FunctionModule([later])
     assert module.stubs() == 'async def later(a: int) -> int:\n    """Give `a`, later."""\n    ...'
@@ -190,154 +132,11 @@ def test_async_function_works_and_its_stub_says_async(tmp_path: Path) -> None:
     assert run(module, code, tmp_path) == "6\n"
 
 
-def test_decorator_is_kept_when_the_module_has_it(tmp_path: Path) -> None:
-    @with_requirements(global_imports=[ImportFromModule("functools", ["cache"])])
-    @cache
-    def drawn() -> list[int]:
-        return []
-
-    module = FunctionModule([drawn])
-    code = "from functions import drawn; print(drawn() is drawn())"
-    assert run(module, code, tmp_path) == "True\n"
-
-
-MORE = """\
-import functools
-from cellblock.functions import with_requirements
-
-def more(func):
-    import functools
-    return functools.wraps(func)(lambda *args: func(*args) + 100)
-
-@more
-@with_requirements(["pandas"])
-def one(): return 1
-"""
-
-
-def test_decorator_above_with_requirements_keeps_the_requirements(tmp_path: Path) -> None:
-    written = imported(MORE, tmp_path)
-    module = FunctionModule([written.more, written.one])
-    assert module.packages == ("pandas",)
-    assert run(module, "from functions import one; print(one())", tmp_path) == "101\n"
-
-
-def test_decorator_that_the_module_lacks_or_has_too_late_is_refused(tmp_path: Path) -> None:
-    written = imported(MORE, tmp_path)
-    assert "'more' of its decorator" in refusal(written.one)
-    assert "give 'more' before it" in refusal(written.one, written.more)
-
-
-def test_wrapper_that_the_source_does_not_show_is_refused() -> None:
-    assert "is wrapped by a function" in refusal(passed_on(add))
-    assert "is wrapped by a _lru_cache_wrapper" in refusal(cache(add))
-
-
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        (lambda: 1, "it is a lambda"),
-        (len, "it is built in"),
-        (functools.partial(add, 1), "it is a partial"),
-        (Helper().method, "it is a method"),
-        (Helper.method, "it is a method"),
-        (Helper, "it is a class"),
-        ("def f(): pass", "use FunctionWithRequirements.from_str"),
-        (3, "it is of type 'int'"),
-        (with_requirements(["a"])(len), "it is built in"),
-    ],
-)
-def test_what_is_not_a_function_with_source_is_refused_with_the_reason(function: object, reason: str) -> None:
-    assert reason in refusal(function)
-
-
-def test_function_without_source_is_refused() -> None:
-    names: dict[str, Any] = {}
-    exec("def made(): pass", names)
-    assert "The source of 'made' cannot be read" in refusal(names["made"])
-
-
-def test_function_whose_file_has_changed_is_refused(tmp_path: Path) -> None:
-    written = imported("def first(): pass\n", tmp_path)
-    Path(str(written.__file__)).write_text("def other(): pass\n")
-    assert "is not its own" in refusal(written.first)
-
-
-def test_needed_class_is_named() -> None:
-    def uses() -> object:
-        return [Helper() for _ in range(3)]
-
-    assert "needs the class 'Helper'" in refusal(uses)
-
-
-def test_needed_global_is_named_wherever_it_is_used() -> None:
-    def in_default(a: int = LIMIT) -> int:
-        return a
-
-    def in_annotation(a: Helper) -> None: ...
-
-    def in_nested_class() -> object:
-        class Inner:
-            size = 1
-            limit = size + LIMIT
-
-        return Inner
-
-    assert "the name 'LIMIT'" in refusal(in_default)
-    assert "the class 'Helper'" in refusal(in_annotation)
-    assert refusal(in_nested_class).count("the name") == 1
-
-
-def test_needed_module_is_named_with_its_real_name() -> None:
-    def uses() -> object:
-        return abc.Sized
-
-    assert "the module 'collections.abc' as 'abc'" in refusal(uses)
-
-
-def test_name_that_hides_a_builtin_is_not_taken_for_the_builtin() -> None:
-    def uses() -> int:
-        return open("x", 0)
-
-    assert "the name 'open'" in refusal(uses)
-    given = FunctionWithRequirements(uses, global_imports=[ImportFromModule("os", ["open"])])
-    assert "from os import open" in FunctionModule([given]).source
-
-
-def test_closure_is_refused_with_the_variable() -> None:
-    count = 1
-
-    def read() -> int:
-        return count
-
-    def written() -> None:
-        nonlocal count
-        count += 1
-
-    assert "'count' of the function around it" in refusal(read)
-    assert "nonlocal 'count'" in refusal(written)
-
-
 def test_star_import_provides_unknown_names(tmp_path: Path) -> None:
     text = FunctionWithRequirements.from_str(
         "def root(): return sqrt(4)", global_imports=[ImportFromModule("math", ["*"])]
     )
     assert run(FunctionModule([text]), "from functions import root; print(root())", tmp_path) == "2.0\n"
-
-
-def test_postponed_annotations_stay_postponed(tmp_path: Path) -> None:
-    text = (
-        "from __future__ import annotations\n"
-        "def shown(table: pandas.DataFrame, rows: int = 3) -> dict[str, polars.Series]:\n"
-        "    return {}\n"
-    )
-    module = FunctionModule([described, imported(text, tmp_path).shown])
-    assert module.source.startswith("from __future__ import annotations\nimport json\n")
-    assert (
-        "def shown(table: pandas.DataFrame, rows: int=3) -> dict[str, polars.Series]:\n    ..."
-        in module.stubs()
-    )
-    assert run(module, "from functions import shown; print(shown(1))", tmp_path) == "{}\n"
 
 
 def test_imports_keep_their_order_and_appear_once() -> None:

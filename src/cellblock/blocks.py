@@ -35,7 +35,7 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
     from markdown_it.common.utils import unescapeAll
 
     # A new parser each time: a shared one is not safe in threads, and making it takes 0.3 ms. What paragraphs
-    # hold does not matter here. Lists nested deeper than the limit, by default 20, hide the rest of the message.
+    # hold does not matter here. Lists nested deeper than the limit (20 if not given) hide all that follows.
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join"])
     fences = (token for token in parser.parse(markdown) if token.type == "fence")
     return [_block(token.content.removesuffix("\n"), unescapeAll(token.info)) for token in fences]

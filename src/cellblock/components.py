@@ -108,7 +108,7 @@ class Component:
     """Something that can be saved and loaded. A class of this kind fills in `_to_config` and `_from_config`.
 
     component_type                what the class is, such as "code_executor"
-    component_version             raised when its configuration changes; older ones: `_from_config_past_version`
+    component_version             raised when its configuration changes
     component_provider_override   the name to be saved under, for a registered class; None: module and name
     """
 
@@ -169,7 +169,7 @@ ComponentT = TypeVar("ComponentT", bound=Component)
 def register_component(cls: type[ComponentT], *aliases: str) -> type[ComponentT]:
     """Allow `cls` to be loaded, under its own name and `aliases`, and give it back.
 
-    A name of another class raises `ComponentError`. A class defined anew, as in a notebook, replaces the old one.
+    A name that is another's raises `ComponentError`. A class defined anew, as in a notebook, replaces itself.
     """
     if not issubclass(cast(type[object], cls), Component):
         raise ComponentError(f"{cls.__qualname__} cannot be registered: it is not a Component.")

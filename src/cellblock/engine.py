@@ -11,7 +11,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Engine:
             raise
         return hop.done.result()
 
-    async def stream(self, items: AsyncGenerator[T, None]) -> AsyncIterator[T]:
+    async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Run the generator `items` here and give what it yields to the caller's loop."""
         stream = _Stream(items)
         try:

@@ -1,4 +1,4 @@
-"""One cell as the server sees it: asked for, ready, running, ended."""
+"""A cell as the server sees it, and the run that it is given: asked for, ready, running, ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOREVER = float("inf")
 
 
 class CellFailed(Exception):
-    """A cell could not be made; the message says why."""
+    """A cell could not be made, or died before it had anything to do; the message says why."""
 
 
 @dataclass
@@ -38,89 +38,109 @@ class Job:
         return {"status": None, "why": "cancelled", "wall": 0.0, "cpu": 0.0, "peak": 0, "queued": queued}
 
 
+class Run:
+    """One block in a cell: when it must end, where all of its output goes, and why it was ended."""
+
+    def __init__(self, job: Job, limits: dict[str, Any]) -> None:
+        self.number = job.run
+        self.started = time.monotonic()
+        self.queued = self.started - job.arrived
+        wall = job.request.get("wall_seconds")
+        self.deadline = self.started + wall if wall else _FOREVER
+        self.next_look = _FOREVER
+        self.stopping = 0.0
+        self.why: str | None = None
+        self._file = -1
+        self._room = limits.get("written_bytes") or (1 << 62)
+        if job.request.get("save"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(job.request["save"], flags, 0o644)
+
+    def save(self, data: bytes) -> None:
+        """Append output to the file that the whole of it was asked for in, if any."""
+        if self._file < 0:
+            return
+        part = data[: self._room]
+        self._room -= len(part)
+        try:
+            os.write(self._file, part)
+        except OSError:  # a full disk must not end the server; the file is short then
+            self._room = 0
+
+    def close(self) -> None:
+        """Let go of the output file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
 class Cell:
-    """A cell's first process, the socket to it, its two output pipes and its measure."""
+    """A cell's first process, the socket to it, and its measure; with a block in it: its run and its output pipes."""
 
     def __init__(self, name: str, spec: dict[str, Any], groups: Groups) -> None:
         self.name = name
-        self.run = 0
-        self.started = 0.0
-        self.deadline = _FOREVER
-        self.next_look = _FOREVER
-        self.stopping = 0.0
+        self.run: Run | None = None
+        self.pump: Pump | None = None
+        self.pid = 0
         self.ended = False
-        self.link, self._theirs = socket.socketpair()
+        self.lost = False
+        self.used_up = False
+        # Packets, so that what its processes say cannot run together.
+        self.link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.pump = Pump(spec["limits"].get("output_bytes"))
         self._limits: dict[str, Any] = spec["limits"]
         self._namespaces = bool(spec["zygote"]["namespaces"])
         self._groups = groups
         self._meter: Meter | None = None
         self._pidfd = -1
-        self._report = b""
-        self._why: str | None = None
-        self._queued = 0.0
-        self._wall = 0.0
-        self._saved: int = -1
-        self._save_left = 0
+        self._report: init.Report | None = None
+
+    # before a run
 
     def request(self, zygote: socket.socket) -> None:
-        """Have the zygote fork it."""
-        socket.send_fds(zygote, [b"c"], [self._theirs.fileno(), *self.pump.writers])
+        """Have the zygote fork its first process."""
+        socket.send_fds(zygote, [b"c"], [self._theirs.fileno()])
         self._theirs.close()
 
     def read(self) -> bool:
         """Read what its processes say; tell whether it has just become ready. Raises `CellFailed`."""
-        data, ancillary, _, _ = self.link.recvmsg(4096, socket.CMSG_SPACE(_CREDENTIALS.size))
-        if self.run:
-            self._report += data
-            if not data or len(self._report) >= init.REPORT.size:
-                self.ended = True
-                self._wall = time.monotonic() - self.started
-            return False
-        if data == init.HELLO:
-            self._admit(ancillary)
-            return False
-        if data == init.READY:
-            return True
-        raise CellFailed(data[1:].decode(errors="replace") or "a cell's first process ended early")
-
-    def _admit(self, ancillary: list[tuple[int, int, bytes]]) -> None:
-        pid = _CREDENTIALS.unpack(ancillary[0][2][: _CREDENTIALS.size])[0]
         try:
-            self._pidfd = os.pidfd_open(pid)
-            self._meter = Meter(self._groups, self.name, pid)
+            data, ancillary, _, _ = self.link.recvmsg(init.PACKET, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except ConnectionError:
+            data, ancillary = b"", []
+        if data == init.READY:
+            if self._meter is not None:
+                self._meter.begin()
+            return True
+        if self.run is not None:
+            self._end(data)
+            return False
+        if data != init.HELLO:
+            raise CellFailed(data[1:].decode(errors="replace") or "a cell's first process ended early")
+        self.pid = _CREDENTIALS.unpack(ancillary[0][2][: _CREDENTIALS.size])[0]
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+            self._meter = Meter(self._groups, self.name, self.pid)
         except OSError as error:
             raise CellFailed(f"a cell could not be admitted: {error}") from error
-        self.link.sendall(init.GO)
+        self.prepare()
+        return False
+
+    def prepare(self) -> None:
+        """Ask for a fresh main process. Raises `CellFailed`."""
+        self.pump = Pump(self._limits.get("output_bytes"))
+        try:
+            socket.send_fds(self.link, [init.GO], self.pump.writers)
+        except OSError as error:
+            raise CellFailed(f"a cell's first process is gone: {error}") from error
+
+    # a run
 
     def start(self, job: Job) -> None:
-        """Hand it its job."""
-        self.run = job.run
-        self.started = time.monotonic()
-        self._queued = self.started - job.arrived
-        wall = job.request.get("wall_seconds")
-        self.deadline = self.started + wall if wall else _FOREVER
-        with contextlib.suppress(OSError):  # if it has died, the end of its socket will say so
+        """Hand the waiting main process its job. Raises `OSError` when the output file cannot be made."""
+        self.run = Run(job, self._limits)
+        with contextlib.suppress(OSError):  # if it has died, its first process will say so
             self.link.sendall(init.encode_job(job.request))
-
-    def open_file(self, job: Job) -> None:
-        """Open the file that the whole output was asked for in, if any. Raises `OSError`."""
-        if job.request.get("save"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._saved = os.open(job.request["save"], flags, 0o644)
-            self._save_left = self._limits.get("written_bytes") or (1 << 62)
-
-    def save(self, data: bytes) -> None:
-        """Append output to the file that the whole of it was asked for in."""
-        if self._saved < 0:
-            return
-        part = data[: self._save_left]
-        self._save_left -= len(part)
-        try:
-            os.write(self._saved, part)
-        except OSError:  # a full disk must not end the server; the file is short then
-            self._save_left = 0
 
     def exceeded(self) -> str | None:
         """Name the limit that it is over, if any."""
@@ -139,26 +159,72 @@ class Cell:
         return None
 
     def stop(self, why: str | None) -> None:
-        """Have its first process end all of it."""
-        if not self.stopping:
-            self._why, self.stopping = why, time.monotonic()
+        """Have its first process end the block."""
+        if self.run is not None and not self.run.stopping:
+            self.run.why, self.run.stopping = why, time.monotonic()
             self._signal(signal.SIGTERM)
+
+    def _end(self, data: bytes) -> None:
+        self.ended = True
+        if len(data) == init.REPORT.size:
+            self._report = init.Report(*init.REPORT.unpack(data))
+        else:  # its first process was killed, and with it all that it could tell
+            self._report, self.lost = None, True
+
+    def ending(self) -> dict[str, Any]:
+        """Give how the run ended, for the wire."""
+        assert self.run is not None
+        why, peak, cpu = self.run.why, 0, 0.0
+        if self._report is not None:
+            peak, cpu = self._report.peak_bytes, self._report.cpu_seconds
+        if self._meter:
+            peak = self._meter.group_peak_bytes() or max(peak, self._meter.peak_bytes)
+            if why is None and self._meter.oom_kills():
+                why = "memory_bytes"
+        if why is None and self._cpu_limit_hit():
+            why = "cpu_seconds"
+        return {
+            "status": self._report.status if self._report else None,
+            "why": why,
+            "wall": time.monotonic() - self.run.started,
+            "cpu": cpu,
+            "peak": peak,
+            "queued": self.run.queued,
+        }
+
+    def _cpu_limit_hit(self) -> bool:
+        limit, report = self._limits.get("cpu_seconds"), self._report
+        return bool(limit and report and os.WIFSIGNALED(report.status) and report.cpu_seconds >= limit)
+
+    def clear(self) -> None:
+        """After a run: let go of all that belonged to it, and get ready for the next. Raises `CellFailed`."""
+        self._drop_run()
+        self.ended = False
+        if self.lost or (self._meter is not None and not self._meter.can_begin_again):
+            self.used_up = True
+        else:
+            self.prepare()
+
+    def _drop_run(self) -> None:
+        if self.pump is not None:
+            self.pump.close()
+            self.pump = None
+        if self.run is not None:
+            self.run.close()
+            self.run = None
+
+    # the end
+
+    def close(self) -> None:
+        """Let go of it: its first process ends when it finds the socket closed."""
+        self._drop_run()
+        self.link.close()
 
     def kill(self) -> None:
         """End it from outside, when its first process does not."""
-        if not self._namespaces and self._meter is not None:
-            tree.kill_below(self._meter.pid)
+        if not self._namespaces and self.pid:
+            tree.kill_below(self.pid)
         self._signal(signal.SIGKILL)  # in a process namespace everything in it goes as well
-
-    @property
-    def pid(self) -> int:
-        """The process id of its first process; 0 while that is not known."""
-        return self._meter.pid if self._meter else 0
-
-    @property
-    def lost(self) -> bool:
-        """Whether it ended without a report: its first process was killed."""
-        return self.ended and len(self._report) < init.REPORT.size
 
     def _signal(self, number: int) -> None:
         if self._pidfd >= 0:
@@ -172,39 +238,6 @@ class Cell:
         poller = select.poll()
         poller.register(self._pidfd, select.POLLIN)
         return bool(poller.poll(0))
-
-    def ending(self) -> dict[str, Any]:
-        """Give how it ended, for the wire."""
-        report = None
-        if len(self._report) >= init.REPORT.size:
-            report = init.Report(*init.REPORT.unpack(self._report[: init.REPORT.size]))
-        why, peak = self._why, report.peak_bytes if report else 0
-        if self._meter:
-            peak = self._meter.group_peak_bytes() or max(peak, self._meter.peak_bytes)
-            if why is None and self._meter.oom_kills():
-                why = "memory_bytes"
-        if why is None and report and self._cpu_limit_hit(report):
-            why = "cpu_seconds"
-        return {
-            "status": report.status if report else None,
-            "why": why,
-            "wall": self._wall,
-            "cpu": report.cpu_seconds if report else 0.0,
-            "peak": peak,
-            "queued": self._queued,
-        }
-
-    def _cpu_limit_hit(self, report: init.Report) -> bool:
-        limit = self._limits.get("cpu_seconds")
-        return bool(limit and os.WIFSIGNALED(report.status) and report.cpu_seconds >= limit)
-
-    def close(self) -> None:
-        """Let go of its pipes, its socket and its output file."""
-        self.pump.close()
-        self.link.close()
-        if self._saved >= 0:
-            os.close(self._saved)
-            self._saved = -1
 
     def remove(self) -> bool:
         """Remove its control groups and let go of its process; tell whether all is gone."""

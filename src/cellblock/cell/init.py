@@ -1,14 +1,19 @@
-"""The first process of a cell: it prepares the cell, forks the block's main process, and ends what is left of it.
+"""The first process of a cell: it makes the cell fresh, forks a block's main process, ends what is left of it, and again.
 
-It speaks to the cell server over one socket: ``H`` (here I am; the kernel adds the process id), then the server answers
-``G``; ``R`` comes from the main process once that is shut in, and at the end a `Report`. ``E`` and a text say what failed.
-The main process closes its copy of the socket before it runs anything that is not ours.
+It speaks to the cell server in packets over one socket. ``H``: here I am (the kernel adds the process id). The server sends
+``G`` with the writing ends of two pipes whenever a fresh main process is wanted; that says ``R`` once it is shut in, and
+waits there for its job. When it has ended, and everything that it left behind, a `Report` goes out. ``E`` and a text say what
+failed. The main process closes its copy of the socket before it runs anything that is not ours.
+
+Nothing but kernel objects could carry over from one block to the next: its processes are dead, memory and descriptors
+were theirs, and what the namespaces hold is made new by `_Ground`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-import resource
 import signal
 import socket
 import struct
@@ -22,7 +27,7 @@ from .confine import Confinement
 
 HELLO, GO, READY, ERROR = b"H", b"G", b"R", b"E"
 REPORT = struct.Struct("<idq")
-_LENGTH = struct.Struct(">I")
+PACKET = 1 << 16  # longest packet
 
 
 class Report(NamedTuple):
@@ -33,127 +38,137 @@ class Report(NamedTuple):
     peak_bytes: int
 
 
-class Descriptors(NamedTuple):
-    """What the cell server hands over for one cell."""
-
-    link: int
-    stdout: int
-    stderr: int
-
-
-def enter(descriptors: Descriptors, spec: dict[str, Any], confinement: Confinement) -> dict[str, Any]:
-    """Be the first process of a cell. Returns in the block's main process alone, with its job."""
-    link = socket.socket(fileno=descriptors.link)
+def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -> dict[str, Any]:
+    """Be the first process of a cell. Returns in a block's main process alone, with its job."""
     try:
-        _prepare(spec)
+        kill = _prepare(spec)
+        ground = _Ground(spec)
         link.sendall(HELLO)
-        if link.recv(1) != GO:
-            os._exit(0)
-        # From here on, before there is anything to kill, so that no request to stop can be lost.
-        kill = tree.kill_namespace if spec["namespaces"] else _kill_own
-        signal.signal(signal.SIGTERM, lambda *_: kill())
-        main = os.fork()
-        if main == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            return _become_main(link, descriptors, spec, confinement)
+        while True:
+            descriptors = _await_go(link)
+            ground.renew()
+            main = os.fork()
+            if main == 0:
+                return _become_main(link, descriptors, spec, confinement)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            link.sendall(_supervise(main, kill, own_namespace=bool(spec["namespaces"])))
     except BaseException as error:
         _fail(link, error)
-    _supervise(main, link, kill, own_namespace=bool(spec["namespaces"]))
 
 
-def _prepare(spec: dict[str, Any]) -> None:
+def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
+    """Set up what stays for all blocks; give what kills all of a block."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if not spec["namespaces"]:
+    if spec["namespaces"]:
+        kill = tree.kill_namespace
+        kernel.unshare(kernel.CLONE_NEWNS)
+        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    else:
+        kill = _kill_own
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
-        return
-    kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
-    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    for path, options in spec["tmpfs"]:
-        kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
-
-
-def _fail(link: socket.socket, error: BaseException) -> NoReturn:
-    link.sendall(ERROR + f"{type(error).__name__}: {error}".encode())
-    os._exit(1)
-
-
-def _become_main(
-    link: socket.socket, descriptors: Descriptors, spec: dict[str, Any], confinement: Confinement
-) -> dict[str, Any]:
-    try:
-        os.setsid()
-        null = os.open("/dev/null", os.O_RDWR)
-        for target, source in ((0, null), (1, descriptors.stdout), (2, descriptors.stderr)):
-            os.dup2(source, target)
-        for descriptor in (null, descriptors.stdout, descriptors.stderr):
-            os.close(descriptor)
-        os.chdir(spec["cwd"])
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        confinement.apply()
-        link.sendall(READY)
-    except BaseException as error:
-        _fail(link, error)
-    job = _receive(link)
-    link.close()
-    return job
-
-
-def _receive(link: socket.socket) -> dict[str, Any]:
-    import json
-
-    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
-    return json.loads(_exactly(link, length))
-
-
-def _exactly(link: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = link.recv(size - len(data))
-        if not piece:
-            os._exit(0)  # the server went away before there was anything to do
-        data += piece
-    return data
-
-
-def encode_job(job: dict[str, Any]) -> bytes:
-    """Make the bytes that hand `job` to a waiting main process."""
-    import json
-
-    text = json.dumps(job).encode()
-    return _LENGTH.pack(len(text)) + text
-
-
-def _supervise(main: int, link: socket.socket, kill: Callable[[], None], *, own_namespace: bool) -> NoReturn:
-    """Reap until the main process has ended, end whatever it left behind, report, and go."""
-    for descriptor in (0, 1, 2):
-        os.close(descriptor)
-    os.closerange(3, link.fileno())
-    os.closerange(link.fileno() + 1, 64)
-    status = _reap_until(main)
-    kill()
-    while tree.reap_all():
-        if own_namespace:
-            os.waitpid(-1, 0)
-        else:
-            kill()
-            time.sleep(0.001)
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-    link.sendall(REPORT.pack(status, cpu, peak))
-    os._exit(0)
+    # The server's way to end a block; it comes from outside a process namespace, or from a block that wants to die.
+    signal.signal(signal.SIGTERM, lambda *_: kill())
+    return kill
 
 
 def _kill_own() -> None:
     tree.kill_below(os.getpid())
 
 
-def _reap_until(main: int) -> int:
+class _Ground:
+    """What a block stands on and may change: its temporary filesystems and its System V and POSIX message objects."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self._namespaces = bool(spec["namespaces"])
+        self._mounts: list[tuple[str, str]] = [(path, options) for path, options in spec["tmpfs"]]
+        self._untouched: dict[str, tuple[int, ...]] = {}
+
+    def renew(self) -> None:
+        """Make all of it as if no block had been here."""
+        if self._namespaces:
+            kernel.unshare(kernel.CLONE_NEWIPC)
+        for path, options in self._mounts:
+            before = self._untouched.get(path)
+            if before is not None and _state(path) == before and not os.listdir(path):
+                continue
+            if before is not None:
+                kernel.unmount(path)
+            kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+            self._untouched[path] = _state(path)
+
+
+def _state(folder: str) -> tuple[int, ...]:
+    # Whatever is made, removed or renamed in a folder, and every change of its own rights, moves the time of change.
+    status = os.stat(folder)
+    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size
+
+
+def _await_go(link: socket.socket) -> list[int]:
     while True:
-        pid, status = os.waitpid(-1, 0)
+        data, descriptors, _, _ = socket.recv_fds(link, PACKET, 2)
+        if not data:
+            os._exit(0)  # the server lets go of this cell
+        if data == GO:
+            return descriptors
+        # Otherwise: the job of a main process that was killed before it took it.
+
+
+def _fail(link: socket.socket, error: BaseException) -> NoReturn:
+    with contextlib.suppress(OSError):  # without a server there is nobody to tell
+        link.sendall(ERROR + f"{type(error).__name__}: {error}".encode())
+    os._exit(1)
+
+
+def _become_main(
+    link: socket.socket, descriptors: list[int], spec: dict[str, Any], confinement: Confinement
+) -> dict[str, Any]:
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDWR)
+        for target, source in ((0, null), (1, descriptors[0]), (2, descriptors[1])):
+            os.dup2(source, target)
+        for descriptor in (null, *descriptors):
+            os.close(descriptor)
+        os.chdir(spec["cwd"])
+        confinement.apply()
+        link.sendall(READY)
+        job = link.recv(PACKET)
+        if not job:
+            os._exit(0)  # the server went away before there was anything to do
+        link.close()
+        return json.loads(job)
+    except BaseException as error:
+        _fail(link, error)
+
+
+def encode_job(job: dict[str, Any]) -> bytes:
+    """Make the packet that hands `job` to a waiting main process."""
+    return json.dumps(job).encode()
+
+
+def _supervise(main: int, kill: Callable[[], None], *, own_namespace: bool) -> bytes:
+    """Reap until the main process has ended, end whatever it left behind, and give the report."""
+    status, cpu, peak = None, 0.0, 0
+    while True:
+        try:
+            pid, ended, usage = os.wait4(-1, 0 if own_namespace or status is None else os.WNOHANG)
+        except ChildProcessError:
+            break
+        if pid:
+            cpu += usage.ru_utime + usage.ru_stime
+            peak = max(peak, usage.ru_maxrss * 1024)
         if pid == main:
-            return status
+            status = ended
+        if status is not None and (pid == main or not own_namespace):
+            kill()
+        if pid == 0:
+            time.sleep(0.001)
+    return REPORT.pack(status or 0, cpu, peak)
 
 
 if sys.platform != "linux":

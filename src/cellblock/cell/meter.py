@@ -18,7 +18,8 @@ class Groups:
 
     parents   folders in which each cell gets one of its own
     settings  (index of the parent, file, text), in order; a file that the kernel does not have is passed over
-    peak      (index, file) of the most memory used; oom: (index, file) with a line ``oom_kill N``
+    peak      (index, file) of the most memory used, set back by writing 0
+    oom       (index, file) with a line ``oom_kill N``
     """
 
     parents: list[str] = field(default_factory=list[str])
@@ -37,10 +38,13 @@ class Groups:
 
 
 class Meter:
-    """The measure of one cell, from its first process `pid` on."""
+    """The measure of one cell, whose first process is `pid`: what its present block uses."""
 
     def __init__(self, groups: Groups, name: str, pid: int) -> None:
         self.pid = pid
+        self.can_begin_again = True
+        self._before = Sample()
+        self._kills_before = 0
         self._groups = groups
         self._folders = [f"{parent}/{name}" for parent in groups.parents]
         self.peak_bytes = 0
@@ -52,8 +56,22 @@ class Meter:
         for folder in self._folders:
             _write(f"{folder}/cgroup.procs", str(pid))
 
+    def begin(self) -> None:
+        """Count from here: a new block begins."""
+        self._before, self.peak_bytes = self._sample(), 0
+        self._kills_before = self._oom_kills()
+        if self._groups.peak is not None:
+            index, file = self._groups.peak
+            try:
+                _write(f"{self._folders[index]}/{file}", "0")
+            except OSError:  # a kernel that cannot set it back: every block needs a cell of its own
+                self.can_begin_again = False
+
     def oom_kills(self) -> int:
-        """Count the processes that the kernel killed for want of memory."""
+        """Count the block's processes that the kernel killed for want of memory."""
+        return self._oom_kills() - self._kills_before
+
+    def _oom_kills(self) -> int:
         if self._groups.oom is None:
             return 0
         index, file = self._groups.oom
@@ -72,12 +90,18 @@ class Meter:
         return 0
 
     def sample(self) -> Sample:
-        """Look at every process of the cell now."""
+        """Look at what the block has used by now."""
+        total, before = self._sample(), self._before
+        self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
+        return Sample(
+            total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes
+        )
+
+    def _sample(self) -> Sample:
         total = Sample()
         for pid in [self.pid, *tree.descendants(self.pid)]:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 total.add(pid, memory=self._groups.peak is None)
-        self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
         return total
 
     def remove(self) -> bool:

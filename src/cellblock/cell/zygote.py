@@ -1,6 +1,6 @@
 """The process that cells are forked from: an interpreter that is started, warmed up, and then left alone.
 
-It holds no data of any run and reads nothing but one-byte requests that carry three descriptors each.
+It holds no data of any run and reads nothing but one-byte requests that carry one descriptor each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 import sys
 from typing import Any
 
-from . import init, kernel
+from . import init, kernel, script  # script: imported here, so that no cell has to
 from .confine import Confinement
 
 LINK = 3  # the descriptor under which a zygote finds its socket
@@ -61,7 +61,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     gc.freeze()
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     while True:
-        data, received, _, _ = socket.recv_fds(link, 1, 3)
+        data, received, _, _ = socket.recv_fds(link, 1, 1)
         if not data:
             os._exit(0)
         if namespaces:
@@ -70,11 +70,10 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
             link.close()
             if namespaces:
                 os.close(own_processes)
-            return init.enter(init.Descriptors(*received), spec, confinement)
+            return init.enter(socket.socket(fileno=received[0]), spec, confinement)
         if namespaces:
             kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
-        for descriptor in received:
-            os.close(descriptor)
+        os.close(received[0])
 
 
 def preload(modules: list[str]) -> None:

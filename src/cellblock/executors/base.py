@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -56,7 +56,7 @@ class CodeExecutor(Component, ABC):
 
     def execute_stream(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Run `code_blocks` and give what happens as it happens; folded, the events are the result.
 
         A reader that stops early ends the block, as a cancelled task does.

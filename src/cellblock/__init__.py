@@ -1,0 +1,124 @@
+"""Run the code that language-model agents write: contained, exact, fast.
+
+The names below are the public ones. Each is imported when it is first used, so that `import cellblock` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .blocks import CodeBlock, MarkdownCodeExtractor, extract_code_blocks
+    from .cancellation import CancellationToken
+    from .components import Component, ComponentModel, load_component, register_component
+    from .environments import create_virtual_env
+    from .errors import (
+        CellblockError,
+        ComponentError,
+        ExecutionCancelled,
+        ExecutionError,
+        ExecutionFailed,
+        ExecutionTimeout,
+        FunctionError,
+        PackageError,
+        PlaceError,
+        PlaceLost,
+        SandboxUnavailable,
+        WorkspaceError,
+    )
+    from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
+    from .executors.base import CodeExecutor
+    from .executors.local import LocalCommandLineCodeExecutor
+    from .executors.sandbox import SandboxCommandLineCodeExecutor
+    from .functions import (
+        Alias,
+        FunctionWithRequirements,
+        FunctionWithRequirementsStr,
+        ImportFromModule,
+        with_requirements,
+    )
+    from .limits import Limits
+    from .policy import Mount, Policy
+    from .result import BlockResult, CodeResult, CommandLineCodeResult, fold
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Alias",
+    "BlockResult",
+    "CancellationToken",
+    "CellblockError",
+    "CodeBlock",
+    "CodeExecutor",
+    "CodeResult",
+    "CommandLineCodeResult",
+    "Component",
+    "ComponentError",
+    "ComponentModel",
+    "Cut",
+    "Display",
+    "Ended",
+    "Event",
+    "ExecutionCancelled",
+    "ExecutionError",
+    "ExecutionFailed",
+    "ExecutionTimeout",
+    "FileMade",
+    "FunctionError",
+    "FunctionWithRequirements",
+    "FunctionWithRequirementsStr",
+    "ImportFromModule",
+    "Limits",
+    "LocalCommandLineCodeExecutor",
+    "MarkdownCodeExtractor",
+    "Mount",
+    "Output",
+    "PackageError",
+    "PlaceError",
+    "PlaceLost",
+    "Policy",
+    "SandboxCommandLineCodeExecutor",
+    "SandboxUnavailable",
+    "Started",
+    "Usage",
+    "WorkspaceError",
+    "create_virtual_env",
+    "extract_code_blocks",
+    "fold",
+    "load_component",
+    "register_component",
+    "with_requirements",
+]
+
+_HOMES = {
+    "blocks": "CodeBlock MarkdownCodeExtractor extract_code_blocks",
+    "cancellation": "CancellationToken",
+    "components": "Component ComponentModel load_component register_component",
+    "environments": "create_virtual_env",
+    "errors": (
+        "CellblockError ComponentError ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
+        "PackageError PlaceError PlaceLost SandboxUnavailable WorkspaceError"
+    ),
+    "events": "Cut Display Ended Event FileMade Output Started Usage",
+    "executors.base": "CodeExecutor",
+    "executors.local": "LocalCommandLineCodeExecutor",
+    "executors.sandbox": "SandboxCommandLineCodeExecutor",
+    "functions": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",
+    "limits": "Limits",
+    "policy": "Mount Policy",
+    "result": "BlockResult CodeResult CommandLineCodeResult fold",
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names.split():
+            value = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

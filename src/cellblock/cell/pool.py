@@ -1,0 +1,310 @@
+"""All cells of a server, from wish to grave: being made, ready, running, going.
+
+A few are always ready in advance, so that who asks waits for his code alone. A cell serves one block after the other; when
+many were needed and are no more, they go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from . import tree, wire
+from .cells import Cell, CellFailed, Job
+from .meter import Groups
+
+_SPARES = 2  # cells ready in advance
+_WARMING = 4  # cells being made at one time
+_FIRST_LOOK = 0.05  # seconds until a running cell is measured for the first time; most are over by then
+_NEXT_LOOK = 0.05
+_GRACE = 2.0  # seconds that a cell's first process has to end a block before it is killed itself
+_MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
+_IDLE = 2.0  # seconds without any block, after which cells above the spare ones go
+_FOREVER = float("inf")
+
+
+class Loop(Protocol):
+    """What the pool needs of the server."""
+
+    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
+        """Have `handler` called when `descriptor` can be read."""
+
+    def again(self, descriptor: int, flags: int) -> None:
+        """Have an edge-triggered `descriptor` reported once more if it still holds something."""
+
+    def forget(self, descriptor: int) -> None:
+        """Watch `descriptor` no more."""
+
+    def send(self, frame: bytes) -> None:
+        """Send `frame` out; waits when too much has not been taken."""
+
+    def flush(self) -> None:
+        """Give what was sent to the other side now."""
+
+
+class Pool:
+    """The cells that one zygote forks for one server."""
+
+    def __init__(self, loop: Loop, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any]) -> None:
+        self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
+        self._namespaces = bool(spec["zygote"]["namespaces"])
+        self._groups = Groups.from_spec(spec.get("groups"))
+        self._spares = int(spec.get("spares", _SPARES))
+        self._waiting: deque[Job] = deque()
+        self._ready: deque[Cell] = deque()
+        self._warming: set[Cell] = set()
+        self._running: dict[int, Cell] = {}
+        self._remains: list[Cell] = []
+        self._count = 0
+        self._failures = 0
+        self._refill_at = 0.0
+        self._trim_at = _FOREVER
+        self._strays = False
+
+    # asked from outside
+
+    def add(self, job: Job) -> None:
+        """Give `job` a cell as soon as there is one."""
+        self._waiting.append(job)
+        self._dispatch()
+        self._refill_soon()
+
+    def cancel(self, number: int) -> None:
+        """End run `number`, or take it out of the queue; does nothing when it is over."""
+        for job in self._waiting:
+            if job.run == number:
+                self._waiting.remove(job)
+                self._loop.send(wire.encode_json(wire.ENDED, number, job.never_started()))
+                return
+        if number in self._running:
+            self._stop(self._running[number], "cancelled")
+
+    def patience(self) -> float:
+        """Seconds until `tend` must be called; -1: never."""
+        if self._remains or self._strays:
+            return 0.005
+        looks = (cell.run.next_look for cell in self._running.values() if cell.run)
+        moment = min((*looks, self._refill_at, self._trim_at))
+        return -1 if moment == _FOREVER else max(0.0, moment - time.monotonic())
+
+    def tend(self) -> None:
+        """Do what is due: new cells, limits, graves."""
+        now = time.monotonic()
+        if now >= self._refill_at:
+            self._refill()
+        if now >= self._trim_at:
+            self._trim()
+        for cell in list(self._running.values()):
+            if cell.run and now >= cell.run.next_look:
+                self._look(cell, now)
+        self._remains = [cell for cell in self._remains if not (cell.gone() and cell.remove())]
+        if self._strays and all(cell.pid for cell in self._warming):
+            self._sweep()
+
+    # made and ready
+
+    def _refill_soon(self) -> None:
+        """Make what is missing at once, and the spare cells a moment later: they would compete with the block's start."""
+        if self._waiting:
+            self._refill()
+        elif self._refill_at == _FOREVER:
+            self._refill_at = time.monotonic() + _MOMENT
+
+    def _refill(self) -> None:
+        self._refill_at = _FOREVER
+        wanted = len(self._waiting) + self._spares
+        while len(self._warming) + len(self._ready) < wanted and len(self._warming) < _WARMING:
+            self._count += 1
+            cell = Cell(f"cell-{self._count}", self._spec, self._groups)
+            cell.request(self._zygote)
+            self._warming.add(cell)
+            self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
+
+    def _trim(self) -> None:
+        self._trim_at = _FOREVER
+        if not self._running:
+            while len(self._ready) > self._spares:
+                self._bury(self._ready.popleft())
+
+    def _on_cell(self, cell: Cell) -> None:
+        try:
+            ready = cell.read()
+        except CellFailed as error:
+            self._cell_failed(cell, str(error))
+            return
+        if cell.ended:
+            self._finish(cell)
+        elif ready:
+            self._failures = 0
+            self._warming.discard(cell)
+            self._ready.append(cell)
+            self._dispatch()
+            self._refill_soon()
+
+    def _cell_failed(self, cell: Cell, why: str) -> None:
+        """A cell could not be made. Whoever waits is told; one that fails again and again is not tried for ever."""
+        self._warming.discard(cell)
+        with contextlib.suppress(ValueError):
+            self._ready.remove(cell)
+        cell.kill()
+        self._bury(cell)
+        self._failures += 1
+        if self._waiting and self._failures >= 3:
+            job = self._waiting.popleft()
+            self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": why}))
+        if self._failures < 3 or self._waiting:
+            self._refill_soon()
+
+    # running
+
+    def _dispatch(self) -> None:
+        while self._waiting and self._ready:
+            self._start(self._ready.pop(), self._waiting.popleft())
+
+    def _start(self, cell: Cell, job: Job) -> None:
+        try:
+            cell.start(job)
+        except OSError as error:
+            self._ready.append(cell)
+            self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": f"the output file: {error}"}))
+            return
+        assert cell.run is not None
+        assert cell.pump is not None
+        self._loop.send(wire.encode(wire.STARTED, job.run))
+        for reader in cell.pump.pipes:
+            handler = functools.partial(self._on_output, cell, reader)
+            self._loop.watch(reader, handler, select.EPOLLIN | select.EPOLLET)
+        cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
+        self._running[job.run] = cell
+        self._trim_at = _FOREVER
+
+    def _on_output(self, cell: Cell, reader: int) -> None:
+        assert cell.pump is not None
+        for stream, data in cell.pump.readable(reader):
+            self._pass_on(cell, stream, data)
+        if cell.pump.pipes[reader].more:
+            self._loop.again(reader, select.EPOLLIN | select.EPOLLET)
+
+    def _pass_on(self, cell: Cell, stream: str, data: bytes) -> None:
+        assert cell.run is not None
+        assert cell.pump is not None
+        cell.run.save(data)
+        now = cell.pump.keeper.take("stdout" if stream == "stdout" else "stderr", data)
+        if now:
+            self._loop.send(wire.encode(wire.STDOUT if stream == "stdout" else wire.STDERR, cell.run.number, now))
+
+    def _look(self, cell: Cell, now: float) -> None:
+        run = cell.run
+        assert run is not None
+        run.next_look = min(now + _NEXT_LOOK, max(run.deadline, now + 0.001))
+        if run.stopping:
+            if now >= run.stopping + _GRACE:
+                cell.kill()
+                run.next_look = now + _GRACE
+        elif now >= run.deadline:
+            self._stop(cell, "wall_seconds")
+        elif limit := cell.exceeded():
+            self._stop(cell, limit)
+
+    def _stop(self, cell: Cell, why: str) -> None:
+        cell.stop(why)
+        if cell.run:
+            cell.run.next_look = time.monotonic() + _GRACE
+
+    def _finish(self, cell: Cell) -> None:
+        """Nothing of the block lives any more: send what is left of its output, and how it ended."""
+        run, pump = cell.run, cell.pump
+        assert run is not None
+        assert pump is not None
+        del self._running[run.number]
+        for reader in pump.pipes:
+            self._loop.forget(reader)
+        for stream, data in pump.rest():
+            self._pass_on(cell, stream, data)
+        lost, tail = pump.keeper.rest()
+        if lost:
+            self._loop.send(wire.encode_json(wire.CUT, run.number, lost))
+        for stream, data in tail:
+            for start in range(0, len(data), wire.MAX_FRAME):
+                piece = data[start : start + wire.MAX_FRAME]
+                self._loop.send(wire.encode(wire.STDOUT if stream == "stdout" else wire.STDERR, run.number, piece))
+        self._loop.send(wire.encode_json(wire.ENDED, run.number, cell.ending()))
+        self._loop.flush()
+        self._clear(cell)
+
+    def _clear(self, cell: Cell) -> None:
+        """Make the cell ready for the next block, or let it go."""
+        self._strays = self._strays or (cell.lost and not self._namespaces)
+        try:
+            cell.clear()
+        except CellFailed:
+            cell.used_up = True
+        if cell.used_up:
+            self._bury(cell)
+        else:
+            self._warming.add(cell)
+        self._refill_soon()
+        if not self._running:
+            self._trim_at = time.monotonic() + _IDLE
+
+    def _bury(self, cell: Cell) -> None:
+        self._loop.forget(cell.link.fileno())
+        cell.close()
+        self._remains.append(cell)
+
+    # the end
+
+    def _sweep(self) -> None:
+        """Without a process namespace: end what lost its cell's first process, and so became the zygote's child."""
+        self._strays = False
+        known = {cell.pid for cell in (*self._running.values(), *self._ready, *self._warming, *self._remains)}
+        for pid in tree.children(self._zygote_pid):
+            if pid not in known:
+                tree.kill_below(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End every cell, the zygote, and all that is left of them; remove the control groups."""
+        cells = [*self._running.values(), *self._ready, *self._warming, *self._remains]
+        for cell in cells:
+            cell.stop(None)
+            cell.close()
+        self._zygote.close()
+        if self._namespaces and self._zygote_pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._zygote_pid, signal.SIGKILL)  # first of its process namespace: all cells go with it
+        cells = _await_end(cells)
+        for cell in cells:
+            cell.kill()
+        _await_end(cells)
+        _end_strays()
+        for parent in self._groups.parents:
+            with contextlib.suppress(OSError):
+                os.rmdir(parent)
+
+
+def _await_end(cells: list[Cell]) -> list[Cell]:
+    """Wait a while for cells to end; give those that have not."""
+    deadline = time.monotonic() + _GRACE
+    while cells and time.monotonic() < deadline:
+        cells = [cell for cell in cells if not (cell.gone() and cell.remove())]
+        if cells:
+            time.sleep(0.001)
+    return cells
+
+
+def _end_strays() -> None:
+    """Without a process namespace: end those who lost their cell's first process and became our children."""
+    deadline = time.monotonic() + _GRACE
+    while tree.reap_all() and time.monotonic() < deadline:
+        tree.kill_below(os.getpid())
+        time.sleep(0.001)

@@ -1,0 +1,99 @@
+"""The synchronous face: the executors under their own names, with plain calls in the place of coroutines.
+
+One thin facade; the work is done by the executors themselves, on the engine's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from .blocks import CodeBlock, MarkdownCodeExtractor
+from .cancellation import CancellationToken
+from .components import ComponentModel
+from .engine import engine
+from .events import Event
+from .executors import local, sandbox
+from .executors.base import CodeExecutor
+from .result import CodeResult
+
+__all__ = ["LocalCommandLineCodeExecutor", "SandboxCommandLineCodeExecutor"]
+
+
+class SyncCodeExecutor:
+    """The calls of `CodeExecutor`, without `await`. Everything else is passed on to the executor itself."""
+
+    _kind: ClassVar[Callable[..., CodeExecutor]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._executor = type(self)._kind(*args, **kwargs)
+
+    def execute_code_blocks(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
+    ) -> CodeResult:
+        """Run `code_blocks` and give their result; see `CodeExecutor.execute_code_blocks`.
+
+        An interrupt (Ctrl-C) ends the block, waits for its clean-up and goes on up.
+        """
+        return engine().wait(self._executor.execute_code_blocks(code_blocks, cancellation_token))
+
+    def execute_stream(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
+    ) -> Iterator[Event]:
+        """Run `code_blocks` and give what happens as it happens."""
+        return engine().iterate(self._executor.execute_stream(code_blocks, cancellation_token))
+
+    def start(self) -> None:
+        """Get ready. Does nothing when that has been done."""
+        engine().wait(self._executor.start())
+
+    def stop(self) -> None:
+        """End what runs, and clean up."""
+        engine().wait(self._executor.stop())
+
+    def restart(self) -> None:
+        """Stop and start."""
+        engine().wait(self._executor.restart())
+
+    def dump_component(self) -> ComponentModel:
+        """Give the executor's configuration."""
+        return self._executor.dump_component()
+
+    @classmethod
+    def load_component(cls, model: ComponentModel | Mapping[str, Any] | str) -> Self:
+        """Make an executor from a saved configuration."""
+        face = cls.__new__(cls)
+        face._executor = cls._kind.load_component(model)  # pyright: ignore[reportFunctionMemberAccess] - a class
+        return face
+
+    @property
+    def code_extractor(self) -> MarkdownCodeExtractor:
+        """What takes the blocks out of a message."""
+        return MarkdownCodeExtractor()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._executor, name)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class LocalCommandLineCodeExecutor(SyncCodeExecutor):
+    """`cellblock.LocalCommandLineCodeExecutor`, without `await`."""
+
+    _kind = local.LocalCommandLineCodeExecutor
+
+
+class SandboxCommandLineCodeExecutor(SyncCodeExecutor):
+    """`cellblock.SandboxCommandLineCodeExecutor`, without `await`."""
+
+    _kind = sandbox.SandboxCommandLineCodeExecutor
