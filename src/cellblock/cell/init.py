@@ -49,6 +49,7 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
             ground.renew()
             main = os.fork()
             if main == 0:
+                ground.leave()
                 return _become_main(link, descriptors, spec, confinement)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -84,7 +85,9 @@ class _Ground:
     def __init__(self, spec: dict[str, Any]) -> None:
         self._namespaces = bool(spec["namespaces"])
         self._mounts: list[tuple[str, str]] = [(path, options) for path, options in spec["tmpfs"]]
-        self._untouched: dict[str, tuple[int, ...]] = {}
+        # A handle still reaches what the temporary filesystems are about to hide.
+        self._below = {path: os.open(path, os.O_PATH) for path in spec["below_tmpfs"]}
+        self._untouched: dict[str, tuple[object, ...]] = {}
 
     def renew(self) -> None:
         """Make all of it as if no block had been here."""
@@ -92,18 +95,35 @@ class _Ground:
             kernel.unshare(kernel.CLONE_NEWIPC)
         for path, options in self._mounts:
             before = self._untouched.get(path)
-            if before is not None and _state(path) == before and not os.listdir(path):
+            if before is not None and before == _state(path):
                 continue
             if before is not None:
-                kernel.unmount(path)
+                kernel.unmount(path, kernel.MNT_DETACH)
             kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+            for target, handle in self._below.items():
+                if target.startswith(f"{path}/"):
+                    _show(handle, target)
             self._untouched[path] = _state(path)
 
+    def leave(self) -> None:
+        """In a block's process: let go of the handles."""
+        for handle in self._below.values():
+            os.close(handle)
 
-def _state(folder: str) -> tuple[int, ...]:
+
+def _state(folder: str) -> tuple[object, ...]:
     # Whatever is made, removed or renamed in a folder, and every change of its own rights, moves the time of change.
     status = os.stat(folder)
-    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size
+    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size, os.listdir(folder)
+
+
+def _show(handle: int, target: str) -> None:
+    if os.path.isdir(f"/proc/self/fd/{handle}"):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    kernel.mount(f"/proc/self/fd/{handle}", target, None, kernel.MS_BIND | kernel.MS_REC)
 
 
 def _await_go(link: socket.socket) -> list[int]:

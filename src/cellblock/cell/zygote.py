@@ -5,6 +5,7 @@ It holds no data of any run and reads nothing but one-byte requests that carry o
 
 from __future__ import annotations
 
+import base64
 import gc
 import importlib
 import json
@@ -51,6 +52,9 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     confinement = Confinement.from_spec(spec["confinement"])
     namespaces = bool(spec["namespaces"])
     preload(spec["preload"])
+    if spec.get("filter_program"):
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kernel.install_filter(base64.b64decode(spec["filter_program"]))
     if namespaces:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no cell may look into it, or into another's first process
     else:

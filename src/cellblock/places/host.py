@@ -30,6 +30,7 @@ class HostPlace(Place):
             "zygote": {
                 "namespaces": False,
                 "tmpfs": [],
+                "below_tmpfs": [],
                 "cwd": self.work_dir,
                 "preload": [],
                 "confinement": {"rlimits": rlimits(self.limits, grouped=groups is not None)},

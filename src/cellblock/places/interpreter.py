@@ -73,7 +73,7 @@ def lay_environment(folder: Path, interpreter: Interpreter, packages: Sequence[s
     (folder / "pyvenv.cfg").write_text(
         f"home = {home}\ninclude-system-site-packages = false\nversion = {interpreter.version}\n"
     )
-    (library / "_inherited.pth").write_text(_inherit([*packages, *_pip_wheels(interpreter)]))
+    (library / "_inherited.pth").write_text(_inherit([*packages, *_bundled_pip(packages, interpreter)]))
     for name in ("pip", "pip3"):
         (programs / name).write_text(_PIP.format(python=inside / "bin" / "python"))
         (programs / name).chmod(0o755)
@@ -81,11 +81,16 @@ def lay_environment(folder: Path, interpreter: Interpreter, packages: Sequence[s
 
 
 def _inherit(folders: Iterable[str]) -> str:
-    return "".join(f"import site; site.addsitedir({folder!r})\n" for folder in folders)
+    # A line that begins with `import` is run; the others are only names of folders, whose own .pth files would be ignored.
+    return "".join(
+        f"import site, sys; {folder!r} in sys.path or site.addsitedir({folder!r})\n" for folder in folders
+    )
 
 
-def _pip_wheels(interpreter: Interpreter) -> list[str]:
-    """Give the pip that comes with Python; it is imported when the packages hold none."""
+def _bundled_pip(packages: Sequence[str], interpreter: Interpreter) -> list[str]:
+    """Give the pip that comes with Python, where `packages` hold none: environments made by uv do not."""
+    if any(Path(folder, "pip").is_dir() for folder in packages):
+        return []
     for prefix in interpreter.prefixes:
         bundled = Path(prefix, "lib", f"python{interpreter.version}", "ensurepip", "_bundled")
         if wheels := sorted(bundled.glob("pip-*.whl")):

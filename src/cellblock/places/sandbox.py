@@ -24,6 +24,7 @@ _OURS = "/opt/cellblock"
 _USER = 1000
 _OUTER_USERS = 0x70000000  # far from anybody's: what root's cells are outside
 _TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_TEMPORARY = ("/tmp", "/dev/shm")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 # What programs look up there and what tells nothing about the caller.
@@ -37,7 +38,7 @@ _LINKS = {
     "/dev/stdin": "/proc/self/fd/0",
     "/dev/stdout": "/proc/self/fd/1",
     "/dev/stderr": "/proc/self/fd/2",
-    "/var/tmp": "/tmp",  # noqa: S108
+    "/var/tmp": "/tmp",
     "/var/run": "/run",
 }
 _FILES = {
@@ -85,26 +86,30 @@ class SandboxPlace(Place):
     def _spec(self, groups: dict[str, Any] | None) -> dict[str, Any]:
         size = self.limits.tmp_bytes
         options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
+        box = self._box()
+        targets = [mount["target"] for mount in box["mounts"]]
         return {
             "zygote": {
                 "namespaces": True,
-                "tmpfs": [["/tmp", options], ["/dev/shm", options]],  # noqa: S108
+                "tmpfs": [[path, options] for path in _TEMPORARY],
+                "below_tmpfs": [path for path in targets if any(_is_below(path, top) for top in _TEMPORARY)],
                 "cwd": WORK_DIR,
                 "preload": list(self.preload),
+                "filter_program": base64.b64encode(seccomp.zygote_program()).decode(),
                 "confinement": self._confinement(grouped=groups is not None),
             },
             "limits": self.limits.to_dict(),
             "groups": groups,
             "delete": self.delete,
-            "sandbox": self._box(),
+            "sandbox": box,
         }
 
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
-        writable = [WORK_DIR, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]  # noqa: S108
+        writable = [WORK_DIR, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
         writable += [mount.inside for mount in self.policy.read_write]
         return {
             "rlimits": rlimits(self.limits, grouped=grouped),
-            "filter_program": base64.b64encode(seccomp.program()).decode(),
+            "filter_program": base64.b64encode(seccomp.cell_program()).decode(),
             "drop": True,
             **landlock.confinement(landlock.abi(), ["/"], writable),
         }
@@ -124,7 +129,7 @@ class SandboxPlace(Place):
             mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
         return {
             "mounts": mounts,
-            "folders": ["/proc", "/tmp", "/dev/shm", "/run", "/var", "/root"],  # noqa: S108
+            "folders": ["/proc", "/tmp", "/dev/shm", "/run", "/var", "/root"],
             "links": {**_LINKS, **links},
             "files": files,
             "user": _USER,

@@ -9,14 +9,17 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Callable, Mapping
 from typing import Final
 
 _ARCHITECTURES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NEWEST: Final = 450
 _LATER_BUT_FINE: Final = (451, 453, 454, 455, 456)  # cachestat, map_shadow_stack, futex_*
 
+_Numbers = tuple[int | None, int | None]
+
 # name: number on x86_64, number on aarch64 (None: no such call there)
-_REFUSED: Final[dict[str, tuple[int | None, int | None]]] = {
+_REFUSED: Final[dict[str, _Numbers]] = {
     # other processes' memory and descriptors
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -92,7 +95,7 @@ _REFUSED: Final[dict[str, tuple[int | None, int | None]]] = {
 }
 
 # Libraries try these and go another way when the kernel is too old for them.
-_NOT_IMPLEMENTED: Final[dict[str, tuple[int | None, int | None]]] = {
+_NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
     "clone3": (435, 435),  # its flags lie in memory, where a filter cannot look; clone's do not
     "openat2": (437, 437),  # so does the mode of the file that it makes
     "io_uring_setup": (425, 425),
@@ -101,6 +104,8 @@ _NOT_IMPLEMENTED: Final[dict[str, tuple[int | None, int | None]]] = {
     "io_setup": (206, 0),
     "io_submit": (209, 2),
 }
+
+_MAKING_CELLS: Final = ("mount", "umount2", "unshare", "setns")  # and clone with flags for namespaces
 
 _NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 _SET_ID_BITS: Final = 0o6000
@@ -119,16 +124,36 @@ def program(*, inet: bool = True) -> bytes:
 
     Raises `OSError` on an architecture for which there is no table.
     """
+    return _assemble(_REFUSED, _NOT_IMPLEMENTED, lambda column: _clone(column) + _conditions(column, inet))
+
+
+def zygote_program() -> bytes:
+    """Give the filter of the process that makes cells: all of `program` but what it still needs itself.
+
+    To install a filter is dear, since the kernel walks it for every call there is; cells inherit this one.
+    """
+    kept = {name: numbers for name, numbers in _REFUSED.items() if name not in _MAKING_CELLS}
+    return _assemble(kept, _NOT_IMPLEMENTED, lambda column: _conditions(column, inet=True))
+
+
+def cell_program() -> bytes:
+    """Give the rest, for a cell below `zygote_program`."""
+    return _assemble({name: _REFUSED[name] for name in _MAKING_CELLS}, {}, _clone)
+
+
+def _assemble(
+    refused: Mapping[str, _Numbers], missing: Mapping[str, _Numbers], conditions: Callable[[int], list[Instruction]]
+) -> bytes:
     try:
         column, audit = _ARCHITECTURES[platform.machine()]
     except KeyError:
         raise OSError(f"there is no seccomp table for {platform.machine()}") from None
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, audit), _give(_KILL), (_LOAD, 0, 0, 0)]
-    for table, action in ((_REFUSED, errno.EPERM), (_NOT_IMPLEMENTED, errno.ENOSYS)):
+    for table, action in ((refused, errno.EPERM), (missing, errno.ENOSYS)):
         for numbers in table.values():
             if (number := numbers[column]) is not None:
                 code += [(_EQUAL, 0, 1, number), _give(_ERRNO | action)]
-    code += _conditions(column, inet)
+    code += conditions(column)
     for number in _LATER_BUT_FINE:
         code += [(_EQUAL, 0, 1, number), _give(_ALLOW)]
     # Above the newest: later calls, and on x86_64 the second set of numbers, that of x32.
@@ -140,11 +165,14 @@ def _give(action: int) -> Instruction:
     return (_RETURN, 0, 0, action)
 
 
+def _clone(column: int) -> list[Instruction]:
+    return _when((56, 220)[column], _refuse_bits(0, _NEW_NAMESPACES))
+
+
 def _conditions(column: int, inet: bool) -> list[Instruction]:
     """Give the checks of calls that depend on an argument. Each begins with the number loaded, and leaves it so."""
     families = (_UNIX, _INET, _INET6, _NETLINK) if inet else (_UNIX,)
-    code = _when((56, 220)[column], _refuse_bits(0, _NEW_NAMESPACES))
-    code += _when((41, 198)[column], _only(0, families, errno.EAFNOSUPPORT))
+    code = _when((41, 198)[column], _only(0, families, errno.EAFNOSUPPORT))
     code += _when((16, 29)[column], _never(1, (_TIOCSTI, _TIOCLINUX)))
     code += _when((135, 92)[column], _only(0, (0, 8, 0x20000, 0xFFFFFFFF), errno.EPERM))
     # Nobody makes a program that runs with the rights of its owner: outside, that owner is the caller.

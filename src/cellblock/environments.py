@@ -1,0 +1,435 @@
+"""Virtual environments: a set of requirements becomes a folder, made once by uv and shared by all who ask for the same.
+
+A folder under its final name is complete. It is built beside it and renamed at the end, under a lock, so a crash on the
+way leaves only what the next builder removes. What an index offers later does not change an environment that exists.
+
+There is no silent way to a temporary folder when the cache cannot be written: what cleans such folders removes single
+old files, and an environment with holes would still pass for a complete one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from .errors import PackageError, PlaceError
+from .places.interpreter import Interpreter, find_interpreter
+
+T = TypeVar("T")
+Report = Callable[[str], None]
+
+_log = logging.getLogger(__name__)
+
+_FORMAT = 1  # part of every digest: raise it when environments are built differently
+_LOCK_POLL_SECONDS = 0.05
+_END_SECONDS = 30.0  # between uv's last word and its end
+_WORDS_KEPT = 200  # lines of uv's output that an error can quote
+_LINE_CHARACTERS = 4000
+
+_REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*"
+    r"(?:\[(?P<extras>[A-Za-z0-9._,\s-]*)\]\s*)?"
+    r"(?:@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)|(?P<versions>[<>=!~(][^;@]*)?)\s*"
+    r"(?:;\s*(?P<marker>.+))?"
+)
+
+# The variables of uv that decide which files an environment gets. Others are about how they travel.
+_CHOOSING = tuple(
+    f"UV_{name}"
+    for name in (
+        "BUILD_CONSTRAINT CONFIG_FILE CONSTRAINT DEFAULT_INDEX EXCLUDE EXCLUDE_NEWER EXCLUDE_NEWER_PACKAGE "
+        "EXTRA_INDEX_URL FIND_LINKS FORK_STRATEGY INDEX INDEX_STRATEGY INDEX_URL NO_BINARY NO_BINARY_PACKAGE "
+        "NO_BUILD NO_BUILD_ISOLATION NO_BUILD_PACKAGE NO_CONFIG NO_INDEX NO_SOURCES ONLY_BINARY OVERRIDE PRERELEASE "
+        "RESOLUTION TORCH_BACKEND"
+    ).split()
+)
+# These would send uv to another environment or interpreter, or put more into it than was asked for.
+_MISLEADING = (
+    "CONDA_PREFIX",
+    "UV_BREAK_SYSTEM_PACKAGES",
+    "UV_MANAGED_PYTHON",
+    "UV_PROJECT",
+    "UV_PYTHON",
+    "UV_PYTHON_PREFERENCE",
+    "UV_SYSTEM_PYTHON",
+    "UV_VENV_SEED",
+    "UV_WORKING_DIR",
+    "VIRTUAL_ENV",
+)
+
+
+async def environment_for(
+    packages: Sequence[str],
+    *,
+    python: str | os.PathLike[str] | None = None,
+    cache_dir: Path | None = None,
+    progress: Report | None = None,
+) -> Path:
+    """Give the folder of a virtual environment that has these requirements and what they need, for reading only.
+
+    It is made when there is none for the same requirements, interpreter and index settings; `progress` gets uv's lines
+    as they come (`None`: they are logged). `python` None means the one that runs this. `cache_dir` None means
+    `cellblock/environments` in `$XDG_CACHE_HOME` or `~/.cache`. When the awaiting task is cancelled, uv is killed and
+    what it made is removed. Folders stay until somebody deletes them.
+
+    Raises `PackageError` with uv's own words when a requirement is malformed or cannot be met, and `PlaceError` when the
+    interpreter, uv or the cache folder cannot be used.
+    """
+    requirements = _normalise_all(packages)
+    interpreter = await find_interpreter(_program(python))
+    slot = await _in_thread(functools.partial(_find_slot, requirements, interpreter, cache_dir))
+    if not slot.complete:
+        report = progress or functools.partial(_log.info, "uv: %s")
+        async with _claim(slot, report) as lock:
+            if not await _in_thread(slot.environment.is_dir):
+                await _build(slot, lock, report)
+    return slot.environment
+
+
+def python_of(environment: Path) -> Path:
+    """Give the interpreter of a virtual environment."""
+    return environment / "bin" / "python"
+
+
+def site_packages(environment: Path) -> Path:
+    """Give the folder of a virtual environment from which its packages are imported."""
+    for folder in sorted(environment.glob("lib/*/site-packages")):
+        return folder
+    raise PlaceError(f"{environment} is not a virtual environment: it has no site-packages folder.")
+
+
+def create_virtual_env(dir_path: str | os.PathLike[str], **env_args: object) -> SimpleNamespace:
+    """Make a virtual environment in `dir_path` and give its context: `env_exe`, `bin_path`, `env_dir` and more.
+
+    `env_args` are those of `venv.EnvBuilder`; without any, the environment has pip. Raises `PlaceError`.
+    """
+    import venv  # only who calls this needs it
+
+    settings: dict[str, Any] = dict(env_args) or {"with_pip": True}
+    builder = venv.EnvBuilder(**settings)
+    try:
+        builder.create(dir_path)
+    except subprocess.CalledProcessError as error:
+        said = (error.output or b"").decode(errors="replace").strip()
+        raise PlaceError(
+            f"pip cannot be put into {os.fspath(dir_path)}: {said or error} "
+            "On Debian install python3-venv; or give with_pip=False."
+        ) from error
+    except OSError as error:
+        raise PlaceError(f"No virtual environment can be made in {os.fspath(dir_path)}: {error}") from error
+    return builder.ensure_directories(dir_path)
+
+
+# requirements
+
+
+def _normalise_all(packages: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(packages, str):
+        raise PackageError(f"Packages must be a list of requirements, not the text {packages!r}.")
+    return tuple(sorted({_normalise(package) for package in packages}))
+
+
+def _normalise(package: str) -> str:
+    """Give one spelling to requirements that mean the same. What is left is for uv to judge."""
+    found = _REQUIREMENT.fullmatch(package.strip()) if package.isprintable() else None
+    if found is None:
+        raise PackageError(
+            f"{package!r} is not a requirement. Write NAME, NAME>=VERSION or NAME @ URL; options and paths are refused."
+        )
+    name = _canonical(found["name"])
+    extras = sorted({_canonical(extra.strip()) for extra in (found["extras"] or "").split(",") if extra.strip()})
+    text = f"{name}[{','.join(extras)}]" if extras else name
+    if found["url"]:
+        text += f" @ {found['url']}"
+    versions = re.sub(r"\s*([<>=!~]+)\s*", r"\1", found["versions"] or "").split(",")
+    text += ",".join(sorted(version.strip() for version in versions))
+    return f"{text} ; {found['marker'].strip()}" if found["marker"] else text
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _stamp(requirement: str) -> list[int]:
+    """Tell one content of a local file from the next."""
+    _, _, url = requirement.partition(" @ ")
+    if not url.startswith("file:"):
+        return []
+    path = Path(url2pathname(urlsplit(url.partition(" ; ")[0]).path))
+    if path.is_dir():
+        raise PackageError(f"{requirement!r} is a folder, which changes unseen. Build a wheel and give its URL.")
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise PackageError(f"{requirement!r} cannot be read: {error.strerror}.") from error
+    return [state.st_size, state.st_mtime_ns]
+
+
+# where an environment lies
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """The one name in the cache for a set of requirements."""
+
+    cache: Path
+    digest: str
+    requirements: tuple[str, ...]
+    interpreter: Interpreter
+    complete: bool
+
+    @property
+    def environment(self) -> Path:
+        return self.cache / self.digest
+
+    @property
+    def workshop(self) -> Path:
+        return self.cache / f"{self.digest}.partial"
+
+    @property
+    def unfinished(self) -> Path:
+        # The name under which uv looks for an environment in its current folder.
+        return self.workshop / ".venv"
+
+
+def _program(python: str | os.PathLike[str] | None) -> str | None:
+    if python is None:
+        return None
+    text = os.fspath(python)
+    return os.path.abspath(text) if os.sep in text else text
+
+
+def _find_slot(requirements: tuple[str, ...], interpreter: Interpreter, cache_dir: Path | None) -> _Slot:
+    cache = _default_cache() if cache_dir is None else Path(os.path.abspath(cache_dir))
+    digest = _digest(requirements, interpreter)
+    return _Slot(cache, digest, requirements, interpreter, (cache / digest).is_dir())
+
+
+def _default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        # A relative one is to be ignored, says the specification of these folders.
+        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise PlaceError("This user has no home folder. Set XDG_CACHE_HOME to a folder for caches.") from error
+    return root / "cellblock" / "environments"
+
+
+def _digest(requirements: tuple[str, ...], interpreter: Interpreter) -> str:
+    """Name everything that decides what is in the environment."""
+    try:
+        state = os.stat(interpreter.program)
+    except OSError as error:
+        raise PlaceError(f"The interpreter {interpreter.program} is gone: {error.strerror}.") from error
+    facts = [
+        _FORMAT,
+        [[requirement, *_stamp(requirement)] for requirement in requirements],
+        [interpreter.program, interpreter.version, state.st_size, state.st_mtime_ns],
+        [[name, value, *_contents(value.split())] for name in _CHOOSING if (value := os.environ.get(name))],
+        _contents(_configuration_files()),
+    ]
+    return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _configuration_files() -> Iterator[str]:
+    """Give the files that uv reads for the user and for the machine."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    for folder in (home, *os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"), "/etc"):
+        yield os.path.join(folder, "uv", "uv.toml")
+
+
+def _contents(paths: Sequence[str] | Iterator[str]) -> list[str]:
+    digests: list[str] = []
+    for path in paths:
+        with contextlib.suppress(OSError):  # not a file, or not there
+            digests.append(hashlib.sha256(Path(path).read_bytes()).hexdigest())
+    return digests
+
+
+# making one
+
+
+@contextlib.asynccontextmanager
+async def _claim(slot: _Slot, report: Report) -> AsyncIterator[int]:
+    """Be the only one, among all processes, who builds this environment. Gives the lock's descriptor."""
+    with await _in_thread(functools.partial(_open_lock, slot)) as lock:
+        waited = False
+        # Asked again and again: a thread that sleeps in flock could not be cancelled.
+        while not _try_lock(lock.fileno()):
+            if not waited:
+                report("Waiting for another process that builds the same environment.")
+            waited = True
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
+        yield lock.fileno()
+
+
+def _open_lock(slot: _Slot) -> Any:
+    with _cache_trouble(slot):
+        slot.cache.mkdir(parents=True, exist_ok=True)
+        return open(slot.cache / f"{slot.digest}.lock", "ab")
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _cache_trouble(slot: _Slot) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PlaceError(
+            f"Environments cannot be kept in {slot.cache}: {error.strerror or error}. "
+            "Set XDG_CACHE_HOME to a folder that you can write to."
+        ) from error
+
+
+async def _build(slot: _Slot, lock: int, report: Report) -> None:
+    venv = ["venv", "--no-project", "--relocatable", "--python", slot.interpreter.program, str(slot.unfinished)]
+    # Copies: links would tie the environment to uv's cache. Bytecode now: readers cannot write it.
+    install = ["pip", "install", "--link-mode", "copy", "--compile-bytecode", "--", *slot.requirements]
+    try:
+        await _in_thread(functools.partial(_prepare, slot))
+        words = await _run_uv(venv, slot, lock, report)
+        if words is not None:
+            raise PlaceError(f"uv cannot make an environment for {slot.interpreter.program}. It says:\n{words}")
+        words = await _run_uv(install, slot, lock, report) if slot.requirements else None
+        if words is not None:
+            names = ", ".join(slot.requirements)
+            raise PackageError(f"Cannot install {names} for Python {slot.interpreter.version}. uv says:\n{words}")
+        await _in_thread(functools.partial(_publish, slot))
+    finally:
+        await _in_thread(functools.partial(shutil.rmtree, slot.workshop, ignore_errors=True))
+
+
+def _prepare(slot: _Slot) -> None:
+    with _cache_trouble(slot):
+        # Whoever made it is dead: its uv would hold the lock as well.
+        if slot.workshop.exists():
+            shutil.rmtree(slot.workshop)
+        slot.workshop.mkdir()
+        # uv searches upwards from its current folder for settings of a project; this one ends the search.
+        (slot.workshop / "uv.toml").touch()
+
+
+def _publish(slot: _Slot) -> None:
+    with _cache_trouble(slot):
+        for folder, _, files in os.walk(slot.unfinished):
+            _let_read(folder)
+            for name in files:
+                _let_read(os.path.join(folder, name))
+        os.rename(slot.unfinished, slot.environment)
+
+
+def _let_read(path: str) -> None:
+    """Let every user read `path`: sandboxed code is another one, and uv copies the modes that its cache happens to have."""
+    mode = os.lstat(path).st_mode
+    if os.path.islink(path):
+        return
+    wanted = mode | 0o444 | (0o111 if mode & 0o100 else 0)
+    if wanted != mode:
+        os.chmod(path, wanted & 0o7777)
+
+
+async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Report) -> str | None:
+    """Run uv to its end, every line to `report`. Gives `None`, or what it said when it failed."""
+    words: deque[str] = deque(maxlen=_WORDS_KEPT)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            # On the loop, as asyncio does it: in a thread, a cancellation could lose the process.
+            process = _start_uv(arguments, slot, lock, theirs)
+        try:
+            async for line in _lines(ours):
+                words.append(line)
+                report(line)
+        except BaseException:
+            # Killed at once: nothing it makes here is kept. It is not reaped yet, so the number is still its own.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            code = await _in_thread(functools.partial(_reap, process))
+    if code < 0:
+        words.append(f"(ended by signal {-code})")
+    return None if code == 0 else "\n".join(words)
+
+
+def _start_uv(arguments: Sequence[str], slot: _Slot, lock: int, output: socket.socket) -> subprocess.Popen[bytes]:
+    from uv import find_uv_bin  # only a build needs it
+
+    environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+    try:
+        return subprocess.Popen(
+            [find_uv_bin(), "--color", "never", "--no-progress", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=slot.workshop,
+            env=environment,
+            umask=0o022,
+            start_new_session=True,
+            # A uv that outlives us keeps the lock, so nobody builds in the folder in which it still writes.
+            pass_fds=(lock,),
+        )
+    except OSError as error:
+        raise PlaceError(f"uv cannot be started: {error}. Install it again: pip install --force-reinstall uv") from error
+
+
+async def _lines(stream: socket.socket) -> AsyncIterator[str]:
+    stream.setblocking(False)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    loop = asyncio.get_running_loop()
+    rest = ""
+    while data := await loop.sock_recv(stream, 65536):
+        *lines, rest = (rest + decoder.decode(data)).split("\n")
+        for line in lines:
+            yield line[:_LINE_CHARACTERS]
+        rest = rest[:_LINE_CHARACTERS]
+    if rest:
+        yield rest
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a thread, to its end even when cancelled: half of it must not go on beside the clean-up."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        task.exception()
+        raise
+    return task.result()
