@@ -1,10 +1,10 @@
-"""Virtual environments: a set of requirements becomes a folder, made once by uv and shared by all who ask for the same.
+"""Virtual environments: a set of requirements becomes a folder, made once by uv and shared by all who ask.
 
-A folder under its final name is complete. It is built beside it and renamed at the end, under a lock, so a crash on the
-way leaves only what the next builder removes. What an index offers later does not change an environment that exists.
+A folder under its final name is complete. It is built beside it and renamed at the end, under a lock, so a
+crash on the way leaves only what the next builder removes. What an index offers later changes nothing in it.
 
-There is no silent way to a temporary folder when the cache cannot be written: what cleans such folders removes single
-old files, and an environment with holes would still pass for a complete one.
+A cache that cannot be written is an error, not a reason to take the temporary folder: single old files vanish
+from there, and an environment with holes would still pass for a complete one.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from typing import Any, BinaryIO, ParamSpec, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from .errors import PackageError, PlaceError
 from .places.interpreter import Interpreter, find_interpreter
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Report = Callable[[str], None]
 
@@ -49,33 +50,22 @@ _LINE_CHARACTERS = 4000
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*"
     r"(?:\[(?P<extras>[A-Za-z0-9._,\s-]*)\]\s*)?"
-    r"(?:@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)|(?P<versions>[<>=!~(][^;@]*)?)\s*"
+    r"(?:@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)|(?P<versions>[<>=!~][^;@()]*|\([^;@()]*\))?)\s*"
     r"(?:;\s*(?P<marker>.+))?"
 )
 
 # The variables of uv that decide which files an environment gets. Others are about how they travel.
-_CHOOSING = tuple(
-    f"UV_{name}"
-    for name in (
-        "BUILD_CONSTRAINT CONFIG_FILE CONSTRAINT DEFAULT_INDEX EXCLUDE EXCLUDE_NEWER EXCLUDE_NEWER_PACKAGE "
-        "EXTRA_INDEX_URL FIND_LINKS FORK_STRATEGY INDEX INDEX_STRATEGY INDEX_URL NO_BINARY NO_BINARY_PACKAGE "
-        "NO_BUILD NO_BUILD_ISOLATION NO_BUILD_PACKAGE NO_CONFIG NO_INDEX NO_SOURCES ONLY_BINARY OVERRIDE PRERELEASE "
-        "RESOLUTION TORCH_BACKEND"
-    ).split()
-)
+_CHOOSING = (
+    "BUILD_CONSTRAINT CONFIG_FILE CONSTRAINT DEFAULT_INDEX EXCLUDE EXCLUDE_NEWER EXCLUDE_NEWER_PACKAGE "
+    "EXTRA_INDEX_URL FIND_LINKS FORK_STRATEGY INDEX INDEX_STRATEGY INDEX_URL NO_BINARY NO_BINARY_PACKAGE "
+    "NO_BUILD NO_BUILD_ISOLATION NO_BUILD_PACKAGE NO_CONFIG NO_INDEX NO_SOURCES ONLY_BINARY OVERRIDE "
+    "PRERELEASE RESOLUTION TORCH_BACKEND"
+).split()
 # These would send uv to another environment or interpreter, or put more into it than was asked for.
 _MISLEADING = (
-    "CONDA_PREFIX",
-    "UV_BREAK_SYSTEM_PACKAGES",
-    "UV_MANAGED_PYTHON",
-    "UV_PROJECT",
-    "UV_PYTHON",
-    "UV_PYTHON_PREFERENCE",
-    "UV_SYSTEM_PYTHON",
-    "UV_VENV_SEED",
-    "UV_WORKING_DIR",
-    "VIRTUAL_ENV",
-)
+    "CONDA_PREFIX UV_BREAK_SYSTEM_PACKAGES UV_MANAGED_PYTHON UV_PROJECT UV_PYTHON UV_PYTHON_PREFERENCE "
+    "UV_SYSTEM_PYTHON UV_VENV_SEED UV_WORKING_DIR VIRTUAL_ENV"
+).split()
 
 
 async def environment_for(
@@ -85,19 +75,19 @@ async def environment_for(
     cache_dir: Path | None = None,
     progress: Report | None = None,
 ) -> Path:
-    """Give the folder of a virtual environment that has these requirements and what they need, for reading only.
+    """Give the folder of a virtual environment with these requirements and what they need, to be read only.
 
-    It is made when there is none for the same requirements, interpreter and index settings; `progress` gets uv's lines
-    as they come (`None`: they are logged). `python` None means the one that runs this. `cache_dir` None means
-    `cellblock/environments` in `$XDG_CACHE_HOME` or `~/.cache`. When the awaiting task is cancelled, uv is killed and
-    what it made is removed. Folders stay until somebody deletes them.
+    One is made when there is none for the same requirements, interpreter and index settings; `progress` gets
+    uv's lines as they come (`None`: they are logged). `python` None means the one that runs this. `cache_dir`
+    None means `cellblock/environments` in `$XDG_CACHE_HOME` or `~/.cache`; nothing is removed from there.
+    When the awaiting task is cancelled, uv is killed and what it made is removed.
 
-    Raises `PackageError` with uv's own words when a requirement is malformed or cannot be met, and `PlaceError` when the
-    interpreter, uv or the cache folder cannot be used.
+    Raises `PackageError`, with uv's own words, when a requirement is malformed or cannot be met; `PlaceError`
+    when the interpreter, uv or the cache folder cannot be used.
     """
     requirements = _normalise_all(packages)
     interpreter = await find_interpreter(_program(python))
-    slot = await _in_thread(functools.partial(_find_slot, requirements, interpreter, cache_dir))
+    slot = await _in_thread(_find_slot, requirements, interpreter, cache_dir)
     if not slot.complete:
         report = progress or functools.partial(_log.info, "uv: %s")
         async with _claim(slot, report) as lock:
@@ -119,7 +109,7 @@ def site_packages(environment: Path) -> Path:
 
 
 def create_virtual_env(dir_path: str | os.PathLike[str], **env_args: object) -> SimpleNamespace:
-    """Make a virtual environment in `dir_path` and give its context: `env_exe`, `bin_path`, `env_dir` and more.
+    """Make a virtual environment in `dir_path` and give its context: `env_exe`, `bin_path` and more.
 
     `env_args` are those of `venv.EnvBuilder`; without any, the environment has pip. Raises `PlaceError`.
     """
@@ -140,9 +130,6 @@ def create_virtual_env(dir_path: str | os.PathLike[str], **env_args: object) -> 
     return builder.ensure_directories(dir_path)
 
 
-# requirements
-
-
 def _normalise_all(packages: Sequence[str]) -> tuple[str, ...]:
     if isinstance(packages, str):
         raise PackageError(f"Packages must be a list of requirements, not the text {packages!r}.")
@@ -151,17 +138,18 @@ def _normalise_all(packages: Sequence[str]) -> tuple[str, ...]:
 
 def _normalise(package: str) -> str:
     """Give one spelling to requirements that mean the same. What is left is for uv to judge."""
-    found = _REQUIREMENT.fullmatch(package.strip()) if package.isprintable() else None
-    if found is None:
+    found = _REQUIREMENT.fullmatch(package.strip())
+    if found is None or not package.strip().isprintable():
         raise PackageError(
-            f"{package!r} is not a requirement. Write NAME, NAME>=VERSION or NAME @ URL; options and paths are refused."
+            f"{package!r} is not a requirement. Write NAME, NAME>=VERSION or NAME @ URL; "
+            "options and paths are refused."
         )
     name = _canonical(found["name"])
-    extras = sorted({_canonical(extra.strip()) for extra in (found["extras"] or "").split(",") if extra.strip()})
-    text = f"{name}[{','.join(extras)}]" if extras else name
+    extras = {_canonical(extra.strip()) for extra in (found["extras"] or "").split(",")} - {""}
+    text = f"{name}[{','.join(sorted(extras))}]" if extras else name
     if found["url"]:
         text += f" @ {found['url']}"
-    versions = re.sub(r"\s*([<>=!~]+)\s*", r"\1", found["versions"] or "").split(",")
+    versions = re.sub(r"\s*([<>=!~]+)\s*", r"\1", (found["versions"] or "").strip("()")).split(",")
     text += ",".join(sorted(version.strip() for version in versions))
     return f"{text} ; {found['marker'].strip()}" if found["marker"] else text
 
@@ -175,17 +163,17 @@ def _stamp(requirement: str) -> list[int]:
     _, _, url = requirement.partition(" @ ")
     if not url.startswith("file:"):
         return []
-    path = Path(url2pathname(urlsplit(url.partition(" ; ")[0]).path))
-    if path.is_dir():
-        raise PackageError(f"{requirement!r} is a folder, which changes unseen. Build a wheel and give its URL.")
-    try:
-        state = path.stat()
-    except OSError as error:
-        raise PackageError(f"{requirement!r} cannot be read: {error.strerror}.") from error
-    return [state.st_size, state.st_mtime_ns]
+    path = unquote(urlsplit(url.partition(" ; ")[0]).path)
+    if os.path.isdir(path):
+        raise PackageError(f"{requirement!r} is a folder. Build a wheel and give its URL.")
+    return _state(path)
 
 
-# where an environment lies
+def _state(path: str) -> list[int]:
+    with contextlib.suppress(OSError):  # uv will say what is wrong with it
+        found = os.stat(path)
+        return [found.st_size, found.st_mtime_ns]
+    return []
 
 
 @dataclass(frozen=True)
@@ -231,24 +219,22 @@ def _default_cache() -> Path:
         # A relative one is to be ignored, says the specification of these folders.
         root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     except RuntimeError as error:
-        raise PlaceError("This user has no home folder. Set XDG_CACHE_HOME to a folder for caches.") from error
+        raise PlaceError("There is no home folder. Set XDG_CACHE_HOME to a folder for caches.") from error
     return root / "cellblock" / "environments"
 
 
 def _digest(requirements: tuple[str, ...], interpreter: Interpreter) -> str:
     """Name everything that decides what is in the environment."""
-    try:
-        state = os.stat(interpreter.program)
-    except OSError as error:
-        raise PlaceError(f"The interpreter {interpreter.program} is gone: {error.strerror}.") from error
+    settings = {name: os.environ.get(f"UV_{name}", "") for name in _CHOOSING}
+    named = [word for value in settings.values() for word in value.split()]
     facts = [
         _FORMAT,
         [[requirement, *_stamp(requirement)] for requirement in requirements],
-        [interpreter.program, interpreter.version, state.st_size, state.st_mtime_ns],
-        [[name, value, *_contents(value.split())] for name in _CHOOSING if (value := os.environ.get(name))],
-        _contents(_configuration_files()),
+        [interpreter.program, interpreter.version, *_state(interpreter.program)],
+        settings,
+        _contents([*named, *_configuration_files()]),
     ]
-    return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def _configuration_files() -> Iterator[str]:
@@ -258,24 +244,22 @@ def _configuration_files() -> Iterator[str]:
         yield os.path.join(folder, "uv", "uv.toml")
 
 
-def _contents(paths: Sequence[str] | Iterator[str]) -> list[str]:
-    digests: list[str] = []
+def _contents(paths: Iterable[str]) -> dict[str, str]:
+    digests: dict[str, str] = {}
     for path in paths:
         with contextlib.suppress(OSError):  # not a file, or not there
-            digests.append(hashlib.sha256(Path(path).read_bytes()).hexdigest())
+            digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return digests
 
 
-# making one
-
-
 @contextlib.asynccontextmanager
-async def _claim(slot: _Slot, report: Report) -> AsyncIterator[int]:
+async def _claim(slot: _Slot, report: Report) -> AsyncGenerator[int, None]:
     """Be the only one, among all processes, who builds this environment. Gives the lock's descriptor."""
-    with await _in_thread(functools.partial(_open_lock, slot)) as lock:
+    await _in_thread(_make_cache, slot)
+    with _open_lock(slot) as lock:
         waited = False
         # Asked again and again: a thread that sleeps in flock could not be cancelled.
-        while not _try_lock(lock.fileno()):
+        while not _try_lock(lock):
             if not waited:
                 report("Waiting for another process that builds the same environment.")
             waited = True
@@ -283,22 +267,25 @@ async def _claim(slot: _Slot, report: Report) -> AsyncIterator[int]:
         yield lock.fileno()
 
 
-def _open_lock(slot: _Slot) -> Any:
+def _make_cache(slot: _Slot) -> None:
     with _cache_trouble(slot):
         slot.cache.mkdir(parents=True, exist_ok=True)
+
+
+def _open_lock(slot: _Slot) -> BinaryIO:
+    with _cache_trouble(slot):
         return open(slot.cache / f"{slot.digest}.lock", "ab")
 
 
-def _try_lock(lock: int) -> bool:
-    try:
+def _try_lock(lock: BinaryIO) -> bool:
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False
 
 
 @contextlib.contextmanager
-def _cache_trouble(slot: _Slot) -> Iterator[None]:
+def _cache_trouble(slot: _Slot) -> Generator[None, None, None]:
     try:
         yield
     except OSError as error:
@@ -309,21 +296,21 @@ def _cache_trouble(slot: _Slot) -> Iterator[None]:
 
 
 async def _build(slot: _Slot, lock: int, report: Report) -> None:
-    venv = ["venv", "--no-project", "--relocatable", "--python", slot.interpreter.program, str(slot.unfinished)]
+    python = slot.interpreter
+    venv = ("venv", "--no-project", "--relocatable", "--python", python.program, str(slot.unfinished))
     # Copies: links would tie the environment to uv's cache. Bytecode now: readers cannot write it.
-    install = ["pip", "install", "--link-mode", "copy", "--compile-bytecode", "--", *slot.requirements]
+    install = ("pip", "install", "--link-mode", "copy", "--compile-bytecode", "--", *slot.requirements)
     try:
-        await _in_thread(functools.partial(_prepare, slot))
-        words = await _run_uv(venv, slot, lock, report)
-        if words is not None:
-            raise PlaceError(f"uv cannot make an environment for {slot.interpreter.program}. It says:\n{words}")
-        words = await _run_uv(install, slot, lock, report) if slot.requirements else None
-        if words is not None:
-            names = ", ".join(slot.requirements)
-            raise PackageError(f"Cannot install {names} for Python {slot.interpreter.version}. uv says:\n{words}")
-        await _in_thread(functools.partial(_publish, slot))
+        await _in_thread(_prepare, slot)
+        if words := await _run_uv(venv, slot, lock, report):
+            raise PlaceError(f"No environment can be made for {python.program}. uv says:\n{words}")
+        if slot.requirements and (words := await _run_uv(install, slot, lock, report)):
+            # Without the URLs: they may hold passwords.
+            names = ", ".join(requirement.partition(" @ ")[0] for requirement in slot.requirements)
+            raise PackageError(f"Cannot install {names} for Python {python.version}. uv says:\n{words}")
+        await _in_thread(_publish, slot)
     finally:
-        await _in_thread(functools.partial(shutil.rmtree, slot.workshop, ignore_errors=True))
+        await _in_thread(shutil.rmtree, slot.workshop, ignore_errors=True)
 
 
 def _prepare(slot: _Slot) -> None:
@@ -346,17 +333,14 @@ def _publish(slot: _Slot) -> None:
 
 
 def _let_read(path: str) -> None:
-    """Let every user read `path`: sandboxed code is another one, and uv copies the modes that its cache happens to have."""
-    mode = os.lstat(path).st_mode
-    if os.path.islink(path):
-        return
-    wanted = mode | 0o444 | (0o111 if mode & 0o100 else 0)
-    if wanted != mode:
-        os.chmod(path, wanted & 0o7777)
+    """Let every user read `path`: sandboxed code is another one, and uv copies the modes of its cache."""
+    mode = stat.S_IMODE(os.lstat(path).st_mode)
+    if not os.path.islink(path):
+        os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
 
 
-async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Report) -> str | None:
-    """Run uv to its end, every line to `report`. Gives `None`, or what it said when it failed."""
+async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Report) -> str:
+    """Run uv to its end, every line to `report`. Gives what it said when it failed, else nothing."""
     words: deque[str] = deque(maxlen=_WORDS_KEPT)
     ours, theirs = socket.socketpair()
     with ours:
@@ -364,42 +348,40 @@ async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Repo
             # On the loop, as asyncio does it: in a thread, a cancellation could lose the process.
             process = _start_uv(arguments, slot, lock, theirs)
         try:
-            async for line in _lines(ours):
-                words.append(line)
-                report(line)
+            await _follow(ours, words, report)
         except BaseException:
-            # Killed at once: nothing it makes here is kept. It is not reaped yet, so the number is still its own.
+            # At once: nothing that it makes is kept. It is not reaped yet, so the number is still its own.
             os.killpg(process.pid, signal.SIGKILL)
             raise
         finally:
-            code = await _in_thread(functools.partial(_reap, process))
-    if code < 0:
-        words.append(f"(ended by signal {-code})")
-    return None if code == 0 else "\n".join(words)
+            code = await _in_thread(_reap, process)
+    return "" if code == 0 else "\n".join([*words, f"(exit code {code})"])
 
 
-def _start_uv(arguments: Sequence[str], slot: _Slot, lock: int, output: socket.socket) -> subprocess.Popen[bytes]:
+def _start_uv(
+    arguments: Sequence[str], slot: _Slot, lock: int, output: socket.socket
+) -> subprocess.Popen[bytes]:
     from uv import find_uv_bin  # only a build needs it
 
-    environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
     try:
         return subprocess.Popen(
             [find_uv_bin(), "--color", "never", "--no-progress", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdout=output.fileno(),
+            stderr=subprocess.STDOUT,
             cwd=slot.workshop,
-            env=environment,
+            env={name: value for name, value in os.environ.items() if name not in _MISLEADING},
             umask=0o022,
             start_new_session=True,
-            # A uv that outlives us keeps the lock, so nobody builds in the folder in which it still writes.
+            # A uv that outlives us keeps the lock: nobody builds in the folder in which it still writes.
             pass_fds=(lock,),
         )
     except OSError as error:
-        raise PlaceError(f"uv cannot be started: {error}. Install it again: pip install --force-reinstall uv") from error
+        raise PlaceError(f"uv cannot be started: {error}. Install the package uv again.") from error
 
 
-async def _lines(stream: socket.socket) -> AsyncIterator[str]:
+async def _follow(stream: socket.socket, words: deque[str], report: Report) -> None:
+    """Give every line of `stream` to `words` and `report`, until it ends."""
     stream.setblocking(False)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     loop = asyncio.get_running_loop()
@@ -407,10 +389,11 @@ async def _lines(stream: socket.socket) -> AsyncIterator[str]:
     while data := await loop.sock_recv(stream, 65536):
         *lines, rest = (rest + decoder.decode(data)).split("\n")
         for line in lines:
-            yield line[:_LINE_CHARACTERS]
+            words.append(line[:_LINE_CHARACTERS])
+            report(words[-1])
         rest = rest[:_LINE_CHARACTERS]
     if rest:
-        yield rest
+        words.append(rest)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
@@ -421,15 +404,15 @@ def _reap(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread, to its end even when cancelled: half of it must not go on beside the clean-up."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` in a thread, to its end even when cancelled: no half of it goes on beside the clean-up."""
+    done = asyncio.get_running_loop().run_in_executor(None, functools.partial(work, *args, **kwargs))
     try:
-        await asyncio.wait([task])
+        await asyncio.wait([done])
     except asyncio.CancelledError:
-        while not task.done():
+        while not done.done():
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        task.exception()
+                await asyncio.wait([done])
+        done.exception()
         raise
-    return task.result()
+    return done.result()

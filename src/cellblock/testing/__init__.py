@@ -1,0 +1,1 @@
+"""Shipped for tests: the checks that every executor must pass."""

@@ -1,0 +1,228 @@
+"""How a block ends, and what the result says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from ...blocks import CodeBlock
+from ...cancellation import CancellationToken
+from ...errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
+from ...limits import MIB, Limits
+from ..subject import Subject, assert_dead, check, heartbeat, until
+
+
+@check
+async def success_is_zero_and_ok(subject: Subject) -> None:
+    result = await subject.run("print('hi')")
+    assert (result.exit_code, result.output, result.outcome, result.limit) == (0, "hi\n", "ok", None)
+    assert result.check() is result
+    assert result.usage.wall_seconds > 0
+    assert result.usage.cpu_seconds > 0
+
+
+@check
+async def exit_codes_are_the_programs_own(subject: Subject) -> None:
+    async with subject.executor() as (executor, _):
+        for argument, expected in (("0", 0), ("7", 7), ("255", 255), ("256", 0), ("-1", 255), ("None", 0)):
+            result = await executor.execute_code_blocks([CodeBlock(f"import sys; sys.exit({argument})", "python")])
+            assert result.exit_code == expected, (argument, result)
+        result = await executor.execute_code_blocks([CodeBlock("import sys; sys.exit('told you')", "python")])
+        assert (result.exit_code, result.stderr, result.outcome) == (1, "told you\n", "error")
+        result = await executor.execute_code_blocks([CodeBlock("import os; print('x', flush=True); os._exit(9)", "python")])
+        assert (result.exit_code, result.output) == (9, "x\n")
+        result = await executor.execute_code_blocks([CodeBlock("exit 42", "sh")])
+        assert result.exit_code == 42
+
+
+@check
+async def signals_and_crashes_are_128_and_their_number(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGHUP):
+            code = f"import os\nprint('before', flush=True)\nos.kill(os.getpid(), {int(number)})\nimport time; time.sleep(60)"
+            result = await executor.execute_code_blocks([CodeBlock(code, "python")])
+            assert (result.exit_code, result.outcome) == (128 + number, "error"), (number, result)
+            assert result.output == "before\n"
+        result = await executor.execute_code_blocks([CodeBlock("import ctypes; ctypes.string_at(0)", "python")])
+        assert result.exit_code == 128 + signal.SIGSEGV
+        assert not [path for path in folder.iterdir() if path.name.startswith("core")], "a core file was left"
+        result = await executor.execute_code_blocks([CodeBlock("kill -9 $$", "sh")])
+        assert result.exit_code == 137
+
+
+@check
+async def an_exception_shows_the_users_own_frames(subject: Subject) -> None:
+    result = await subject.run("def f():\n    return 1 / 0\n\nf()")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Traceback (most recent call last):\n  File "), result.stderr
+    assert "line 4, in <module>" in result.stderr.splitlines()[1], result.stderr
+    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+@check
+async def the_time_limit_keeps_what_was_printed(subject: Subject) -> None:
+    async with subject.executor(timeout=1) as (executor, folder):
+        result = await executor.execute_code_blocks(
+            [CodeBlock("print('so far', end='', flush=True)\n" + heartbeat("life"), "python")]
+        )
+        assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "wall_seconds")
+        assert result.output == "so far\nTimeout", result.output
+        assert result.stdout == "so far"
+        await assert_dead(folder / "life")
+        again = await executor.execute_code_blocks([CodeBlock("print('next')", "python")])
+        assert again.output == "next\n"
+    try:
+        result.check()
+    except ExecutionTimeout as error:
+        assert error.result is result
+    else:
+        raise AssertionError("check() did not raise")
+
+
+@check
+async def a_cancelled_token_keeps_what_was_printed(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        token = CancellationToken()
+        code = "print('so far', end='', flush=True)\n" + heartbeat("life")
+        running = asyncio.ensure_future(executor.execute_code_blocks([CodeBlock(code, "python")], token))
+        await until((folder / "life").exists, "the block runs")
+        token.cancel()
+        result = await running
+        assert (result.exit_code, result.outcome) == (125, "cancelled")
+        assert result.output == "so far\nCancelled: Code execution was cancelled.", result.output
+        await assert_dead(folder / "life")
+    try:
+        result.check()
+    except ExecutionCancelled:
+        pass
+    else:
+        raise AssertionError("check() did not raise")
+
+
+@check
+async def a_token_cancelled_before_runs_nothing(subject: Subject) -> None:
+    token = CancellationToken()
+    token.cancel()
+    async with subject.executor() as (executor, folder):
+        result = await executor.execute_code_blocks([CodeBlock("open('made', 'w')", "python")], token)
+        assert result.exit_code == 125
+        assert not (folder / "made").exists()
+
+
+@check
+async def a_cancelled_task_leaves_nothing_and_raises(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        running = asyncio.ensure_future(executor.execute_code_blocks([CodeBlock(heartbeat("life"), "python")]))
+        await until((folder / "life").exists, "the block runs")
+        running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError:
+            pass
+        else:
+            raise AssertionError("CancelledError was swallowed")
+        await assert_dead(folder / "life")
+
+
+@check
+async def a_reader_that_stops_early_ends_the_block(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        stream = executor.execute_stream([CodeBlock(heartbeat("life"), "python")])
+        await anext(stream)
+        await until((folder / "life").exists, "the block runs")
+        await stream.aclose()
+        await assert_dead(folder / "life")
+
+
+@check
+async def out_of_memory_is_named(subject: Subject) -> None:
+    code = """
+print('so far', flush=True)
+held = []
+while True:
+    held.append(b'x' * (8 << 20))
+"""
+    limits = Limits(memory_bytes=256 * MIB)
+    result = await subject.run(code, limits=limits)
+    assert (result.exit_code, result.outcome, result.limit) == (137, "out_of_memory", "memory_bytes"), result
+    assert result.output.startswith("so far\n")
+    assert "memory" in result.output.splitlines()[-1].lower()
+    assert str(256 * MIB) in result.output
+    try:
+        result.check()
+    except ExecutionFailed:
+        pass
+    else:
+        raise AssertionError("check() did not raise")
+
+
+@check
+async def memory_counts_for_the_whole_tree(subject: Subject) -> None:
+    code = """
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        held = bytearray(os.urandom(1 << 20) * 64)
+        time.sleep(60)
+        os._exit(0)
+time.sleep(60)
+"""
+    result = await subject.run(code, limits=Limits(memory_bytes=256 * MIB))
+    assert result.outcome == "out_of_memory", result
+
+
+@check
+async def cpu_seconds_end_a_busy_block(subject: Subject) -> None:
+    result = await subject.run("print('busy', flush=True)\nwhile True: pass", limits=Limits(cpu_seconds=0.5))
+    assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "cpu_seconds"), result
+    assert result.output.startswith("busy\n\nTimeout")
+
+
+@check
+async def a_file_over_its_limit_is_refused(subject: Subject) -> None:
+    limits = Limits(file_bytes=MIB)
+    result = await subject.run("head -c 3000000 /dev/zero > big", "sh", limits=limits)
+    assert result.exit_code != 0
+    async with subject.executor(limits=limits) as (executor, folder):
+        await executor.execute_code_blocks([CodeBlock("open('big', 'wb').write(b'x' * 3000000)", "python")])
+        assert (folder / "big").stat().st_size <= MIB
+
+
+@check
+async def too_much_written_is_named(subject: Subject) -> None:
+    code = """
+import os
+for number in range(400):
+    with open("much", "wb") as file:
+        file.write(b"x" * (4 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+"""
+    result = await subject.run(code, limits=Limits(written_bytes=32 * MIB))
+    assert (result.exit_code, result.outcome, result.limit) == (137, "killed", "written_bytes"), result
+
+
+@check
+async def open_files_are_bounded(subject: Subject) -> None:
+    code = "held = []\ntry:\n    while True: held.append(open('/dev/null'))\nexcept OSError: print(len(held) < 64)"
+    result = await subject.run(code, limits=Limits(open_files=64))
+    assert result.output == "True\n", result
+
+
+@check
+async def a_fork_bomb_is_bounded(subject: Subject) -> None:
+    code = """
+import os, time
+made = 0
+try:
+    while made < 500:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+except OSError:
+    pass
+print(made < 100)
+"""
+    result = await subject.run(code, limits=Limits(processes=64))
+    assert result.output == "True\n", result

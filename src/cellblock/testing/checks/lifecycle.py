@@ -1,0 +1,108 @@
+"""Made, started, used, stopped; and the work folder under it all."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...blocks import CodeBlock
+from ...errors import CellblockError
+from ..subject import NotHere, Subject, check
+
+_HI = CodeBlock("print('hi')", "python")
+
+
+@check
+async def it_starts_itself_and_stops_twice(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory(prefix="cellblock-check-") as folder:
+        executor = subject.make(work_dir=folder)
+        await executor.stop()
+        assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
+        await executor.start()
+        await executor.stop()
+        await executor.stop()
+        assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
+        await executor.stop()
+
+
+@check
+async def restart_keeps_the_work_folder(subject: Subject) -> None:
+    async with subject.executor() as (executor, _):
+        await executor.execute_code_blocks([CodeBlock("open('kept', 'w').write('kept')", "python")])
+        await executor.restart()
+        await executor.restart()
+        result = await executor.execute_code_blocks([CodeBlock("print(open('kept').read())", "python")])
+        assert result.output == "kept\n"
+
+
+@check
+async def a_temporary_work_folder_goes_with_it(subject: Subject) -> None:
+    executor = subject.make(work_dir=None)
+    async with executor:
+        await executor.execute_code_blocks([CodeBlock("open('file', 'w').write('x')", "python")])
+        await executor.restart()
+        result = await executor.execute_code_blocks([CodeBlock("print(open('file').read())", "python")])
+        assert result.output == "x\n", "restart lost the files"
+        folder = Path(getattr(executor, "work_dir"))  # noqa: B009 - not every executor has one
+        assert folder.exists()
+    assert not folder.exists(), "the temporary work folder is still there"
+    assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
+    await executor.stop()
+
+
+@check
+async def a_work_folder_that_vanishes_is_an_error_of_ours(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
+        shutil.rmtree(folder)
+        try:
+            await executor.execute_code_blocks([_HI])
+        except CellblockError as error:
+            assert str(folder) in str(error), str(error)
+        else:
+            raise AssertionError("a missing work folder was not noticed")
+        folder.mkdir()
+        await executor.restart()
+        assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
+
+
+@check
+async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
+    with _small_disk() as folder:
+        async with subject.make(work_dir=str(folder), timeout=30) as executor:
+            fill = "print('filling', flush=True)\nwith open('big', 'wb') as file:\n    while True: file.write(b'x' * 65536)"
+            result = await executor.execute_code_blocks([CodeBlock(fill, "python")])
+            assert result.exit_code == 1, result
+            assert result.output.startswith("filling\n")
+            assert "No space left on device" in result.stderr, result.stderr
+            with contextlib.suppress(OSError), open(folder / "rest", "wb", buffering=0) as rest:
+                while True:
+                    rest.write(b"x" * 512)
+            try:
+                await executor.execute_code_blocks([CodeBlock("print('x')  " + "#" * 100_000, "python")])
+            except CellblockError as error:
+                assert "No space left" in str(error), str(error)
+            else:
+                raise AssertionError("a full disk was not noticed")
+            (folder / "big").unlink()
+            (folder / "rest").unlink(missing_ok=True)
+            assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
+
+
+@contextlib.contextmanager
+def _small_disk() -> Iterator[Path]:
+    """Give a folder with a filesystem of half a megabyte of its own."""
+    from ...cell import kernel
+
+    with tempfile.TemporaryDirectory(prefix="cellblock-disk-") as folder:
+        try:
+            kernel.mount("tmpfs", folder, "tmpfs", 0, "size=512k,mode=777")
+        except PermissionError as error:
+            raise NotHere("a small filesystem can be made by root alone") from error
+        try:
+            yield Path(folder)
+        finally:
+            kernel.unmount(folder, kernel.MNT_DETACH)

@@ -1,0 +1,148 @@
+"""What is printed comes back: in order, whole, or cut where it says so."""
+
+from __future__ import annotations
+
+import gc
+import resource
+
+from ...blocks import CodeBlock
+from ...events import Output
+from ...limits import Limits
+from ...result import fold
+from ..subject import Subject, check
+
+
+@check
+async def output_keeps_the_order_of_both_streams(subject: Subject) -> None:
+    code = """
+import sys
+for number in range(200):
+    print(number, file=sys.stdout if number % 2 else sys.stderr, flush=True)
+"""
+    result = await subject.run(code)
+    assert result.output == "".join(f"{number}\n" for number in range(200)), result.output
+    assert result.stdout == "".join(f"{number}\n" for number in range(1, 200, 2))
+    assert result.stderr == "".join(f"{number}\n" for number in range(0, 200, 2))
+
+
+@check
+async def order_holds_for_shell_programs(subject: Subject) -> None:
+    result = await subject.run("echo a; echo b >&2; echo c; ls /nowhere-at-all; echo d", "sh")
+    lines = result.output.splitlines()
+    assert lines[:3] == ["a", "b", "c"], result.output
+    assert lines[-1] == "d", result.output
+    assert "nowhere-at-all" in lines[3], result.output
+
+
+@check
+async def order_holds_after_much_on_one_stream(subject: Subject) -> None:
+    code = """
+import os
+for number in range(2000): os.write(1, b"o")
+for number in range(50): os.write(2, b"E"); os.write(1, b"O")
+"""
+    result = await subject.run(code)
+    assert result.output.startswith("o" * 2000), result.output[:100]
+    # The first change after a stream that wrote alone may come a little early; from then on it is exact.
+    assert result.output.endswith("EO" * 40), result.output[-120:]
+
+
+@check
+async def output_without_newline_is_kept(subject: Subject) -> None:
+    result = await subject.run("print('no newline', end='')")
+    assert result.output == "no newline"
+
+
+@check
+async def unflushed_output_comes_at_the_end(subject: Subject) -> None:
+    result = await subject.run("import sys\nsys.stdout.write('a'); sys.stderr.write('b')")
+    assert result.stdout == "a"
+    assert result.stderr == "b"
+
+
+@check
+async def a_gigabyte_is_cut_and_says_so(subject: Subject) -> None:
+    code = """
+import os
+block = b"x" * 999_999 + b"\\n"
+os.write(1, b"first\\n")
+for _ in range(1000):
+    left = block
+    while left:
+        left = left[os.write(1, left):]
+os.write(1, b"last\\n")
+"""
+    cap = 1024 * 1024
+    async with subject.executor(limits=Limits(output_bytes=cap), timeout=120) as (executor, _):
+        await executor.execute_code_blocks([CodeBlock("print(1)", "python")])
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = await executor.execute_code_blocks([CodeBlock(code, "python")])
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    total = 6 + 1000 * 1_000_000 + 5
+    assert result.exit_code == 0, result.output[-500:]
+    assert result.output.startswith("first\n")
+    assert result.output.endswith("last\n")
+    assert f"{total - cap} bytes" in result.output, "the cut does not say how much is missing"
+    assert len(result.output) < cap + 200
+    assert grown < 64 * 1024 * 1024, f"the caller grew by {grown} bytes"
+
+
+@check
+async def the_whole_output_is_saved_when_asked(subject: Subject) -> None:
+    async with subject.executor(limits=Limits(output_bytes=1000), save_output=True) as (executor, folder):
+        result = await executor.execute_code_blocks([CodeBlock("print('y' * 100_000)", "python")])
+        saved = [name for name in result.files if name.startswith("output_")]
+        assert len(saved) == 1, result.files
+        assert (folder / saved[0]).read_text() == "y" * 100_000 + "\n"
+        assert len(result.output) < 1200
+
+
+@check
+async def bytes_that_are_no_text_are_replaced(subject: Subject) -> None:
+    code = "import os\nos.write(1, b'a\\xff\\xfe\\xc3(\\x00\\x1b[31mb\\xed\\xa0\\x80')\nos.write(2, b'\\xf0\\x9f')"
+    result = await subject.run(code)
+    assert result.exit_code == 0
+    assert result.output.startswith("a\ufffd"), ascii(result.output)
+    assert "\x00" not in result.output, "NUL is passed on"
+    assert "\x1b" not in result.output, "terminal control is passed on"
+    result.output.encode()  # no lone surrogates
+
+
+@check
+async def text_that_is_cut_between_two_writes_is_whole(subject: Subject) -> None:
+    code = "import os, time\nfor byte in 'grüße €'.encode():\n    os.write(1, bytes([byte]))\n    time.sleep(0.002)"
+    result = await subject.run(code)
+    assert result.output == "grüße €", ascii(result.output)
+
+
+@check
+async def lone_surrogates_in_code_are_no_exception(subject: Subject) -> None:
+    result = await subject.run("# \ud800\nprint('ok')")
+    assert result.output == "ok\n"
+
+
+@check
+async def events_fold_to_the_result(subject: Subject) -> None:
+    async with subject.executor() as (executor, _):
+        blocks = [CodeBlock("print('one')", "python"), CodeBlock("echo two; exit 3", "sh")]
+        events = [event async for event in executor.execute_stream(blocks)]
+        result = fold(events)
+        again = await executor.execute_code_blocks(blocks)
+    assert (result.exit_code, result.output, result.outcome) == (3, "one\ntwo\n", "error")
+    assert (again.exit_code, again.output, again.outcome) == (3, "one\ntwo\n", "error")
+
+
+@check
+async def output_streams_while_the_block_runs(subject: Subject) -> None:
+    code = "import time\nprint('early', flush=True)\ntime.sleep(600)"
+    seen = ""
+    async with subject.executor() as (executor, _):
+        stream = executor.execute_stream([CodeBlock(code, "python")])
+        async for event in stream:
+            if isinstance(event, Output):
+                seen += event.text
+            if "early" in seen:
+                break
+        await stream.aclose()
+    assert "early" in seen

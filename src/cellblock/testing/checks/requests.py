@@ -1,0 +1,159 @@
+"""What is asked for, rightly or wrongly: languages, file names, arguments, input."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ...blocks import CodeBlock
+from ..subject import Subject, check
+
+
+@check
+async def blocks_have_results_of_their_own(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        blocks = [
+            CodeBlock("open('made.txt', 'w').write('x')\nprint('one')", "python"),
+            CodeBlock("echo two >&2", "sh"),
+            CodeBlock("print('three'); raise SystemExit(4)", "python"),
+            CodeBlock("open('never', 'w')", "python"),
+        ]
+        result = await executor.execute_code_blocks(blocks)
+        assert (result.exit_code, result.output) == (4, "one\ntwo\nthree\n"), result
+        assert [block.exit_code for block in result.blocks] == [0, 0, 4]
+        assert [block.output for block in result.blocks] == ["one\n", "two\n", "three\n"]
+        assert [block.stderr for block in result.blocks] == ["", "two\n", ""]
+        assert [block.outcome for block in result.blocks] == ["ok", "ok", "error"]
+        assert result.blocks[0].files == ["made.txt"], result.blocks[0].files
+        assert result.files == ["made.txt"]
+        assert not (folder / "never").exists(), "a block ran after one that failed"
+
+
+@check
+async def an_unknown_language_runs_nothing(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        before = {path.name for path in folder.iterdir()}
+        blocks = [CodeBlock("print('kept')", "python"), CodeBlock("+++", "brainfuck"), CodeBlock("print(1)", "python")]
+        result = await executor.execute_code_blocks(blocks)
+        assert (result.exit_code, result.outcome) == (1, "error")
+        assert result.blocks[1].output == "unknown language brainfuck", result.blocks[1]
+        assert result.output.startswith("kept\n"), "the output of earlier blocks is lost"
+        assert len(result.blocks) == 2
+        assert {path.name for path in folder.iterdir()} == before, "something was written"
+
+
+@check
+async def a_file_name_outside_is_refused(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        for name in ("../outside.py", "/outside-cellblock.py", "a/../../outside.py", "", "."):
+            code = f"# filename: {name}\nprint('ran')"
+            blocks = [CodeBlock("print('kept')", "python"), CodeBlock(code, "python")]
+            result = await executor.execute_code_blocks(blocks)
+            if not name:  # no name at all: an ordinary comment
+                assert result.exit_code == 0
+                continue
+            assert result.exit_code == 1, (name, result)
+            assert result.output == "kept\nFilename is not in the workspace", (name, result)
+        assert not (folder.parent / "outside.py").exists()
+
+
+@check
+async def a_link_that_code_made_leads_nowhere(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        target = folder.parent / f"{folder.name}-outside"
+        target.mkdir()
+        try:
+            code = f"import os\nos.symlink({str(target)!r}, 'link')\nos.symlink({str(target / 'file.py')!r}, 'file.py')"
+            await executor.execute_code_blocks([CodeBlock(code, "python")])
+            for name in ("link/in.py", "file.py"):
+                result = await executor.execute_code_blocks([CodeBlock(f"# filename: {name}\nprint(1)", "python")])
+                assert result.output in ("Filename is not in the workspace", "1\n"), (name, result)
+                assert not list(target.iterdir()), f"{name}: written through a link"
+        finally:
+            for path in target.iterdir():
+                path.unlink()
+            target.rmdir()
+
+
+@check
+async def a_named_file_is_written_run_and_kept(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        code = "# filename: deep/er/script.py\nprint(__file__.endswith('deep/er/script.py'))"
+        result = await executor.execute_code_blocks([CodeBlock(code, "python")])
+        assert (result.exit_code, result.output) == (0, "True\n"), result
+        assert (folder / "deep/er/script.py").read_text() == code
+        assert getattr(result, "code_file", "").endswith("deep/er/script.py")
+
+
+@check
+async def blocks_share_their_files(subject: Subject) -> None:
+    async with subject.executor() as (executor, folder):
+        (folder / "given.txt").write_text("given")
+        blocks = [
+            CodeBlock("open('made.txt', 'w').write(open('given.txt').read() + ' made')", "python"),
+            CodeBlock("# filename: helper.py\ndef double(x):\n    return 2 * x", "python"),
+            CodeBlock("cat made.txt; echo", "sh"),
+            CodeBlock("from helper import double\nprint(double(4))", "python"),
+        ]
+        result = await executor.execute_code_blocks(blocks)
+        assert (result.exit_code, result.output) == (0, "given made\n8\n"), result
+        assert (folder / "made.txt").read_text() == "given made"
+
+
+@check
+async def a_block_starts_from_nothing(subject: Subject) -> None:
+    async with subject.executor() as (executor, _):
+        first = "import os, sys\nx = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys\nos.chdir('/')"
+        second = (
+            "import os, sys\nprint('x' in globals(), 'LEFT' in os.environ, 'left' in sys.modules, os.getcwd() == '/')"
+        )
+        result = await executor.execute_code_blocks([CodeBlock(first, "python"), CodeBlock(second, "python")])
+        assert result.output == "False False False False\n", result
+
+
+@check
+async def standard_input_is_at_its_end(subject: Subject) -> None:
+    async with subject.executor() as (executor, _):
+        result = await executor.execute_code_blocks([CodeBlock("import sys\nprint(repr(sys.stdin.read()))", "python")])
+        assert (result.exit_code, result.output) == (0, "''\n"), result
+        result = await executor.execute_code_blocks([CodeBlock("input('name? ')", "python")])
+        assert result.exit_code == 1
+        assert "EOFError" in result.stderr
+        result = await executor.execute_code_blocks([CodeBlock("cat; read line || echo none", "sh")])
+        assert result.output == "none\n", result
+
+
+@check
+async def wrong_arguments_are_value_errors(subject: Subject) -> None:
+    await _refused(ValueError, "Timeout must be greater than or equal to 1.", lambda: subject.make(timeout=0))
+    async with subject.executor() as (executor, _):
+        try:
+            await executor.execute_code_blocks([])
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("no blocks were accepted")
+
+
+async def _refused(kind: type[Exception], text: str, make: object) -> None:
+    try:
+        assert callable(make)
+        made = make()
+        if isinstance(made, Awaitable):
+            await made
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"{kind.__name__} was not raised")
+
+
+@check
+async def a_large_block_runs(subject: Subject) -> None:
+    code = "x = [\n" + "    'line',\n" * 100_000 + "]\nprint(len(x))"
+    result = await subject.run(code)
+    assert (result.exit_code, result.output) == (0, "100000\n"), result.output[-300:]
+
+
+@check
+async def windows_line_ends_run(subject: Subject) -> None:
+    result = await subject.run("if True:\r\n    print('ok')\r\n")
+    assert (result.exit_code, result.output) == (0, "ok\n"), result
