@@ -78,17 +78,19 @@ async def environment_for(
     """Give the folder of a virtual environment with these requirements and what they need, to be read only.
 
     One is made when there is none for the same requirements, interpreter and index settings; `progress` gets
-    uv's lines as they come (`None`: they are logged). `python` None means the one that runs this. `cache_dir`
-    None means `cellblock/environments` in `$XDG_CACHE_HOME` or `~/.cache`; nothing is removed from there.
-    When the awaiting task is cancelled, uv is killed and what it made is removed.
+    uv's lines as they come (`None`: they are logged). `python` is an absolute path or a name in PATH; `None`
+    means the one that runs this. `cache_dir` None means `cellblock/environments` in `$XDG_CACHE_HOME` or
+    `~/.cache`; nothing is removed from there. A cancel kills uv and removes what it made.
 
     Raises `PackageError`, with uv's own words, when a requirement is malformed or cannot be met; `PlaceError`
     when the interpreter, uv or the cache folder cannot be used.
     """
-    requirements = _normalise_all(packages)
-    interpreter = await find_interpreter(_program(python))
+    if isinstance(packages, str):
+        raise PackageError(f"Packages must be a list of requirements, not the text {packages!r}.")
+    requirements = tuple(sorted({_normalise(package) for package in packages}))
+    interpreter = await find_interpreter(None if python is None else os.fspath(python))
     slot = await _in_thread(_find_slot, requirements, interpreter, cache_dir)
-    if not slot.complete:
+    if not await _in_thread(slot.environment.is_dir):
         report = progress or functools.partial(_log.info, "uv: %s")
         async with _claim(slot, report) as lock:
             if not await _in_thread(slot.environment.is_dir):
@@ -128,12 +130,6 @@ def create_virtual_env(dir_path: str | os.PathLike[str], **env_args: object) -> 
     except OSError as error:
         raise PlaceError(f"No virtual environment can be made in {os.fspath(dir_path)}: {error}") from error
     return builder.ensure_directories(dir_path)
-
-
-def _normalise_all(packages: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(packages, str):
-        raise PackageError(f"Packages must be a list of requirements, not the text {packages!r}.")
-    return tuple(sorted({_normalise(package) for package in packages}))
 
 
 def _normalise(package: str) -> str:
@@ -184,7 +180,6 @@ class _Slot:
     digest: str
     requirements: tuple[str, ...]
     interpreter: Interpreter
-    complete: bool
 
     @property
     def environment(self) -> Path:
@@ -200,17 +195,9 @@ class _Slot:
         return self.workshop / ".venv"
 
 
-def _program(python: str | os.PathLike[str] | None) -> str | None:
-    if python is None:
-        return None
-    text = os.fspath(python)
-    return os.path.abspath(text) if os.sep in text else text
-
-
 def _find_slot(requirements: tuple[str, ...], interpreter: Interpreter, cache_dir: Path | None) -> _Slot:
     cache = _default_cache() if cache_dir is None else Path(os.path.abspath(cache_dir))
-    digest = _digest(requirements, interpreter)
-    return _Slot(cache, digest, requirements, interpreter, (cache / digest).is_dir())
+    return _Slot(cache, _digest(requirements, interpreter), requirements, interpreter)
 
 
 def _default_cache() -> Path:
@@ -257,12 +244,10 @@ async def _claim(slot: _Slot, report: Report) -> AsyncGenerator[int, None]:
     """Be the only one, among all processes, who builds this environment. Gives the lock's descriptor."""
     await _in_thread(_make_cache, slot)
     with _open_lock(slot) as lock:
-        waited = False
+        if not _try_lock(lock):
+            report("Waiting for another process that builds the same environment.")
         # Asked again and again: a thread that sleeps in flock could not be cancelled.
-        while not _try_lock(lock):
-            if not waited:
-                report("Waiting for another process that builds the same environment.")
-            waited = True
+        while not _try_lock(lock):  # noqa: ASYNC110
             await asyncio.sleep(_LOCK_POLL_SECONDS)
         yield lock.fileno()
 
@@ -346,7 +331,7 @@ async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Repo
     with ours:
         with theirs:
             # On the loop, as asyncio does it: in a thread, a cancellation could lose the process.
-            process = _start_uv(arguments, slot, lock, theirs)
+            process = _start_uv(arguments, slot, lock, theirs.fileno())
         try:
             await _follow(ours, words, report)
         except BaseException:
@@ -358,16 +343,14 @@ async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Repo
     return "" if code == 0 else "\n".join([*words, f"(exit code {code})"])
 
 
-def _start_uv(
-    arguments: Sequence[str], slot: _Slot, lock: int, output: socket.socket
-) -> subprocess.Popen[bytes]:
+def _start_uv(arguments: Sequence[str], slot: _Slot, lock: int, output: int) -> subprocess.Popen[bytes]:
     from uv import find_uv_bin  # only a build needs it
 
     try:
         return subprocess.Popen(
             [find_uv_bin(), "--color", "never", "--no-progress", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=output.fileno(),
+            stdout=output,
             stderr=subprocess.STDOUT,
             cwd=slot.workshop,
             env={name: value for name, value in os.environ.items() if name not in _MISLEADING},

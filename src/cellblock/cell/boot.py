@@ -1,4 +1,4 @@
-"""The first lines of a cell server and of a zygote, as text for ``python -c``.
+"""The first lines of our own programs, a cell server and a zygote above all, as text for ``python -c``.
 
 The package is made by hand, so that its ``__init__``, which is the library's, is not run. What stands below `main` is at the
 bottom of a cell's stack when user code runs.
@@ -33,3 +33,4 @@ SANDBOX_SERVER = (
     + "job = server.main(enclose)\n"
     + _CELL
 )
+TRIALS = _PACKAGE + "from cellblock.sandbox import trials\ntrials.main()\n"

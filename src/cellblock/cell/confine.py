@@ -18,7 +18,7 @@ from typing import Any
 from . import kernel
 
 _RULE_PATH_BENEATH = 1
-_OF_FILES = 0b1_0110_0000_0000_0111  # execute, write, read, truncate, ioctl: what a rule on a single file may hold
+_OF_FILES = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl: what a rule on a single file may hold
 
 
 @dataclass(frozen=True)

@@ -275,3 +275,12 @@ class CommandLineExecutor(CodeExecutor):
         if limits := values.pop("limits", None):
             values["limits"] = Limits.from_dict(limits)
         return cls(**values)
+
+
+def command_on_host(workspace: Workspace | None, language: Language, name: str, python: str) -> dict[str, Any]:
+    """Give the part of a request that runs the file `name` as a plain program, under its name outside."""
+    assert workspace is not None
+    path = str(workspace.path / name)
+    if language.name == "python":
+        return {"argv": [python, "-u", path]}
+    return {"argv": [*(language.argv or ()), path]}

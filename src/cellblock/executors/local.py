@@ -16,7 +16,9 @@ from ..limits import LOCAL_LIMITS, Limits
 from ..places.base import Place
 from ..places.host import HostPlace
 from ..places.interpreter import find_interpreter, lay_environment
-from .command import CommandLineExecutor
+from ..sandbox.guarantees import Guarantee, host_guarantees
+from ..sandbox.probe import probe
+from .command import CommandLineExecutor, command_on_host
 
 _WARNING = (
     "Using LocalCommandLineCodeExecutor may execute code on the local machine which can be unsafe. "
@@ -87,11 +89,11 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
-        assert self._workspace is not None
-        path = str(self._workspace.path / name)
-        if language.name == "python":
-            return {"argv": [self._program, "-u", path]}
-        return {"argv": [*(language.argv or ()), path]}
+        return command_on_host(self._workspace, language, name, self._program)
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Say what holds without a sandbox: little. Blocks for some tenths of a second the first time."""
+        return host_guarantees(probe(), self._limits)
 
     def _to_config(self) -> dict[str, Any]:
         return {**super()._to_config(), "env": self._env}

@@ -7,16 +7,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from ..functions import Function
 from ..languages import Action, Language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Place
+from ..places.landlocked import LandlockPlace
 from ..places.interpreter import find_interpreter, lay_environment
 from ..places.sandbox import ENVIRONMENT, WORK_DIR, SandboxPlace
 from ..policy import Policy
-from .command import CommandLineExecutor
+from ..sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
+from ..sandbox.probe import probe
+from .command import CommandLineExecutor, command_on_host
 
 
 class SandboxCommandLineCodeExecutor(CommandLineExecutor):
@@ -25,6 +28,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     policy                what blocks may read, write and reach beyond that; without network by default
     preload               modules to import once, so that blocks find them imported
     virtual_env_context   its Python and its packages are the blocks'
+    isolation             "full", or by name the weaker "landlock", which needs no namespaces; see `guarantees`
 
     Blocks see the work folder as /workspace, and have a home and a Python environment of this executor's own, in which
     `pip install` works for the blocks after it. `restart` makes both new. For the other parameters see
@@ -44,6 +48,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         limits: Limits = SANDBOX_LIMITS,
         policy: Policy | None = None,
         preload: Sequence[str] = (),
+        isolation: Isolation = "full",
         execution_policies: Mapping[str, Action] | None = None,
         save_output: bool = False,
     ) -> None:
@@ -60,6 +65,9 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         )
         self._policy = policy or Policy()
         self._preload = tuple(preload)
+        if isolation not in get_args(Isolation):
+            raise ValueError(f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}.")
+        self._isolation: Isolation = isolation
         self._virtual_env_context = virtual_env_context
 
     @property
@@ -67,14 +75,24 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         """What blocks may read, write and reach."""
         return self._policy
 
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Say what holds on this machine with these settings, and what makes it hold.
+
+        It is found out by trying, which takes some tenths of a second the first time and blocks meanwhile.
+        """
+        return sandbox_guarantees(probe(), self._limits, self._policy, self._isolation)
+
     async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
         interpreter = await find_interpreter(self._python())
         shown = (*packages, *interpreter.packages)
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
         (scratch / "home").mkdir()
-        lay_environment(scratch / "env", interpreter, shown, seen_as=ENVIRONMENT)
+        full = self._isolation == "full"
+        lay_environment(scratch / "env", interpreter, shown, seen_as=ENVIRONMENT if full else None)
+        self._program = str(scratch / "env" / "bin" / "python")
         assert self._workspace is not None
-        return SandboxPlace(
+        kind = SandboxPlace if full else LandlockPlace
+        return kind(
             work_dir=str(self._workspace.path),
             scratch=str(scratch),
             interpreter=interpreter,
@@ -89,13 +107,15 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
+        if self._isolation != "full":
+            return command_on_host(self._workspace, language, name, self._program)
         path = f"{WORK_DIR}/{name}"
         if language.name == "python":
             return {"script": path}
         return {"argv": [*(language.argv or ()), path]}
 
     def _to_config(self) -> dict[str, Any]:
-        return {**super()._to_config(), "policy": self._policy.to_dict(), "preload": list(self._preload)}
+        return {**super()._to_config(), "policy": self._policy.to_dict(), "preload": list(self._preload), "isolation": self._isolation}
 
     @classmethod
     def _from_config(cls, config: Mapping[str, Any]) -> Self:

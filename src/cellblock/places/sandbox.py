@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import secrets
@@ -13,6 +14,7 @@ from ..errors import PlaceError, SandboxUnavailable
 from ..limits import Limits
 from ..policy import Mount, Policy
 from ..sandbox import landlock, seccomp
+from ..sandbox.probe import unavailable
 from .base import PACKAGE, Connection, Place, start_server
 from .enforcement import make_groups, remove_groups, rlimits
 from .interpreter import Interpreter
@@ -23,12 +25,12 @@ ENVIRONMENT = "/opt/env"
 _OURS = "/opt/cellblock"
 _USER = 1000
 _OUTER_USERS = 0x70000000  # far from anybody's: what root's cells are outside
-_TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TEMPORARY = ("/tmp", "/dev/shm")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "zero", "full", "random", "urandom")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 # What programs look up there and what tells nothing about the caller.
-_ETC = (
+ETC = (
     "alternatives", "ca-certificates", "crypto-policies", "debian_version", "fonts", "ld.so.cache", "ld.so.conf",
     "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "nsswitch.conf", "os-release", "pki", "protocols",
     "services", "ssl/certs", "ssl/openssl.cnf", "timezone",
@@ -76,9 +78,7 @@ class SandboxPlace(Place):
             return await start_server(boot.SANDBOX_SERVER, self._spec(groups), environment={})
         except PlaceError as error:
             remove_groups(groups)
-            raise SandboxUnavailable(
-                f"The sandbox cannot be built here. {error} Run `cellblock doctor` to see what this machine offers."
-            ) from error
+            raise SandboxUnavailable(await asyncio.to_thread(_report, str(error))) from error
         except BaseException:
             remove_groups(groups)
             raise
@@ -137,42 +137,55 @@ class SandboxPlace(Place):
             "network": self.policy.network,
             "hostname": "cellblock",
             "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", boot.ZYGOTE, _OURS],
-            "environment": self._environment(),
+            "environment": clean_environment(ENVIRONMENT, HOME, self.policy),
         }
 
     def _system(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         mounts, links = [_mount("/usr", "/usr")], dict[str, str]()
-        for name in _TOP_FOLDERS:
+        for name in TOP_FOLDERS:
             if os.path.islink(f"/{name}"):
                 links[f"/{name}"] = os.readlink(f"/{name}")
             elif os.path.isdir(f"/{name}"):
                 mounts.append(_mount(f"/{name}", f"/{name}"))
-        mounts += [_mount(f"/etc/{name}", f"/etc/{name}") for name in _ETC if os.path.exists(f"/etc/{name}")]
-        mounts += [_mount(f"/dev/{name}", f"/dev/{name}", writable=True, device=True) for name in _DEVICES]
+        mounts += [_mount(f"/etc/{name}", f"/etc/{name}") for name in ETC if os.path.exists(f"/etc/{name}")]
+        mounts += [_mount(f"/dev/{name}", f"/dev/{name}", writable=True, device=True) for name in DEVICES]
         return mounts, links
 
     def _own_prefixes(self) -> list[str]:
         """Give the interpreter's folders where the system's do not hold them already."""
-        shown = ("/usr", *(f"/{name}" for name in _TOP_FOLDERS))
+        shown = ("/usr", *(f"/{name}" for name in TOP_FOLDERS))
         folders = {*self.interpreter.prefixes, os.path.dirname(os.path.dirname(self.interpreter.program))}
         folders = {folder for folder in folders if not any(_is_below(folder, top) for top in shown)}
         if "/" in folders:
             raise PlaceError(f"{self.interpreter.program} has / as its prefix: the sandbox would show everything.")
         return sorted(folder for folder in folders if not any(folder != top and _is_below(folder, top) for top in folders))
 
-    def _environment(self) -> dict[str, str]:
-        environment = {
-            "PATH": f"{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-            "HOME": HOME,
-            "USER": "cell",
-            "LANG": "C.UTF-8",
-            "VIRTUAL_ENV": ENVIRONMENT,
-            "PYTHONUNBUFFERED": "1",
-        }
-        if self.policy.network == "host" and os.path.exists(_CERTIFICATES):
-            # Python's HTTP clients bring certificates of their own, which do not hold an organisation's.
-            environment |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), _CERTIFICATES)
-        return environment | dict(self.policy.environment)
+
+def clean_environment(env: str, home: str, policy: Policy) -> dict[str, str]:
+    """Give all the variables that blocks see: nothing of the caller's but what the policy names."""
+    environment = {
+        "PATH": f"{env}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        "HOME": home,
+        "USER": "cell",
+        "LANG": "C.UTF-8",
+        "VIRTUAL_ENV": env,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if policy.network == "host" and os.path.exists(_CERTIFICATES):
+        # Python's HTTP clients bring certificates of their own, which do not hold an organisation's.
+        environment |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), _CERTIFICATES)
+    return environment | dict(policy.environment)
+
+
+def _report(error: str) -> str:
+    return "\n".join(
+        [
+            f"The sandbox cannot be built here. {error}",
+            unavailable() or "What it needs works when tried alone, so this is a fault of ours or a passing one.",
+            "`cellblock doctor` shows what this machine offers. A weaker protection is never taken silently: name it with"
+            " isolation='landlock', or use LocalCommandLineCodeExecutor without any.",
+        ]
+    )
 
 
 def _is_below(path: str, top: str) -> bool:

@@ -119,12 +119,12 @@ _LOAD, _EQUAL, _GREATER, _SET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 Instruction = tuple[int, int, int, int]
 
 
-def program(*, inet: bool = True) -> bytes:
-    """Give the filter for this machine. Without `inet` there are no internet sockets at all.
+def program(*, sockets: bool = True) -> bytes:
+    """Give the filter for this machine. Without `sockets` there are none but pairs: no network, no service of the host.
 
     Raises `OSError` on an architecture for which there is no table.
     """
-    return _assemble(_REFUSED, _NOT_IMPLEMENTED, lambda column: _clone(column) + _conditions(column, inet))
+    return _assemble(_REFUSED, _NOT_IMPLEMENTED, lambda column: _clone(column) + _conditions(column, sockets))
 
 
 def zygote_program() -> bytes:
@@ -133,7 +133,7 @@ def zygote_program() -> bytes:
     To install a filter is dear, since the kernel walks it for every call there is; cells inherit this one.
     """
     kept = {name: numbers for name, numbers in _REFUSED.items() if name not in _MAKING_CELLS}
-    return _assemble(kept, _NOT_IMPLEMENTED, lambda column: _conditions(column, inet=True))
+    return _assemble(kept, _NOT_IMPLEMENTED, lambda column: _conditions(column, sockets=True))
 
 
 def cell_program() -> bytes:
@@ -169,9 +169,9 @@ def _clone(column: int) -> list[Instruction]:
     return _when((56, 220)[column], _refuse_bits(0, _NEW_NAMESPACES))
 
 
-def _conditions(column: int, inet: bool) -> list[Instruction]:
+def _conditions(column: int, sockets: bool) -> list[Instruction]:
     """Give the checks of calls that depend on an argument. Each begins with the number loaded, and leaves it so."""
-    families = (_UNIX, _INET, _INET6, _NETLINK) if inet else (_UNIX,)
+    families = (_UNIX, _INET, _INET6, _NETLINK) if sockets else ()
     code = _when((41, 198)[column], _only(0, families, errno.EAFNOSUPPORT))
     code += _when((16, 29)[column], _never(1, (_TIOCSTI, _TIOCLINUX)))
     code += _when((135, 92)[column], _only(0, (0, 8, 0x20000, 0xFFFFFFFF), errno.EPERM))

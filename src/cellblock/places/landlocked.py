@@ -1,0 +1,68 @@
+"""The weaker sandbox, for machines that forbid namespaces: Landlock, a system call filter and limits around plain processes."""
+
+from __future__ import annotations
+
+import base64
+import os
+from dataclasses import dataclass
+
+from ..cell import boot
+from ..errors import PlaceError, SandboxUnavailable
+from ..sandbox import landlock, seccomp
+from .base import Connection, start_server
+from .enforcement import make_groups, remove_groups, rlimits
+from .sandbox import DEVICES, ETC, TOP_FOLDERS, SandboxPlace, clean_environment
+
+
+@dataclass
+class LandlockPlace(SandboxPlace):
+    """Run cells as plain processes that can open nothing but what the sandbox would show, under the names outside.
+
+    `preload` has no effect: each block starts an interpreter of its own.
+    """
+
+    async def open(self) -> Connection:
+        """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow even that."""
+        if landlock.abi() == 0:
+            raise SandboxUnavailable("This kernel has no Landlock (it came with 5.13), or it is switched off.")
+        groups = make_groups(self.limits)
+        spec = {
+            "zygote": {
+                "namespaces": False,
+                "tmpfs": [],
+                "below_tmpfs": [],
+                "cwd": self.work_dir,
+                "preload": [],
+                "confinement": self._confinement(grouped=groups is not None),
+            },
+            "limits": self.limits.to_dict(),
+            "groups": groups,
+            "delete": self.delete,
+        }
+        environment = clean_environment(f"{self.scratch}/env", f"{self.scratch}/home", self.policy)
+        try:
+            return await start_server(boot.SERVER, spec, environment={**environment, "TMPDIR": f"{self.scratch}/home"})
+        except PlaceError as error:
+            remove_groups(groups)
+            raise SandboxUnavailable(f"The weaker sandbox cannot be built here. {error}") from error
+        except BaseException:
+            remove_groups(groups)
+            raise
+
+    def _confinement(self, *, grouped: bool) -> dict[str, object]:
+        readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *(f"/etc/{name}" for name in ETC), "/proc"]
+        readable += [*self._own_prefixes(), *self.packages]
+        readable += [mount.source for mount in self.policy.read_only]
+        writable = [self.work_dir, self.scratch, *(f"/dev/{name}" for name in DEVICES)]
+        writable += [mount.source for mount in self.policy.read_write]
+        offline = self.policy.network == "none"
+        if not offline:
+            readable += ["/etc/resolv.conf", "/etc/hosts"]
+        rules = landlock.confinement(landlock.abi(), filter(os.path.exists, readable), writable, tcp=not offline)
+        program = seccomp.program(sockets=not offline)
+        return {
+            "rlimits": rlimits(self.limits, grouped=grouped),
+            "filter_program": base64.b64encode(program).decode(),
+            "drop": True,
+            **rules,
+        }

@@ -1,0 +1,87 @@
+"""What this machine allows, found out by doing it in throw-away processes. Runs in a process of its own, without threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from ..cell import kernel
+from ..cell.confine import Confinement
+from . import landlock, namespaces, seccomp
+
+_USER, _OUTER_USER = 1000, 0x70000000
+
+
+def main() -> None:
+    """Print the findings as JSON: for each facility the empty text, or why it does not work; and Landlock's version."""
+    found = {name: _attempt(trial) for name, trial in _TRIALS.items()}
+    sys.stdout.write(json.dumps({**found, "landlock_abi": landlock.abi()}))
+
+
+def _attempt(trial: Callable[[], None]) -> str:
+    """Do `trial` in a child, since most of them cannot be undone; give what went wrong."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            trial()
+            status = 0
+        except BaseException as error:
+            os.write(writer, str(error).encode()[:4000])
+        os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        text = file.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    return text or ("" if status == 0 else f"the trial ended with wait status {status}")
+
+
+def _namespaces() -> None:
+    """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a mount and a /proc there."""
+    if os.geteuid() == 0:
+        kernel.unshare(kernel.CLONE_NEWNS)
+        namespaces.become(_OUTER_USER)
+    namespaces.enter(user=_USER, network=False)
+    _in_child(_mounts)
+
+
+def _mounts() -> None:
+    namespaces.bring_up_loopback()
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+    os.mkdir("/tmp/proc")
+    kernel.mount("proc", "/tmp/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    kernel.unshare(kernel.CLONE_NEWPID)
+    _in_child(lambda: kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC))
+
+
+def _in_child(work: Callable[[], None]) -> None:
+    if text := _attempt(work):
+        raise OSError(text)
+
+
+def _seccomp() -> None:
+    Confinement(filter_program=seccomp.program(), drop=True).apply()
+    try:
+        kernel.unshare(kernel.CLONE_NEWUSER)
+    except PermissionError:
+        return
+    raise OSError("a filter was installed and did not hold")
+
+
+def _landlock() -> None:
+    rules = landlock.confinement(landlock.abi(), ["/usr"], [])
+    if not rules:
+        raise OSError("this kernel has no Landlock, or it is switched off")
+    Confinement.from_spec({**rules, "drop": True}).apply()
+    try:
+        os.listdir("/")
+    except PermissionError:
+        return
+    raise OSError("rules were installed and did not hold")
+
+
+_TRIALS: dict[str, Callable[[], None]] = {"namespaces": _namespaces, "seccomp": _seccomp, "landlock": _landlock}
