@@ -3,8 +3,8 @@
 A folder under its final name is complete. It is built beside it and renamed at the end, under a lock, so a
 crash on the way leaves only what the next builder removes. What an index offers later changes nothing in it.
 
-A cache that cannot be written is an error, not a reason to take the temporary folder: single old files vanish
-from there, and an environment with holes would still pass for a complete one.
+A cache that cannot be written is an error, not a reason to take the temporary folder: old files vanish there
+one by one, and an environment with holes would still pass for a complete one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import socket
 import stat
 import subprocess
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -224,14 +224,14 @@ def _digest(requirements: tuple[str, ...], interpreter: Interpreter) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
-def _configuration_files() -> Iterator[str]:
+def _configuration_files() -> list[str]:
     """Give the files that uv reads for the user and for the machine."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    for folder in (home, *os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"), "/etc"):
-        yield os.path.join(folder, "uv", "uv.toml")
+    machine = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")
+    return [os.path.join(folder, "uv", "uv.toml") for folder in (home, *machine, "/etc")]
 
 
-def _contents(paths: Iterable[str]) -> dict[str, str]:
+def _contents(paths: Sequence[str]) -> dict[str, str]:
     digests: dict[str, str] = {}
     for path in paths:
         with contextlib.suppress(OSError):  # not a file, or not there
@@ -301,66 +301,65 @@ async def _build(slot: _Slot, lock: int, report: Report) -> None:
 def _prepare(slot: _Slot) -> None:
     with _cache_trouble(slot):
         # Whoever made it is dead: its uv would hold the lock as well.
-        if slot.workshop.exists():
-            shutil.rmtree(slot.workshop)
+        shutil.rmtree(slot.workshop, ignore_errors=True)
         slot.workshop.mkdir()
         # uv searches upwards from its current folder for settings of a project; this one ends the search.
         (slot.workshop / "uv.toml").touch()
 
 
 def _publish(slot: _Slot) -> None:
+    # Sandboxed code is another user, and uv copies the modes that its cache has.
     with _cache_trouble(slot):
         for folder, _, files in os.walk(slot.unfinished):
-            _let_read(folder)
-            for name in files:
-                _let_read(os.path.join(folder, name))
+            for path in (folder, *(os.path.join(folder, name) for name in files)):
+                if not os.path.islink(path):
+                    mode = stat.S_IMODE(os.stat(path).st_mode)
+                    os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
         os.rename(slot.unfinished, slot.environment)
-
-
-def _let_read(path: str) -> None:
-    """Let every user read `path`: sandboxed code is another one, and uv copies the modes of its cache."""
-    mode = stat.S_IMODE(os.lstat(path).st_mode)
-    if not os.path.islink(path):
-        os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
 
 
 async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Report) -> str:
     """Run uv to its end, every line to `report`. Gives what it said when it failed, else nothing."""
     words: deque[str] = deque(maxlen=_WORDS_KEPT)
+    # A list, so that a cancellation while it starts does not lose it.
+    started: list[subprocess.Popen[bytes]] = []
     ours, theirs = socket.socketpair()
     with ours:
-        with theirs:
-            # On the loop, as asyncio does it: in a thread, a cancellation could lose the process.
-            process = _start_uv(arguments, slot, lock, theirs.fileno())
         try:
+            with theirs:
+                await _in_thread(_start_uv, started, arguments, slot, (lock, theirs.fileno()))
             await _follow(ours, words, report)
         except BaseException:
             # At once: nothing that it makes is kept. It is not reaped yet, so the number is still its own.
-            os.killpg(process.pid, signal.SIGKILL)
+            for process in started:
+                os.killpg(process.pid, signal.SIGKILL)
             raise
         finally:
-            code = await _in_thread(_reap, process)
-    return "" if code == 0 else "\n".join([*words, f"(exit code {code})"])
+            codes = [await _in_thread(_reap, process) for process in started]
+    return "" if codes == [0] else "\n".join([*words, f"(exit code {codes[0]})"])
 
 
-def _start_uv(arguments: Sequence[str], slot: _Slot, lock: int, output: int) -> subprocess.Popen[bytes]:
+def _start_uv(
+    started: list[subprocess.Popen[bytes]], arguments: Sequence[str], slot: _Slot, files: tuple[int, int]
+) -> None:
     from uv import find_uv_bin  # only a build needs it
 
+    lock, output = files
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [find_uv_bin(), "--color", "never", "--no-progress", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=slot.workshop,
             env={name: value for name, value in os.environ.items() if name not in _MISLEADING},
-            umask=0o022,
             start_new_session=True,
             # A uv that outlives us keeps the lock: nobody builds in the folder in which it still writes.
             pass_fds=(lock,),
         )
     except OSError as error:
         raise PlaceError(f"uv cannot be started: {error}. Install the package uv again.") from error
+    started.append(process)
 
 
 async def _follow(stream: socket.socket, words: deque[str], report: Report) -> None:

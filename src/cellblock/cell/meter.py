@@ -44,6 +44,7 @@ class Meter:
         self.pid = pid
         self.can_begin_again = True
         self._before = Sample()
+        self._peak = self._oom = -1
         self._kills_before = 0
         self._groups = groups
         self._folders = [f"{parent}/{name}" for parent in groups.parents]
@@ -55,15 +56,25 @@ class Meter:
                 _write(f"{self._folders[index]}/{file}", text)
         for folder in self._folders:
             _write(f"{folder}/cgroup.procs", str(pid))
+        self._peak = self._open(groups.peak, os.O_RDWR)
+        self._oom = self._open(groups.oom, os.O_RDONLY)
+
+    def _open(self, file: tuple[int, str] | None, flags: int) -> int:
+        """Keep a file of the group open, since it is read for every block; -1: there is none."""
+        if file is None:
+            return -1
+        try:
+            return os.open(f"{self._folders[file[0]]}/{file[1]}", flags | os.O_CLOEXEC)
+        except OSError:
+            return -1
 
     def begin(self) -> None:
         """Count from here: a new block begins."""
-        self._before, self.peak_bytes = self._sample(), 0
+        self._before, self.peak_bytes = self._sample(memory=False), 0
         self._kills_before = self._oom_kills()
         if self._groups.peak is not None:
-            index, file = self._groups.peak
             try:
-                _write(f"{self._folders[index]}/{file}", "0")
+                os.pwrite(self._peak, b"0", 0)
             except OSError:  # a kernel that cannot set it back: every block needs a cell of its own
                 self.can_begin_again = False
 
@@ -72,40 +83,37 @@ class Meter:
         return self._oom_kills() - self._kills_before
 
     def _oom_kills(self) -> int:
-        if self._groups.oom is None:
-            return 0
-        index, file = self._groups.oom
         with contextlib.suppress(OSError, ValueError, IndexError):
-            text = _read(f"{self._folders[index]}/{file}")
-            return int(text.split("oom_kill ", 1)[1].split()[0])
+            return int(os.pread(self._oom, 1024, 0).split(b"oom_kill ", 1)[1].split()[0])
         return 0
 
     def group_peak_bytes(self) -> int:
         """Give the most memory that the control group has held; 0 without one."""
-        if self._groups.peak is None:
-            return 0
-        index, file = self._groups.peak
         with contextlib.suppress(OSError, ValueError):
-            return int(_read(f"{self._folders[index]}/{file}"))
+            return int(os.pread(self._peak, 64, 0))
         return 0
 
     def sample(self) -> Sample:
         """Look at what the block has used by now."""
-        total, before = self._sample(), self._before
+        total, before = self._sample(memory=self._groups.peak is None), self._before
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
         return Sample(
             total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes
         )
 
-    def _sample(self) -> Sample:
+    def _sample(self, *, memory: bool) -> Sample:
         total = Sample()
         for pid in [self.pid, *tree.descendants(self.pid)]:
             with contextlib.suppress(OSError, ValueError, IndexError):
-                total.add(pid, memory=self._groups.peak is None)
+                total.add(pid, memory=memory)
         return total
 
     def remove(self) -> bool:
         """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""
+        for descriptor in (self._peak, self._oom):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._peak = self._oom = -1
         for folder in list(self._folders):
             try:
                 os.rmdir(folder)

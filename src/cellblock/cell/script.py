@@ -10,16 +10,22 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import sys
 import threading
-from importlib.machinery import SourceFileLoader
+import weakref
+from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
+from . import kernel
+
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
+_FAILED = 1
+_LONG = 1000.0  # seconds
 
 
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
@@ -28,8 +34,8 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
         os.environ.update(job["env"])
     if job.get("script") is None:
         _become(job["argv"])
-    _reseed()
     path: str = job["script"]
+    folder = os.path.dirname(path)
     main = ModuleType("__main__")
     main.__dict__.update(
         __file__=path,
@@ -38,10 +44,13 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
         __builtins__=sys.modules["builtins"],
     )
     _forget_ourselves()
+    _make_room(folder)
+    _refresh(main)
+    _loaded.update(sys.modules)
     sys.modules["__main__"] = main
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
-    sys.path[0:0] = [os.path.dirname(path)]
+    sys.path[0:0] = [folder]
     with open(path, "rb") as file:
         source = file.read()
     return compile(source, path, "exec", dont_inherit=True), main.__dict__
@@ -61,20 +70,41 @@ def _become(argv: list[str]) -> None:
         os._exit(_NOT_EXECUTABLE)
 
 
-def _reseed() -> None:
-    """Make what libraries drew while they were preloaded differ from cell to cell. `random` does so by itself."""
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
-    temporary = sys.modules.get("tempfile")
-    if temporary is not None:
-        temporary._name_sequence = temporary.tempdir = None
-
-
 def _forget_ourselves() -> None:
     """Take our own modules out of sight: user code may have a module of the same name."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cellblock"]:
+    for name in [name for name in sys.modules if name[:10] in ("cellblock", "cellblock.")]:
         del sys.modules[name]
+
+
+def _make_room(folder: str) -> None:
+    """Let a module beside the script come before a loaded library of its name, as it does at a fresh start."""
+    for name in {entry.partition(".")[0] for entry in os.listdir(folder)}.intersection(sys.modules):
+        if name in sys.builtin_module_names or FrozenImporter.find_spec(name):
+            continue
+        # A folder of data is no reason to load a library a second time.
+        if (spec := PathFinder.find_spec(name, [folder])) and spec.loader:
+            for loaded in [other for other in sys.modules if other == name or other.startswith(f"{name}.")]:
+                del sys.modules[loaded]
+
+
+def _refresh(main: ModuleType) -> None:
+    """Make what libraries drew, counted and noted while they were preloaded new. `random` does so by itself."""
+    thread: Any = threading.current_thread()
+    thread._set_native_id()
+    threading._counter = itertools.count(1).__next__  # pyright: ignore[reportAttributeAccessIssue]
+    numpy_random: Any = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    temporary: Any = sys.modules.get("tempfile")
+    if temporary is not None:
+        temporary._name_sequence = temporary.tempdir = None
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = main
+        sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
+
+
+# The modules that were there before the script; what it imported goes at the end.
+_loaded: set[str] = set()
 
 
 def report(error: BaseException) -> int:
@@ -87,47 +117,84 @@ def report(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         return _exit_code(error.code)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    status = -2 if type(error) is KeyboardInterrupt else _FAILED
+    if not hasattr(sys, "excepthook"):
+        _say("sys.excepthook is missing\n", error)
+        return status
     try:
         sys.excepthook(type(error), error, trace)
+    except SystemExit as second:
+        return _exit_code(second.code)
     except BaseException as second:
-        sys.stderr.write("Error in sys.excepthook:\n")
-        sys.__excepthook__(type(second), second, second.__traceback__)
-    return -2 if isinstance(error, KeyboardInterrupt) else 1
+        second.__context__ = None  # the script's own exception, which is told of below
+        second.__traceback__ = second.__traceback__ and second.__traceback__.tb_next
+        _say("Error in sys.excepthook:\n", second)
+        _say("\nOriginal exception was:\n", error)
+    return status
+
+
+def _say(heading: str, error: BaseException) -> None:
+    with contextlib.suppress(Exception):
+        sys.stderr.write(heading)
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 def _exit_code(code: Any) -> int:
     if code is None:
         return 0
     if isinstance(code, int):
-        return code & 0xFF
+        return code & 0xFF if -sys.maxsize - 1 <= code <= sys.maxsize else 0xFF
     with contextlib.suppress(Exception):
-        print(code, file=sys.stderr)  # noqa: T201 - what the interpreter does
-    return 1
+        sys.stderr.write(str(code))
+    with contextlib.suppress(Exception):
+        sys.stderr.write("\n")
+    return _FAILED
 
 
 def finish(status: int, namespace: dict[str, Any] | None) -> None:
     """End as the interpreter does: threads, exit functions, last words of objects, buffers. Does not return."""
+    sys.setprofile(None)
+    sys.settrace(None)
+    _flush()
     with contextlib.suppress(BaseException):
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()
+    _flush()
+    sys.setswitchinterval(_LONG)  # daemon threads are not to see what comes now
+    # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
+    del namespace
+    sys._getframe(1).f_globals.clear()
     with contextlib.suppress(BaseException):
-        _drop(namespace)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):
-            stream.flush()
+        _let_go()
+    _flush()
+    kernel._libc.fflush(None)  # what C code printed: os._exit drops it
     if status == -2:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(status)
 
 
-def _drop(namespace: dict[str, Any] | None) -> None:
-    """Let go of the script's objects in the interpreter's order, so that each __del__ runs."""
-    if namespace is None:
-        return
+def _flush() -> None:
+    for stream in (sys.stderr, sys.stdout):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+
+
+def _let_go() -> None:
+    """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
+    sys.last_type = sys.last_value = sys.last_traceback = None
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    names = [name for name in sys.modules if name not in _loaded or name in ("__main__", "__mp_main__")]
+    modules = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules[name], ModuleType)]
+    gc.collect()
+    for reference in reversed(modules):
+        if (module := reference()) is not None:
+            _clear(module.__dict__)
+
+
+def _clear(namespace: dict[str, Any]) -> None:
     for private in (True, False):
         for name in list(namespace):
             if name != "__builtins__" and (name[:1] == "_" and name[1:2] != "_") == private:
                 namespace[name] = None
-    gc.collect()
