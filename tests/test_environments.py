@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import shutil
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from textwrap import dedent
 
@@ -38,15 +39,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
     shutil.copy("{wheel}", folder)
     return "{wheel}"
 """
-_PROJECT = """\
-[build-system]
-requires = []
-build-backend = "builder"
-backend-path = ["."]
-[project]
-name = "tiny"
-version = "1.0"
-"""
+_PROJECT = '[build-system]\nrequires = []\nbuild-backend = "builder"\nbackend-path = ["."]\n'
 _OWNER = """\
 import asyncio, sys
 from pathlib import Path
@@ -100,19 +93,20 @@ def owner(requirement: str, cache: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", _OWNER, requirement, str(cache)], stdout=-1, text=True)
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
+def go_on(builder: socket.socket) -> None:
+    with builder:
+        builder.sendall(b"g")
 
 
 def folders(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.is_dir())
 
 
-def listen() -> socket.socket:
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(15)
-    return listener
+@pytest.fixture
+def listener() -> Generator[socket.socket, None, None]:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        found.settimeout(15)
+        yield found
 
 
 @pytest.mark.network
@@ -124,21 +118,9 @@ def test_environment_has_the_requirement_and_nothing_else(tmp_path: Path) -> Non
 
 
 @pytest.mark.network
-@pytest.mark.parametrize(
-    ("packages", "words"),
-    [
-        (
-            ["no-such-package-of-cellblock"],
-            "no-such-package-of-cellblock was not found in the package registry",
-        ),
-        (["iniconfig<2", "iniconfig>=2"], "unsatisfiable"),
-    ],
-)
-def test_what_cannot_be_met_is_refused_in_the_words_of_the_resolver(
-    packages: list[str], words: str, tmp_path: Path
-) -> None:
-    with pytest.raises(PackageError, match=words):
-        build(*packages, cache=tmp_path / "cache")
+def test_unknown_package_is_refused_in_the_words_of_the_resolver(tmp_path: Path) -> None:
+    with pytest.raises(PackageError, match="no-such-package-of-us was not found in the package registry"):
+        build("no-such-package-of-us", cache=tmp_path / "cache")
     assert folders(tmp_path / "cache") == []
 
 
@@ -202,16 +184,13 @@ def test_second_call_gives_the_same_folder_without_uv(
         build(cache=tmp_path / "cache")
 
 
-def test_spelling_and_order_do_not_make_another_environment(tmp_path: Path) -> None:
-    find_links = tmp_path / "wheels"
-    wheel(find_links)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UV_FIND_LINKS", str(find_links))
-        first = build("tiny>=1,<2", cache=tmp_path / "cache")
-        for same in ("Tiny >= 1, <2", " tiny<2,>=1 ", "tiny (<2, >=1)", "TINY[]<2,>=1"):
-            assert build(same, cache=tmp_path / "cache") == first
-        assert build("tiny>=1,<2", "tiny <2,>=1", cache=tmp_path / "cache") == first
-        assert build("tiny==1.*; python_version > '3'", cache=tmp_path / "cache") != first
+def test_spelling_and_order_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path / "wheels")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    first = build("tiny>=1,<2", cache=tmp_path / "cache")
+    for same in ("Tiny >= 1, <2", " tiny<2,>=1 ", "tiny (<2, >=1)", "TINY[]<2,>=1"):
+        assert build(same, "tiny>=1,<2", cache=tmp_path / "cache") == first
+    assert build("tiny==1.*; python_version > '3'", cache=tmp_path / "cache") != first
 
 
 def test_index_settings_make_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,17 +244,13 @@ def test_default_cache_is_the_users(
     assert environment.parent == tmp_path / parent / "cellblock" / "environments"
 
 
-def test_progress_gets_the_lines_of_uv(tmp_path: Path) -> None:
+def test_lines_of_uv_go_to_progress_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "cellblock.environments")
     lines: list[str] = []
     build(wheel(tmp_path / "wheels"), cache=tmp_path / "cache", progress=lines.append)
     assert [line for line in lines if line.startswith(" + tiny==1.0")]
-
-
-def test_lines_of_uv_are_logged_when_nobody_asks_for_them(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "cellblock.environments")
-    build(wheel(tmp_path / "wheels"), cache=tmp_path / "cache")
+    assert caplog.text == ""
+    build(wheel(tmp_path / "wheels", answer=1000), cache=tmp_path / "cache")
     assert "uv:  + tiny==1.0" in caplog.text
 
 
@@ -288,16 +263,14 @@ def test_failing_progress_ends_the_build_and_leaves_nothing(tmp_path: Path) -> N
     assert folders(tmp_path / "cache") == []
 
 
-def test_two_processes_at_once_build_once(tmp_path: Path) -> None:
-    with listen() as listener:
-        requirement = slow_source(tmp_path, listener)
-        owners = [owner(requirement, tmp_path / "cache")]
-        builder, _ = listener.accept()
-        owners.append(owner(requirement, tmp_path / "cache"))
-        said = first_line(owners[1])
-        builder.sendall(b"g")
-        builder.close()
-        first, second = (process.communicate(timeout=15)[0] for process in owners)
+def test_two_processes_at_once_build_once(tmp_path: Path, listener: socket.socket) -> None:
+    requirement = slow_source(tmp_path, listener)
+    owners = [owner(requirement, tmp_path / "cache")]
+    builder, _ = listener.accept()
+    owners.append(owner(requirement, tmp_path / "cache"))
+    said = next(iter(owners[1].stdout or ()))
+    go_on(builder)
+    first, second = (process.communicate(timeout=15)[0] for process in owners)
     assert said.startswith("Waiting for another process")
     assert "Installed 1 package" in first
     assert second == first.splitlines(keepends=True)[-1]
@@ -305,21 +278,18 @@ def test_two_processes_at_once_build_once(tmp_path: Path) -> None:
 
 def test_tasks_at_once_build_once(tmp_path: Path) -> None:
     lines: list[str] = []
+    requirement, cache = wheel(tmp_path / "wheels"), tmp_path / "cache"
 
     async def ask() -> list[Path]:
-        requirement = wheel(tmp_path / "wheels")
-        calls = [
-            environment_for([requirement], cache_dir=tmp_path / "cache", progress=lines.append)
-            for _ in range(4)
-        ]
-        return await asyncio.gather(*calls)
+        ask_once = functools.partial(environment_for, [requirement], cache_dir=cache, progress=lines.append)
+        return await asyncio.gather(*(ask_once() for _ in range(4)))
 
     assert len(set(asyncio.run(ask()))) == 1
     assert sum(line.startswith("Installed") for line in lines) == 1
 
 
-def test_cancel_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
-    async def cancel(listener: socket.socket) -> None:
+def test_cancel_leaves_no_process_and_no_folder(tmp_path: Path, listener: socket.socket) -> None:
+    async def cancel() -> None:
         requirement = slow_source(tmp_path, listener)
         call = asyncio.ensure_future(environment_for([requirement], cache_dir=tmp_path / "cache"))
         builder, _ = await asyncio.to_thread(listener.accept)
@@ -334,44 +304,41 @@ def test_cancel_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
             with contextlib.suppress(ConnectionResetError):
                 assert builder.recv(1) == b""
 
-    with listen() as listener:
-        asyncio.run(cancel(listener))
+    asyncio.run(cancel())
     (path,) = (tmp_path / "cache").glob("*.lock")
     with path.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # uv would hold it for as long as it lives
 
 
-def test_cancel_while_another_builds_gives_up_waiting(tmp_path: Path) -> None:
-    with listen() as listener:
-        requirement = slow_source(tmp_path, listener)
-        other = owner(requirement, tmp_path / "cache")
-        builder, _ = listener.accept()
-        with pytest.raises(TimeoutError):
-            asyncio.run(asyncio.wait_for(environment_for([requirement], cache_dir=tmp_path / "cache"), 0.5))
-        builder.sendall(b"g")
-        builder.close()
-        assert other.communicate(timeout=15)[0]
+def test_cancel_while_another_builds_gives_up_waiting(tmp_path: Path, listener: socket.socket) -> None:
+    requirement = slow_source(tmp_path, listener)
+    other = owner(requirement, tmp_path / "cache")
+    builder, _ = listener.accept()
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(environment_for([requirement], cache_dir=tmp_path / "cache"), 0.5))
+    go_on(builder)
+    assert other.communicate(timeout=15)[0]
     assert other.returncode == 0
     assert len(folders(tmp_path / "cache")) == 1
 
 
-def test_death_of_the_builder_leaves_nothing_that_passes_for_complete(tmp_path: Path) -> None:
+def test_death_of_the_builder_leaves_nothing_that_passes_for_complete(
+    tmp_path: Path, listener: socket.socket
+) -> None:
     cache = tmp_path / "cache"
-    with listen() as listener:
-        requirement = slow_source(tmp_path, listener)
-        killed = owner(requirement, cache)
-        builder, _ = listener.accept()
-        killed.kill()
-        killed.communicate(timeout=15)
-        assert [name.endswith(".partial") for name in folders(cache)] == [True]
-        next_one = owner(requirement, cache)
-        # The dead one's uv still writes there.
-        assert first_line(next_one).startswith("Waiting for another process")
-        builder.close()
-        builder, _ = listener.accept()
-        builder.sendall(b"g")
-        builder.close()
-        said = next_one.communicate(timeout=15)[0]
+    requirement = slow_source(tmp_path, listener)
+    killed = owner(requirement, cache)
+    builder, _ = listener.accept()
+    killed.kill()
+    killed.communicate(timeout=15)
+    assert [name.endswith(".partial") for name in folders(cache)] == [True]
+    next_one = owner(requirement, cache)
+    # The dead one's uv still writes there.
+    assert next(iter(next_one.stdout or ())).startswith("Waiting for another process")
+    builder.close()
+    builder, _ = listener.accept()
+    go_on(builder)
+    said = next_one.communicate(timeout=15)[0]
     (name,) = folders(cache)
     assert said.splitlines()[-1] == str(cache / name)
     assert run(cache / name / "bin" / "tiny") == "42"
@@ -381,17 +348,14 @@ def test_everybody_may_read_whatever_the_umasks_were(tmp_path: Path) -> None:
     requirement = wheel(tmp_path / "wheels")
     # Fills uv's cache with files that only their owner may read; uv copies files with their modes.
     for arguments in (["venv", "private"], ["pip", "install", "--python", "private", requirement]):
-        subprocess.run(
-            [find_uv_bin(), "--quiet", *arguments], cwd=tmp_path, umask=0o077, timeout=15, check=True
-        )
+        argv = [find_uv_bin(), "--quiet", *arguments]
+        subprocess.run(argv, cwd=tmp_path, umask=0o077, timeout=15, check=True)
     before = os.umask(0o077)
     try:
         environment = build(requirement, cache=tmp_path / "cache")
     finally:
         os.umask(before)
-    everything = [environment, *environment.rglob("*")]
-    assert site_packages(environment) / "tiny.py" in everything
-    for path in everything:
+    for path in [environment, *environment.rglob("*")]:
         wanted = 0o555 if path.is_dir() else 0o444
         assert path.stat().st_mode & wanted == wanted, path
 
@@ -422,7 +386,7 @@ def test_create_virtual_env_gives_a_context_with_pip(tmp_path: Path) -> None:
 def test_create_virtual_env_passes_its_arguments_on(tmp_path: Path) -> None:
     context = create_virtual_env(str(tmp_path / "env"), prompt="blue", symlinks=True)
     assert Path(context.env_exe).is_symlink()
-    assert "blue" in context.prompt or "blue" in (tmp_path / "env" / "pyvenv.cfg").read_text()
+    assert "blue" in context.prompt
     assert not (site_packages(tmp_path / "env") / "pip").exists()
 
 

@@ -15,7 +15,6 @@ sys.modules["cellblock"] = package
 """
 
 _CELL = """\
-from cellblock.cell import script
 status, namespace = 0, None
 try:
     code, namespace = script.load(job)
@@ -25,11 +24,11 @@ except BaseException as error:
 script.finish(status, namespace)
 """
 
-SERVER = _PACKAGE + "from cellblock.cell import server\njob = server.main(None)\n" + _CELL
-ZYGOTE = _PACKAGE + "from cellblock.cell import zygote\njob = zygote.main()\n" + _CELL
+SERVER = _PACKAGE + "from cellblock.cell import script, server\njob = server.main(None)\n" + _CELL
+ZYGOTE = _PACKAGE + "from cellblock.cell import script, zygote\njob = zygote.main()\n" + _CELL
 SANDBOX_SERVER = (
     _PACKAGE
-    + "from cellblock.cell import server\nfrom cellblock.sandbox.enter import enclose\n"
+    + "from cellblock.cell import script, server\nfrom cellblock.sandbox.enter import enclose\n"
     + "job = server.main(enclose)\n"
     + _CELL
 )

@@ -1,17 +1,17 @@
 """What a cell does to itself between fork and user code. After `apply` there is no way back.
 
 Only values come in: paths, numbers and a finished filter program. Which of them are right for this machine was found out
-outside, where the host can be looked at.
+outside, where the host can be looked at. All that can be made in advance is made by `prepare`, in the process that blocks
+are forked from: every page of memory that a block's process touches for the first time costs it a copy.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import ctypes
 import os
 import resource
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +19,12 @@ from . import kernel
 
 _RULE_PATH_BENEATH = 1
 _OF_FILES = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl: what a rule on a single file may hold
+_HANDLED_BYTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # of the ruleset's attributes, by version; later ones have all
 
 
-@dataclass(frozen=True)
+@dataclass
 class Confinement:
-    """How far a cell shuts itself in. Empty or `None` parts are left alone.
+    """How far a cell shuts itself in. Empty parts are left alone.
 
     rlimits         (resource, value) pairs, soft and hard alike
     filter_program  a seccomp program
@@ -39,6 +40,8 @@ class Confinement:
     landlock_net: int = 0
     landlock_abi: int = 0
     drop: bool = False
+    _steps: list[Callable[[], object]] = field(init=False, default_factory=list[Callable[[], object]])
+    _ruleset: int = field(init=False, default=-1)
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Confinement:
@@ -49,44 +52,47 @@ class Confinement:
             values[name] = [tuple(pair) for pair in values.get(name, [])]
         return cls(**values)
 
+    def prepare(self) -> None:
+        """Make what `apply` needs; again when what the rules' paths name has changed. Raises `OSError`."""
+        if self._ruleset >= 0:
+            os.close(self._ruleset)
+            self._ruleset = -1
+        self._steps = [_limit(what, value) for what, value in self.rlimits]
+        if self.drop:
+            self._steps.append(kernel.Call("prctl", "no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        if self.landlock_handled:
+            self._ruleset = self._make_ruleset()
+            restrict = kernel.LANDLOCK_RESTRICT_SELF
+            self._steps.append(kernel.Call("syscall", "landlock_restrict_self", restrict, self._ruleset, 0))
+        if self.drop:
+            self._steps.append(kernel.capability_call(0, 0, 0))
+            # Its own /proc/self must be readable again; the first process of the cell stays closed.
+            self._steps.append(kernel.Call("prctl", "dumpable", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0))
+        if self.filter_program:
+            self._steps.append(kernel.filter_call(self.filter_program))
+
     def apply(self) -> None:
         """Shut this process in for good. Raises `OSError` when a part cannot be applied."""
-        for what, value in self.rlimits:
-            _limit(what, value)
-        if self.drop:
-            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        if self.landlock_handled:
-            self._restrict_files()
-        if self.drop:
-            for capability in kernel.CELL_CAPABILITIES:
-                with contextlib.suppress(PermissionError):  # a process that holds none; no_new_privs keeps it so
-                    kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
-            kernel.set_capabilities(0, 0, 0)
-            # Its own /proc/self must be readable again; the first process of the cell stays closed.
-            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        if self.filter_program:
-            kernel.install_filter(self.filter_program)
+        for step in self._steps:
+            step()
+        if self._ruleset >= 0:
+            os.close(self._ruleset)
 
-    def _restrict_files(self) -> None:
-        fields = [self.landlock_handled, self.landlock_net, self.landlock_scoped]
-        sizes = {1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
-        attributes = struct.pack(f"<{len(fields)}Q", *fields)[: 8 * sizes.get(self.landlock_abi, 3)]
-        ruleset = kernel.syscall(
-            kernel.LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0, name="landlock_create_ruleset"
-        )
-        try:
-            for path, access in self.landlock_rules:
-                _allow(ruleset, path, access)
-            kernel.syscall(kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0, name="landlock_restrict_self")
-        finally:
-            os.close(ruleset)
+    def _make_ruleset(self) -> int:
+        attributes = struct.pack("<3Q", self.landlock_handled, self.landlock_net, self.landlock_scoped)
+        attributes = attributes[: _HANDLED_BYTES.get(self.landlock_abi, 24)]
+        number = kernel.LANDLOCK_CREATE_RULESET
+        ruleset = kernel.syscall(number, attributes, len(attributes), 0, name="landlock_create_ruleset")
+        for path, access in self.landlock_rules:
+            _allow(ruleset, path, access)
+        return ruleset
 
 
-def _limit(what: int, value: int) -> None:
+def _limit(what: int, value: int) -> Callable[[], object]:
     _, hard = resource.getrlimit(what)
     # A limit can be lowered but not raised: one that is tighter already stays.
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(what, (value, value))
+    return lambda: resource.setrlimit(what, (value, value))
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
@@ -94,9 +100,8 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         if not os.path.isdir(path):
             access &= _OF_FILES
-        rule = ctypes.create_string_buffer(struct.pack("<Qi", access, descriptor), 12)
-        kernel.syscall(
-            kernel.LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0, name=f"landlock_add_rule {path}"
-        )
+        rule = struct.pack("<Qi", access, descriptor)
+        number = kernel.LANDLOCK_ADD_RULE
+        kernel.syscall(number, ruleset, _RULE_PATH_BENEATH, rule, 0, name=f"landlock_add_rule {path}")
     finally:
         os.close(descriptor)

@@ -11,8 +11,9 @@ were theirs, and what the namespaces hold is made new by `_Ground`.
 
 from __future__ import annotations
 
+import _signal  # without the enums of `signal`, which every block's process would have to copy
 import contextlib
-import json
+import marshal
 import os
 import signal
 import socket
@@ -46,7 +47,8 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
         link.sendall(HELLO)
         while True:
             descriptors = _await_go(link)
-            ground.renew()
+            if ground.renew():
+                confinement.prepare()
             main = os.fork()
             if main == 0:
                 ground.leave()
@@ -88,9 +90,11 @@ class _Ground:
         # A handle still reaches what the temporary filesystems are about to hide.
         self._below = {path: os.open(path, os.O_PATH) for path in spec["below_tmpfs"]}
         self._untouched: dict[str, tuple[object, ...]] = {}
+        self._first = True
 
-    def renew(self) -> None:
-        """Make all of it as if no block had been here."""
+    def renew(self) -> bool:
+        """Make all of it as if no block had been here; tell whether a filesystem is another one now."""
+        changed, self._first = self._first, False
         if self._namespaces:
             kernel.unshare(kernel.CLONE_NEWIPC)
         for path, options in self._mounts:
@@ -104,6 +108,8 @@ class _Ground:
                 if target.startswith(f"{path}/"):
                     _show(handle, target)
             self._untouched[path] = _state(path)
+            changed = True
+        return changed
 
     def leave(self) -> None:
         """In a block's process: let go of the handles."""
@@ -145,30 +151,29 @@ def _fail(link: socket.socket, error: BaseException) -> NoReturn:
 def _become_main(
     link: socket.socket, descriptors: list[int], spec: dict[str, Any], confinement: Confinement
 ) -> dict[str, Any]:
+    # Plain calls on plain numbers: all that is touched here has to be copied for every block.
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         os.setsid()
-        null = os.open("/dev/null", os.O_RDWR)
-        for target, source in ((0, null), (1, descriptors[0]), (2, descriptors[1])):
+        for target, source in enumerate(descriptors, 1):  # standard input is /dev/null already
             os.dup2(source, target)
-        for descriptor in (null, *descriptors):
-            os.close(descriptor)
+            os.close(source)
         os.chdir(spec["cwd"])
         confinement.apply()
-        link.sendall(READY)
-        job = link.recv(PACKET)
+        os.write(link.fileno(), READY)
+        job = os.read(link.fileno(), PACKET)
         if not job:
             os._exit(0)  # the server went away before there was anything to do
         link.close()
-        return json.loads(job)
+        return marshal.loads(job)
     except BaseException as error:
         _fail(link, error)
 
 
 def encode_job(job: dict[str, Any]) -> bytes:
-    """Make the packet that hands `job` to a waiting main process."""
-    return json.dumps(job).encode()
+    """Make the packet that hands `job` to a waiting main process; from outside to inside, never the other way."""
+    return marshal.dumps(job)
 
 
 def _supervise(main: int, kill: Callable[[], None], *, own_namespace: bool) -> bytes:

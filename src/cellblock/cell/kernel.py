@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -110,19 +111,45 @@ def prctl(option: int, *arguments: int) -> None:
     _check(_libc.prctl(option, *words), f"prctl {option}")
 
 
-def set_capabilities(effective: int, permitted: int, inheritable: int) -> None:
-    """Set this process's capability sets, each a mask of 64 bits."""
+def drop_from_bounding_set(capability: int) -> None:
+    """Let no program started from here on ever have `capability`; one that this kernel does not know is no matter."""
+    with contextlib.suppress(OSError):
+        prctl(PR_CAPBSET_DROP, capability)
+
+
+class Call:
+    """A call of the C library with its arguments made ready: no more than the call itself is left to do."""
+
+    def __init__(self, function: str, name: str, *arguments: int | ctypes.Array[ctypes.c_char]) -> None:
+        self._function = getattr(_libc, function)
+        self._arguments = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
+        self._name = name
+
+    def __call__(self) -> None:
+        """Do it. Raises `OSError`."""
+        if self._function(*self._arguments) < 0:
+            _check(-1, self._name)
+
+
+def capability_call(effective: int, permitted: int, inheritable: int) -> Call:
+    """Give the call that sets this process's capability sets, each a mask of 64 bits."""
     header = ctypes.create_string_buffer((0x20080522).to_bytes(4, "little") + bytes(4), 8)
     low, high = 0xFFFFFFFF, 32
     words = [mask & low for mask in (effective, permitted, inheritable)]
     words += [mask >> high for mask in (effective, permitted, inheritable)]
     data = ctypes.create_string_buffer(b"".join(word.to_bytes(4, "little") for word in words), 24)
-    syscall(_number("capset"), header, data, name="capset")
+    return Call("syscall", "capset", _number("capset"), header, data)
 
 
-def install_filter(program: bytes) -> None:
-    """Install a seccomp program (an array of 8-byte BPF instructions) for this process and its children."""
-    code = ctypes.create_string_buffer(program, len(program))
-    head = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(code).to_bytes(8, "little")
+class _Program(ctypes.Structure):
+    """Linux's `struct sock_fprog`."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def filter_call(program: bytes) -> Call:
+    """Give the call that installs a seccomp program (8-byte BPF instructions) for this process and its children."""
+    head = ctypes.create_string_buffer(bytes(_Program(len(program) // 8, program)), ctypes.sizeof(_Program))
+    head.program = program  # pyright: ignore[reportAttributeAccessIssue] - the address in it must stay valid
     mode_filter, allow_speculation = 1, 4  # the second keeps numeric code at full speed on older kernels
-    syscall(_number("seccomp"), mode_filter, allow_speculation, head, name="seccomp")
+    return Call("syscall", "seccomp", _number("seccomp"), mode_filter, allow_speculation, head)

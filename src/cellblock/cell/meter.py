@@ -70,7 +70,8 @@ class Meter:
 
     def begin(self) -> None:
         """Count from here: a new block begins."""
-        self._before, self.peak_bytes = self._sample(memory=False), 0
+        # All blocks before this one are in what its first process has reaped; the new main process has done next to nothing.
+        self._before, self.peak_bytes = _sample([self.pid], memory=False), 0
         self._kills_before = self._oom_kills()
         if self._groups.peak is not None:
             try:
@@ -95,18 +96,12 @@ class Meter:
 
     def sample(self) -> Sample:
         """Look at what the block has used by now."""
-        total, before = self._sample(memory=self._groups.peak is None), self._before
+        pids = [self.pid, *tree.descendants(self.pid)]
+        total, before = _sample(pids, memory=self._groups.peak is None), self._before
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
         return Sample(
             total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes
         )
-
-    def _sample(self, *, memory: bool) -> Sample:
-        total = Sample()
-        for pid in [self.pid, *tree.descendants(self.pid)]:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                total.add(pid, memory=memory)
-        return total
 
     def remove(self) -> bool:
         """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""
@@ -144,6 +139,14 @@ class Sample:
             for line in _read(f"/proc/{pid}/io").splitlines():
                 if line.startswith("write_bytes:"):
                     self.written_bytes += int(line.split()[1])
+
+
+def _sample(pids: list[int], *, memory: bool) -> Sample:
+    total = Sample()
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            total.add(pid, memory=memory)
+    return total
 
 
 def _proportional_bytes(pid: int) -> int:

@@ -183,11 +183,14 @@ def _flush() -> None:
 
 def _let_go() -> None:
     """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
+    gc.collect()  # also puts what is alive into the order in which it refers to each other: a file before its descriptor
     sys.last_type = sys.last_value = sys.last_traceback = None
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
     names = [name for name in sys.modules if name not in _loaded or name in ("__main__", "__mp_main__")]
     modules = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules[name], ModuleType)]
     gc.collect()
+    if len(sys._current_frames()) > 1:
+        return  # daemon threads would stumble over what is gone; the interpreter would have stopped them
     for reference in reversed(modules):
         if (module := reference()) is not None:
             _clear(module.__dict__)

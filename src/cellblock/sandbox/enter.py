@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -60,9 +59,8 @@ def _keep_what_making_cells_needs() -> None:
     """
     for capability in range(kernel.CAP_LAST + 1):
         if capability not in kernel.CELL_CAPABILITIES:
-            with contextlib.suppress(OSError):  # one that this kernel does not know yet
-                kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+            kernel.drop_from_bounding_set(capability)
     mask = sum(1 << capability for capability in kernel.CELL_CAPABILITIES)
-    kernel.set_capabilities(mask, mask, mask)
+    kernel.capability_call(mask, mask, mask)()
     for capability in kernel.CELL_CAPABILITIES:
         kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, capability)

@@ -64,7 +64,7 @@ def _in_child(work: Callable[[], None]) -> None:
 
 
 def _seccomp() -> None:
-    Confinement(filter_program=seccomp.program(), drop=True).apply()
+    _confine(Confinement(filter_program=seccomp.program(), drop=True))
     try:
         kernel.unshare(kernel.CLONE_NEWUSER)
     except PermissionError:
@@ -76,12 +76,17 @@ def _landlock() -> None:
     rules = landlock.confinement(landlock.abi(), ["/usr"], [])
     if not rules:
         raise OSError("this kernel has no Landlock, or it is switched off")
-    Confinement.from_spec({**rules, "drop": True}).apply()
+    _confine(Confinement.from_spec({**rules, "drop": True}))
     try:
         os.listdir("/")
     except PermissionError:
         return
     raise OSError("rules were installed and did not hold")
+
+
+def _confine(confinement: Confinement) -> None:
+    confinement.prepare()
+    confinement.apply()
 
 
 _TRIALS: dict[str, Callable[[], None]] = {"namespaces": _namespaces, "seccomp": _seccomp, "landlock": _landlock}
