@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 from .errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
 from .events import Cut, Display, Ended, Event, FileMade, Outcome, Output, Started, Usage
@@ -58,8 +58,6 @@ class CodeResult:
                 raise ExecutionCancelled(f"The code was cancelled.\n{self.output}", self)
             case "error" | "killed" | "out_of_memory":
                 raise ExecutionFailed(f"The code ended with exit code {self.exit_code}.\n{self.output}", self)
-            case other:
-                assert_never(other)
 
     def __str__(self) -> str:
         return f"exit_code={self.exit_code} output={self.output!r}"
@@ -99,8 +97,6 @@ class Folder:
                 self.blocks[-1].files.append(path)
             case Ended():
                 self._end(event)
-            case other:
-                assert_never(other)
 
     def _end(self, event: Ended) -> None:
         block, parts = self.blocks[-1], self._parts[-1]

@@ -11,8 +11,8 @@ were theirs, and what the namespaces hold is made new by `_Ground`.
 
 from __future__ import annotations
 
-import _signal  # without the enums of `signal`, which every block's process would have to copy
 import contextlib
+import importlib
 import marshal
 import os
 import signal
@@ -26,7 +26,11 @@ from typing import Any, NamedTuple, NoReturn
 from . import kernel, tree
 from .confine import Confinement
 
+# Without the enums of `signal`, which every block's process would have to copy.
+_set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
+
 HELLO, GO, READY, ERROR = b"H", b"G", b"R", b"E"
+_SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
 
@@ -73,7 +77,7 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
     # The server's way to end a block; it comes from outside a process namespace, or from a block that wants to die.
-    signal.signal(signal.SIGTERM, lambda *_: kill())
+    signal.signal(signal.SIGTERM, lambda _number, _frame: kill())
     return kill
 
 
@@ -153,8 +157,8 @@ def _become_main(
 ) -> dict[str, Any]:
     # Plain calls on plain numbers: all that is touched here has to be copied for every block.
     try:
-        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        _set_signal(_SIGTERM, _SIG_DFL)
+        _set_signal(_SIGINT, signal.default_int_handler)
         os.setsid()
         for target, source in enumerate(descriptors, 1):  # standard input is /dev/null already
             os.dup2(source, target)

@@ -69,7 +69,8 @@ class OutputPipe:
         if self._tight:
             self._tight = False
             self._packets(False)
-            self._resize(_LARGE) or self._resize(16 * _PAGE)
+            if not self._resize(_LARGE):
+                self._resize(16 * _PAGE)
 
     def tighten(self) -> list[bytes]:
         """Go back to one packet at a time; gives what had to be read for that."""
@@ -167,13 +168,13 @@ class Pump:
         pieces: list[tuple[Stream, bytes]] = []
         if self._last is not pipe:
             if self._last is not None:
-                pieces += [(self._last.stream, piece) for piece in self._last.tighten()]
+                pieces += _tagged(self._last, self._last.tighten())
             self._last, self._in_a_row = pipe, 0
         found = pipe.read()
         self._in_a_row += len(found)
         if self._in_a_row > _ALONE:
             pipe.loosen()
-        return pieces + [(pipe.stream, piece) for piece in found]
+        return pieces + _tagged(pipe, found)
 
     def rest(self) -> list[tuple[Stream, bytes]]:
         """Read what is left in both pipes."""
@@ -183,3 +184,7 @@ class Pump:
         """Close all four ends."""
         for pipe in self.pipes.values():
             pipe.close()
+
+
+def _tagged(pipe: OutputPipe, pieces: list[bytes]) -> list[tuple[Stream, bytes]]:
+    return [(pipe.stream, piece) for piece in pieces]

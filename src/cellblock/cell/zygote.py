@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any
 
-from . import init, kernel, script  # script: imported here, so that no cell has to
+from . import init, kernel
 from .confine import Confinement
 
 LINK = 3  # the descriptor under which a zygote finds its socket

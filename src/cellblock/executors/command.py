@@ -16,13 +16,12 @@ from typing import Any, ClassVar, Self
 
 from ..blocks import CodeBlock, file_name, silence_pip
 from ..cancellation import CancellationToken
-from ..cell import wire
 from ..cell.folders import remove_tree
 from ..environments import environment_for, site_packages
 from ..errors import FunctionError
 from ..events import Ended, Event, FileMade, Output, Started
 from ..functions import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
-from ..languages import LANGUAGES, Action, Language, action_for, find_language
+from ..languages import LANGUAGES, Action, Language, action_for, check_policies, find_language
 from ..limits import Limits
 from ..places.base import Connection, Place
 from .base import CodeExecutor
@@ -73,10 +72,8 @@ class CommandLineExecutor(CodeExecutor):
             raise ValueError(f"packages must be a list of requirements: [{packages!r}].")
         self._packages = tuple(packages)
         self._limits = limits
-        self._execution_policies = dict(execution_policies or {})
-        for name in self._execution_policies:
-            if find_language(name) is None:
-                raise ValueError(f"execution_policies names an unknown language: {name!r}.")
+        self._execution_policies: dict[str, Action] = dict(execution_policies or {})
+        check_policies(self._execution_policies)
         self._save_output = save_output
         self._given_work_dir = None if work_dir is None else Path(work_dir)
         self._remove_temporary: weakref.finalize[[str], Any] | None = None

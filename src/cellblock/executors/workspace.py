@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +82,7 @@ class Workspace:
             raise WorkspaceError(f"{name} cannot be written in the work folder {self.shown}: {error.strerror}.") from error
 
     @contextlib.contextmanager
-    def _folder_of(self, name: str) -> Iterator[tuple[int, str]]:
+    def _folder_of(self, name: str) -> Generator[tuple[int, str]]:
         *parents, last = Path(name).parts
         folder = os.open(self.path, _FOLDER)
         try:

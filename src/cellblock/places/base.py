@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -303,5 +302,5 @@ def _spawn(
     argv: Sequence[str], control: socket.socket, log: BinaryIO, environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        argv, stdin=control, stdout=control, stderr=log, env=environment, start_new_session=True, cwd="/"
+        argv, stdin=control.fileno(), stdout=control.fileno(), stderr=log, env=environment, start_new_session=True, cwd="/"
     )

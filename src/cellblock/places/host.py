@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..cell import boot
 from ..limits import Limits
@@ -26,7 +27,7 @@ class HostPlace(Place):
     async def open(self) -> Connection:
         """Start the cell server. Raises `PlaceError`."""
         groups = make_groups(self.limits)
-        spec = {
+        spec: dict[str, Any] = {
             "zygote": {
                 "namespaces": False,
                 "tmpfs": [],

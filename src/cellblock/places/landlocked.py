@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from ..cell import boot
 from ..errors import PlaceError, SandboxUnavailable
@@ -26,7 +27,7 @@ class LandlockPlace(SandboxPlace):
         if landlock.abi() == 0:
             raise SandboxUnavailable("This kernel has no Landlock (it came with 5.13), or it is switched off.")
         groups = make_groups(self.limits)
-        spec = {
+        spec: dict[str, Any] = {
             "zygote": {
                 "namespaces": False,
                 "tmpfs": [],
@@ -49,7 +50,7 @@ class LandlockPlace(SandboxPlace):
             remove_groups(groups)
             raise
 
-    def _confinement(self, *, grouped: bool) -> dict[str, object]:
+    def _confinement(self, *, grouped: bool) -> dict[str, Any]:
         readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *(f"/etc/{name}" for name in ETC), "/proc"]
         readable += [*self._own_prefixes(), *self.packages]
         readable += [mount.source for mount in self.policy.read_only]

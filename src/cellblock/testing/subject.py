@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import tempfile
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Subject:
             return getattr(importlib.import_module(module), attribute)(**{**self.options, **options})
 
     @contextlib.asynccontextmanager
-    async def executor(self, **options: Any) -> AsyncIterator[tuple[CodeExecutor, Path]]:
+    async def executor(self, **options: Any) -> AsyncGenerator[tuple[CodeExecutor, Path]]:
         """Give a started executor and its work folder."""
         with tempfile.TemporaryDirectory(prefix="cellblock-check-", ignore_cleanup_errors=True) as folder:
             async with self.make(**{"work_dir": folder, "timeout": 30, **options}) as executor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from ...blocks import CodeBlock
@@ -93,7 +93,7 @@ async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
 
 
 @contextlib.contextmanager
-def _small_disk() -> Iterator[Path]:
+def _small_disk() -> Generator[Path]:
     """Give a folder with a filesystem of half a megabyte of its own."""
     from ...cell import kernel
 

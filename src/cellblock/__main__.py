@@ -1,0 +1,8 @@
+"""The command, as `python -m cellblock`."""
+
+from __future__ import annotations
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Sizes as people read and write them."""
+
+from __future__ import annotations
+
+import re
+
+from ..limits import GIB, KIB, MIB
+
+_UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kmg]?)(?:i?b)?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Give the bytes that `512M`, `1.5 GiB`, `2gb` or `1048576` stand for; units are powers of 1024. Raises `ValueError`."""
+    found = _SIZE.fullmatch(text.strip())
+    size = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    if size < 1:
+        raise ValueError(f"{text!r} is not a size: write 512M or 2G")
+    return size
+
+
+def format_size(size: int) -> str:
+    """Give `size` bytes with a unit."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} byte{'' if size == 1 else 's'}"
