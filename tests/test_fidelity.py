@@ -532,7 +532,7 @@ breakpoint()
 '''
 
 MULTIPROCESSING = """
-import multiprocessing, sys, __main__
+import multiprocessing, sys
 class C:
     def __init__(self, value):
         self.value = value
@@ -541,7 +541,7 @@ def square(x):
 def more(c):
     return C(c.value + 1)
 def tell():
-    print(__name__, __main__.__file__, sys.argv, sys.path[0], sys.path.count(sys.path[0]))
+    print(__name__, sys.modules["__main__"].__file__, sys.argv, sys.path[0])
 if __name__ == "__main__":
     context = multiprocessing.get_context("METHOD")
     with context.Pool(2) as pool:

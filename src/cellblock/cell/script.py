@@ -25,7 +25,6 @@ from . import kernel
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _FAILED = 1
-_LONG = 1000.0  # seconds
 
 
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
@@ -161,7 +160,6 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()
     _flush()
-    sys.setswitchinterval(_LONG)  # daemon threads are not to see what comes now
     # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
     del namespace
     sys._getframe(1).f_globals.clear()
@@ -187,7 +185,9 @@ def _let_go() -> None:
     sys.last_type = sys.last_value = sys.last_traceback = None
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
     names = [name for name in sys.modules if name not in _loaded or name in ("__main__", "__mp_main__")]
-    modules = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules[name], ModuleType)]
+    dropped = [sys.modules.pop(name) for name in names]
+    modules = [weakref.ref(module) for module in dropped if isinstance(module, ModuleType)]
+    del dropped
     gc.collect()
     if len(sys._current_frames()) > 1:
         return  # daemon threads would stumble over what is gone; the interpreter would have stopped them

@@ -46,7 +46,8 @@ def _cellblock() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Be the command: ends the process, with the code of what was run.
 
-    2 means bad usage, 3 that we failed, 130 and 143 that Ctrl-C and SIGTERM ended it. `arguments` None: the process's own.
+    2 means bad usage, 3 that we failed, 130 and 143 that Ctrl-C and SIGTERM ended it. `arguments` None: the
+    process's own.
     """
     try:
         code = _cellblock.main(arguments, prog_name="cellblock", standalone_mode=False)
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:  # a full disk behind our output, say; a closed pipe is click's, who ends quietly
         code = _say(str(error), _EXIT_FAILED)
     except click.Abort:
-        # All is cleaned up, or nothing was begun. A thread that writes to a pipe which nobody reads would not let us end.
+        # Nothing was begun, or all is cleaned up. An exit would wait for a thread that writes to a pipe without a reader.
         os._exit(_EXIT_INTERRUPTED)
     sys.exit(code)
 

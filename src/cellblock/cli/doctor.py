@@ -37,7 +37,7 @@ def command(as_json: bool) -> int:
     else:
         for line in rows(guarantees, _width()):
             click.echo(line)
-        click.echo(f"\nThe full sandbox cannot be started here. {reason}" if reason else "\nThe full sandbox can be started here.")
+        click.echo(f"\nThe full sandbox {f'cannot be started here. {reason}' if reason else 'can be started here.'}")
     return 1 if reason else 0
 
 

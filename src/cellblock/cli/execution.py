@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import io
 import json
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -120,14 +121,15 @@ def _make(settings: Settings, folder: str, limits: Limits) -> CodeExecutor:
 
 
 @contextlib.contextmanager
-def _made(folder: str, *, ours: bool) -> Iterator[None]:
+def _made(folder: str, *, ours: bool) -> Generator[None, None, None]:
     """Make the work folder when it is missing. One that is `ours` goes again when nothing was left in it."""
     ours = ours and not os.path.lexists(folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or error
-        raise WorkspaceError(f"The work folder {folder} cannot be made: {reason}. Name another with --work-dir.") from error
+        message = f"The work folder {folder} cannot be made: {reason}. Name another with --work-dir."
+        raise WorkspaceError(message) from error
     try:
         yield
     finally:
@@ -176,8 +178,8 @@ def _styled(piece: Piece) -> str:
 def _accept_any_text() -> None:
     """Have what the streams' encoding lacks replaced: a program may print anything anywhere."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue] - of TextIOWrapper
+        if isinstance(stream, io.TextIOWrapper):  # not when it is closed
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _is_one_place() -> bool:

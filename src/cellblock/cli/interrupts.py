@@ -15,8 +15,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Listen to both signals, for the task that makes this.
 
-    While the executor starts, a signal cancels the task. While blocks run, the first one cancels `token` and the second one
-    the task. During clean-up they only set `exit_code`: it is bounded, and half of it would leave things behind.
+    While the executor starts, a signal cancels the task. While blocks run, the first one cancels `token` and the
+    second one the task. During clean-up they only set `exit_code`: clean-up is bounded, and half of it would leave
+    things behind.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
 from ..blocks import CodeBlock, file_name
 from ..events import Cut, Display, Ended, Event, FileMade, Output, Started, Stream
@@ -55,8 +55,6 @@ class Renderer:
                 self._files.append(event)
             case Ended():
                 yield from self._end(event)
-            case other:
-                assert_never(other)
 
     def note(self, text: str, style: Style = "dim") -> Iterator[Piece]:
         """Give a line of ours."""
@@ -64,7 +62,7 @@ class Renderer:
         yield Piece("stderr", f"--- {_harmless(text)}\n", style)
 
     def fresh_line(self) -> Iterator[Piece]:
-        """Give what ends the line that a program has left unfinished where our notes go; nothing where there is none."""
+        """Give what ends the line that a program left unfinished where our notes go; nothing where there is none."""
         if self._mid_line:
             self._mid_line = False
             yield Piece("stderr", "\n")
@@ -101,5 +99,5 @@ def _summary(ended: Ended) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Give `text` on one line. Names of files and languages are a program's and a model's: no control sequences of them."""
+    """Give `text` on one line, without control sequences: names of files and languages are not of our making."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)

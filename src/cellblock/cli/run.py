@@ -60,9 +60,9 @@ def _language(context: click.Context, parameter: click.Parameter, value: str | N
 def command(**options: Any) -> int:
     """Run the code blocks of FILE, a Markdown message, or of standard input when FILE is "-".
 
-    A file with the suffix of a language, such as .py or .sh, is one block. Output goes where the programs send it; notes
-    about blocks and the files that they made go to standard error. The exit code is that of the last block that ran; 2
-    means bad usage, and 3 that the code could not be run.
+    A file with the suffix of a language, such as .py or .sh, is one block. Output goes where the programs send it;
+    notes about blocks and the files that they made go to standard error. The exit code is that of the last block that
+    ran; 2 means bad usage, and 3 that the code could not be run.
     """
     settings = Settings(**options)
     if settings.network and settings.executor == "local":

@@ -11,7 +11,10 @@ _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kmg]?)(?:i?b)?", re.IGNO
 
 
 def parse_size(text: str) -> int:
-    """Give the bytes that `512M`, `1.5 GiB`, `2gb` or `1048576` stand for; units are powers of 1024. Raises `ValueError`."""
+    """Give the bytes that `512M`, `1.5 GiB`, `2gb` or `1048576` stand for; units are powers of 1024.
+
+    Raises `ValueError`.
+    """
     found = _SIZE.fullmatch(text.strip())
     size = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
     if size < 1:

@@ -48,7 +48,8 @@ def _open_tree(mount: dict[str, Any], map_to: int | None) -> Tree:
 
 
 def _set_rights(descriptor: int, rights: int, users: int = 0, flags: int = _AT_RECURSIVE) -> None:
-    attributes = struct.pack("<4Q", rights, 0, 0, users)
+    # Private, or what the machine mounts below it later would appear inside, with rights of its own.
+    attributes = struct.pack("<4Q", rights, 0, kernel.MS_PRIVATE, users)
     kernel.syscall(
         kernel.MOUNT_SETATTR,
         descriptor,
@@ -87,32 +88,41 @@ def _give_away(folder: str, user: int) -> None:
 
 
 def build_root(box: dict[str, Any], trees: list[Tree], base: str = "/tmp") -> None:
-    """Make the new root over `base`, enter it, and let go of the old one."""
-    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=8m,mode=755")
+    """Enter a new root, let go of the old one, and furnish the new one.
+
+    In this order, because targets below the work folder go through what code has left there: a link must not lead out.
+    """
+    _enter_root(base)
     for folder in box["folders"]:
-        os.makedirs(base + folder, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     for path, target in box["links"].items():
-        os.makedirs(os.path.dirname(base + path), exist_ok=True)
-        os.symlink(target, base + path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(target, path)
     for path, text in box["files"].items():
-        os.makedirs(os.path.dirname(base + path), exist_ok=True)
-        with open(base + path, "w") as file:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
             file.write(text)
     for tree in trees:
-        _attach(tree, base)
-    kernel.mount("proc", base + "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    os.chdir(base)
-    root = os.open(".", os.O_PATH | os.O_CLOEXEC)
-    kernel.pivot_root(".", ".")
-    kernel.unmount(".", kernel.MNT_DETACH)
-    os.chdir("/")
+        _attach(tree)
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     _set_rights(root, _RDONLY, flags=0)
     os.close(root)
 
 
-def _attach(tree: Tree, base: str) -> None:
-    target = base + tree.target
+def _enter_root(base: str) -> None:
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=8m,mode=755")
+    os.mkdir(f"{base}/proc")
+    # While the old root's /proc is still in view: without it the kernel refuses a new one.
+    kernel.mount("proc", f"{base}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    os.chdir(base)
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".", kernel.MNT_DETACH)
+    os.chdir("/")
+
+
+def _attach(tree: Tree) -> None:
+    target = tree.target
     if tree.is_folder:
         os.makedirs(target, exist_ok=True)
     elif not os.path.lexists(target):
@@ -125,6 +135,6 @@ def _attach(tree: Tree, base: str) -> None:
         _AT_FDCWD,
         os.fsencode(target),
         _MOVE_MOUNT_F_EMPTY_PATH,
-        name=f"move_mount {tree.target}",
+        name=f"move_mount {target}",
     )
     os.close(tree.descriptor)

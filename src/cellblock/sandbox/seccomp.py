@@ -112,6 +112,7 @@ _SET_ID_BITS: Final = 0o6000
 _O_CREAT_OR_TMPFILE: Final = 0o100 | 0o20000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_PROTOCOLS: Final = (0, 1, 6, 17, 58)  # any, ICMP (and "unix"), TCP, UDP, ICMP of version 6
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _EQUAL, _GREATER, _SET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -172,9 +173,15 @@ def _clone(column: int) -> list[Instruction]:
 def _conditions(column: int, sockets: bool) -> list[Instruction]:
     """Give the checks of calls that depend on an argument. Each begins with the number loaded, and leaves it so."""
     families = (_UNIX, _INET, _INET6, _NETLINK) if sockets else ()
-    code = _when((41, 198)[column], _only(0, families, errno.EAFNOSUPPORT))
+    # Each family and each protocol that is asked for makes the kernel load the module for it.
+    code = _when((41, 198)[column], _only_protocols() + _only(0, families, errno.EAFNOSUPPORT))
+    code += _when((53, 199)[column], _only(0, (_UNIX,), errno.EAFNOSUPPORT))
     code += _when((16, 29)[column], _never(1, (_TIOCSTI, _TIOCLINUX)))
     code += _when((135, 92)[column], _only(0, (0, 8, 0x20000, 0xFFFFFFFF), errno.EPERM))
+    # A process's limits are its own user's to lower: those of the first process hold for the blocks after this one.
+    code += _when((302, 261)[column], _only(0, (0,), errno.EPERM))
+    # Takes space on the disk that nobody counts as written; who is refused writes zeros instead.
+    code += _when((285, 47)[column], [_give(_ERRNO | errno.EOPNOTSUPP)])
     # Nobody makes a program that runs with the rights of its owner: outside, that owner is the caller.
     modes = {"fchmod": ((91, 52), 1), "fchmodat": ((268, 53), 2), "mknodat": ((259, 33), 2), "mkdirat": ((258, 34), 2)}
     old = {"chmod": ((90, None), 1), "creat": ((85, None), 1), "mknod": ((133, None), 1), "mkdir": ((83, None), 1)}
@@ -206,6 +213,13 @@ def _refuse_new_file(flags: int, mode: int) -> list[Instruction]:
 def _only(argument: int, values: tuple[int, ...], number: int) -> list[Instruction]:
     checks = [step for value in values for step in ((_EQUAL, 0, 1, value), _give(_ALLOW))]
     return [_argument(argument), *checks, _give(_ERRNO | number)]
+
+
+def _only_protocols() -> list[Instruction]:
+    """Give the checks of a new socket's protocol; those that are let through go on to the checks of its family."""
+    netlink = [(_EQUAL, 0, 3, _NETLINK), _argument(2), (_EQUAL, 1, 0, 0), _give(_ERRNO | errno.EPROTONOSUPPORT)]
+    others = [_argument(2), *[(_EQUAL, len(_PROTOCOLS) - index, 0, number) for index, number in enumerate(_PROTOCOLS)]]
+    return [_argument(0), *netlink, *others, _give(_ERRNO | errno.EPROTONOSUPPORT)]
 
 
 def _never(argument: int, values: tuple[int, ...]) -> list[Instruction]:

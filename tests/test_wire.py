@@ -1,0 +1,72 @@
+"""Frames: what is encoded comes out again, however the stream is cut, and nothing else is taken for a frame."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellblock.cell import wire
+
+FRAMES = st.lists(st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=8)
+CUTS = st.lists(st.integers(1, 64), min_size=1, max_size=40)
+
+
+def feed_in_pieces(decoder: wire.Decoder, stream: bytes, cuts: list[int]) -> list[wire.Frame]:
+    frames: list[wire.Frame] = []
+    start = 0
+    while start < len(stream):
+        size = cuts[start % len(cuts)]
+        frames += decoder.feed(stream[start : start + size])
+        start += size
+    return frames
+
+
+@given(FRAMES, CUTS)
+def test_frames_come_out_as_they_went_in_however_cut(frames: list[tuple[int, int, bytes]], cuts: list[int]) -> None:
+    stream = b"".join(wire.encode(*frame) for frame in frames)
+    decoder = wire.Decoder()
+    assert feed_in_pieces(decoder, stream, cuts) == [wire.Frame(*frame) for frame in frames]
+
+
+@given(st.binary(max_size=400), CUTS)
+def test_noise_is_refused_or_decoded_alike_in_one_piece_and_in_many(noise: bytes, cuts: list[int]) -> None:
+    def outcome(pieces: list[int]) -> object:
+        try:
+            return feed_in_pieces(wire.Decoder(), noise, pieces)
+        except wire.WireError:
+            return "refused"
+
+    assert outcome([len(noise) or 1]) == outcome(cuts)
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.none() | st.lists(st.booleans())))
+def test_json_comes_out_as_it_went_in(value: dict[str, object]) -> None:
+    (frame,) = wire.Decoder().feed(wire.encode_json(wire.RUN, 1, value))
+    assert frame.json() == value
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"\xff", b"[]", b"1", b"null", b'"text"'])
+def test_payload_that_is_no_json_object_is_refused(payload: bytes) -> None:
+    with pytest.raises(wire.WireError, match="of kind 21 holds no JSON"):
+        wire.Frame(wire.FAILED, 0, payload).json()
+
+
+def test_payload_nested_too_deeply_is_refused() -> None:
+    payload = json.dumps({"a": 1}).encode().replace(b"1", b"[" * 100_000)
+    with pytest.raises(wire.WireError):
+        wire.Frame(wire.FAILED, 0, payload).json()
+
+
+def test_largest_frame_passes_and_a_larger_one_is_not_made() -> None:
+    largest = bytes(wire.MAX_FRAME)
+    (frame,) = wire.Decoder().feed(wire.encode(wire.STDOUT, 1, largest))
+    assert len(frame.payload) == wire.MAX_FRAME
+    with pytest.raises(wire.WireError, match="larger than"):
+        wire.encode(wire.STDOUT, 1, largest + b"x")
+
+
+@pytest.mark.parametrize("length", [0, 4, wire.MAX_FRAME + 6, 2**32 - 1])
+def test_impossible_length_is_refused_before_anything_of_it_is_kept(length: int) -> None:
+    with pytest.raises(wire.WireError, match=f"announces {length} bytes"):
+        wire.Decoder().feed(length.to_bytes(4, "big") + bytes(5))

@@ -1,0 +1,139 @@
+"""The work folder: names stay inside it, whatever the code made of it, and what changed is listed."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cellblock.errors import WorkspaceError
+from cellblock.executors.workspace import OutsideWorkspace, Workspace
+
+PARTS = st.sampled_from(["a", "b.py", "..", ".", "", "/", "link", "folder", "out", "~", "\0", "\udc80", "...", "é"])
+NAMES = st.lists(PARTS, min_size=1, max_size=6).map("/".join)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    folder = tmp_path / "work"
+    (folder / "folder").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (folder / "out").symlink_to(tmp_path / "outside")
+    (folder / "link").symlink_to("folder")
+    return Workspace(folder)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(NAMES | st.text(max_size=20))
+def test_place_gives_a_path_inside_or_refuses(workspace: Workspace, name: str) -> None:
+    try:
+        inside = workspace.place(name)
+    except OutsideWorkspace:
+        return
+    real = Path(os.path.realpath(workspace.path / inside))
+    assert workspace.path in real.parents
+    assert not real.is_dir()
+    assert not os.path.isabs(inside)
+    assert ".." not in Path(inside).parts
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("a.py", "a.py"),
+        ("sub/a.py", "sub/a.py"),
+        ("./sub/../a.py", "a.py"),
+        ("link/a.py", "folder/a.py"),
+        ("...", "..."),
+        ("..a", "..a"),
+        ("..a/b", "..a/b"),
+    ],
+)
+def test_name_inside(workspace: Workspace, name: str, inside: str) -> None:
+    assert workspace.place(name) == inside
+
+
+def test_absolute_name_inside_is_taken(workspace: Workspace) -> None:
+    assert workspace.place(str(workspace.path / "a.py")) == "a.py"
+
+
+@pytest.mark.parametrize(
+    "name", ["../a.py", "/etc/passwd", "out/a.py", "folder/../../a", ".", "", "folder", "a\0b", "\udc80", "../work2/a"]
+)
+def test_name_outside_is_refused(workspace: Workspace, name: str) -> None:
+    with pytest.raises(OutsideWorkspace):
+        workspace.place(name)
+
+
+def test_write_makes_folders_and_replaces(workspace: Workspace) -> None:
+    workspace.write("new/deep/a.py", "one")
+    workspace.write("new/deep/a.py", "two é \udc80")
+    assert (workspace.path / "new/deep/a.py").read_text() == "two é ?"
+    assert [path.name for path in (workspace.path / "new/deep").iterdir()] == ["a.py"]
+
+
+def test_link_put_in_the_way_meanwhile_is_not_followed(workspace: Workspace, tmp_path: Path) -> None:
+    inside = workspace.place("sub/a.py")
+    (workspace.path / "sub").symlink_to(tmp_path / "outside")
+    with pytest.raises(OutsideWorkspace):
+        workspace.write(inside, "text")
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_file_that_is_a_link_is_replaced_and_its_target_kept(workspace: Workspace, tmp_path: Path) -> None:
+    target = tmp_path / "outside" / "kept"
+    target.write_text("kept")
+    inside = workspace.place("new.py")
+    (workspace.path / "new.py").symlink_to(target)
+    workspace.write(inside, "text")
+    assert (target.read_text(), (workspace.path / "new.py").read_text()) == ("kept", "text")
+
+
+def test_remove_does_not_follow_links(workspace: Workspace, tmp_path: Path) -> None:
+    target = tmp_path / "outside" / "kept"
+    target.write_text("kept")
+    workspace.remove("out/kept")
+    assert target.exists()
+    workspace.remove("not there")
+
+
+def test_vanished_folder_is_named(workspace: Workspace) -> None:
+    workspace.path.rename(workspace.path.with_name("moved"))
+    with pytest.raises(WorkspaceError, match=f"{workspace.shown} is not there"):
+        workspace.check()
+    with pytest.raises(WorkspaceError, match="a.py cannot be written"):
+        workspace.write("a.py", "")
+
+
+def test_replaced_folder_is_noticed(workspace: Workspace) -> None:
+    workspace.path.rename(workspace.path.with_name("moved"))
+    workspace.path.mkdir()
+    with pytest.raises(WorkspaceError, match="was replaced by another"):
+        workspace.check()
+
+
+def test_changed_lists_new_and_changed_files_once(workspace: Workspace) -> None:
+    (workspace.path / "before").write_text("")
+    first = workspace.write("script.py", "")
+    (workspace.path / "made.csv").write_text("12345")
+    (workspace.path / "folder" / "inner").write_text("1")
+    listed = workspace.changed(first, besides="script.py")
+    assert [item for item in listed if item[0] != "before"] == [("folder/inner", 1), ("made.csv", 5)]
+    assert workspace.changed(workspace.write("script.py", ""), besides="script.py") == []
+
+
+def test_changed_leaves_out_hidden_files_links_and_bytecode(workspace: Workspace) -> None:
+    since = workspace.write("script.py", "")
+    (workspace.path / ".hidden").write_text("")
+    (workspace.path / "__pycache__").mkdir()
+    (workspace.path / "__pycache__" / "a.pyc").write_text("")
+    (workspace.path / "new_link").symlink_to("script.py")
+    os.mkfifo(workspace.path / "pipe")
+    assert workspace.changed(since, besides="script.py") == []
+
+
+def test_name_that_is_not_utf_8_can_be_printed(workspace: Workspace) -> None:
+    since = workspace.write("script.py", "")
+    Path(os.fsdecode(os.fsencode(workspace.path) + b"/bad\xff")).write_text("")
+    assert workspace.changed(since, besides="script.py") == [("bad\ufffd", 0)]
