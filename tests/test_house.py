@@ -158,9 +158,7 @@ def test_the_cell_server_imports_the_standard_library_alone() -> None:
 def test_importing_a_module_changes_nothing() -> None:
     names = json.dumps([module_name(path) for path in MODULES])
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH], input=names, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", WATCH], input=names, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[]\n"
 
@@ -210,9 +208,7 @@ def test_functions_are_at_most_50_lines() -> None:
 
 
 def test_no_module_is_named_for_nothing() -> None:
-    assert [
-        relative(path) for path in OURS if PLACELESS & set(path.with_suffix("").parts[len(ROOT.parts) :])
-    ] == []
+    assert [relative(path) for path in OURS if PLACELESS & set(path.with_suffix("").parts[len(ROOT.parts) :])] == []
 
 
 # what stands beside the code

@@ -74,7 +74,13 @@ def test_start_is_not_told_twice() -> None:
 
 @pytest.mark.parametrize(
     ("status", "exit_code", "outcome"),
-    [(0, 0, "ok"), (3 << 8, 3, "error"), (255 << 8, 255, "error"), (9, 137, "error"), (signal.SIGSEGV | 128, 139, "error")],
+    [
+        (0, 0, "ok"),
+        (3 << 8, 3, "error"),
+        (255 << 8, 255, "error"),
+        (9, 137, "error"),
+        (signal.SIGSEGV | 128, 139, "error"),
+    ],
 )
 def test_own_end_of_a_program(status: int, exit_code: int, outcome: str) -> None:
     end = ended(status)
@@ -88,7 +94,13 @@ def test_own_end_of_a_program(status: int, exit_code: int, outcome: str) -> None
         ("wall_seconds", 124, "timeout", "wall_seconds", "\nTimeout"),
         ("cpu_seconds", 124, "timeout", "cpu_seconds", "\nTimeout: the limit of 2 CPU seconds."),
         ("cancelled", 125, "cancelled", None, "\nCancelled: Code execution was cancelled."),
-        ("memory_bytes", 137, "out_of_memory", "memory_bytes", "\nOut of memory: the limit of 10 bytes (memory_bytes)."),
+        (
+            "memory_bytes",
+            137,
+            "out_of_memory",
+            "memory_bytes",
+            "\nOut of memory: the limit of 10 bytes (memory_bytes).",
+        ),
         (
             "written_bytes",
             137,
@@ -105,7 +117,10 @@ def test_end_by_a_limit_names_it(why: str, exit_code: int, outcome: str, limit: 
 
 def test_file_size_limit_is_named_only_where_there_is_one() -> None:
     assert ended(signal.SIGXFSZ).limit == "file_bytes"
-    assert (ended(signal.SIGXFSZ, limits=Limits()).limit, ended(signal.SIGXFSZ, limits=Limits()).exit_code) == (None, 153)
+    assert (ended(signal.SIGXFSZ, limits=Limits()).limit, ended(signal.SIGXFSZ, limits=Limits()).exit_code) == (
+        None,
+        153,
+    )
 
 
 def test_lost_first_process_is_a_kill() -> None:

@@ -40,7 +40,7 @@ class Limits:
             value = getattr(self, field.name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"Limits.{field.name} must be a number above 0 or None, not {value!r}.")
             if field.name.endswith(("_bytes", "processes", "open_files")) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from . import kernel, tree
+from . import kernel, script, tree
 from .confine import Confinement
 
 # Without the enums of `signal`, which every block's process would have to copy.
@@ -165,6 +165,8 @@ def _become_main(
             os.close(source)
         os.chdir(spec["cwd"])
         confinement.apply()
+        if spec["namespaces"]:
+            script.prepare()
         os.write(link.fileno(), READY)
         job = os.read(link.fileno(), PACKET)
         if not job:

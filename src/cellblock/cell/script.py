@@ -14,7 +14,6 @@ import itertools
 import os
 import signal
 import sys
-import threading
 import weakref
 from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
@@ -27,6 +26,34 @@ _NOT_EXECUTABLE = 126
 _FAILED = 1
 
 
+class _Known:
+    """What was there before any script: the names of our own modules, and of the last module of all."""
+
+    ours: tuple[str, ...] = ()
+    last = ""
+
+
+def look_around() -> None:
+    """Note what is there, once for all cells: to walk through all modules costs each of them a copy of every name."""
+    _Known.ours = tuple(name for name in sys.modules if name.partition(".")[0] == "cellblock")
+    _Known.last = next(name for name in reversed(sys.modules) if name not in _Known.ours)
+
+
+def prepare() -> None:
+    """Do what can be done before the script is known, so that it has not to wait for it; then once for practice.
+
+    What a process touches for the first time after a fork must be copied: better now than when somebody waits.
+    """
+    for name in _Known.ours:  # user code may have a module of the same name
+        del sys.modules[name]
+    main = ModuleType("__main__")
+    _refresh(main)
+    sys.modules["__main__"] = main
+    _flush()
+    with open(os.devnull, "rb") as file:
+        exec(compile(file.read(), "practice", "exec", dont_inherit=True), {})
+
+
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     """Give the code of the job's script and the namespace to run it in; does not return for another program."""
     if job.get("env"):
@@ -35,24 +62,20 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
         _become(job["argv"])
     path: str = job["script"]
     folder = os.path.dirname(path)
-    main = ModuleType("__main__")
-    main.__dict__.update(
+    namespace = sys.modules["__main__"].__dict__
+    namespace.update(
         __file__=path,
         __cached__=None,
         __loader__=SourceFileLoader("__main__", path),
         __builtins__=sys.modules["builtins"],
     )
-    _forget_ourselves()
     _make_room(folder)
-    _refresh(main)
-    _loaded.update(sys.modules)
-    sys.modules["__main__"] = main
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
     sys.path[0:0] = [folder]
     with open(path, "rb") as file:
         source = file.read()
-    return compile(source, path, "exec", dont_inherit=True), main.__dict__
+    return compile(source, path, "exec", dont_inherit=True), namespace
 
 
 def _become(argv: list[str]) -> None:
@@ -69,28 +92,24 @@ def _become(argv: list[str]) -> None:
         os._exit(_NOT_EXECUTABLE)
 
 
-def _forget_ourselves() -> None:
-    """Take our own modules out of sight: user code may have a module of the same name."""
-    for name in [name for name in sys.modules if name[:10] in ("cellblock", "cellblock.")]:
-        del sys.modules[name]
-
-
 def _make_room(folder: str) -> None:
     """Let a module beside the script come before a loaded library of its name, as it does at a fresh start."""
-    for name in {entry.partition(".")[0] for entry in os.listdir(folder)}.intersection(sys.modules):
-        if name in sys.builtin_module_names or FrozenImporter.find_spec(name):
+    for name in {entry.partition(".")[0] for entry in os.listdir(folder)}:
+        if name not in sys.modules or name in sys.builtin_module_names or FrozenImporter.find_spec(name):
             continue
         # A folder of data is no reason to load a library a second time.
         if (spec := PathFinder.find_spec(name, [folder])) and spec.loader:
             for loaded in [other for other in sys.modules if other == name or other.startswith(f"{name}.")]:
                 del sys.modules[loaded]
+                _loaded.discard(loaded)
 
 
 def _refresh(main: ModuleType) -> None:
     """Make what libraries drew, counted and noted while they were preloaded new. `random` does so by itself."""
-    thread: Any = threading.current_thread()
-    thread._set_native_id()
-    threading._counter = itertools.count(1).__next__  # pyright: ignore[reportAttributeAccessIssue]
+    threading: Any = sys.modules.get("threading")  # not imported by us: it makes every fork dearer by a quarter
+    if threading is not None:
+        threading.current_thread()._set_native_id()
+        threading._counter = itertools.count(1).__next__
     numpy_random: Any = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -100,10 +119,6 @@ def _refresh(main: ModuleType) -> None:
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = main
         sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
-
-
-# The modules that were there before the script; what it imported goes at the end.
-_loaded: set[str] = set()
 
 
 def report(error: BaseException) -> int:
@@ -155,8 +170,9 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
     sys.setprofile(None)
     sys.settrace(None)
     _flush()
-    with contextlib.suppress(BaseException):
-        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+    if (threading := sys.modules.get("threading")) is not None:
+        with contextlib.suppress(BaseException):
+            threading._shutdown()
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()
     _flush()
@@ -181,19 +197,35 @@ def _flush() -> None:
 
 def _let_go() -> None:
     """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
-    gc.collect()  # also puts what is alive into the order in which it refers to each other: a file before its descriptor
+    _collect()  # also puts what is alive into the order in which it refers to each other: a file before its descriptor
     sys.last_type = sys.last_value = sys.last_traceback = None
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
-    names = [name for name in sys.modules if name not in _loaded or name in ("__main__", "__mp_main__")]
-    dropped = [sys.modules.pop(name) for name in names]
+    names = [name for name in ("__main__", "__mp_main__", *_imported()) if name in sys.modules]
+    dropped: list[object] = [sys.modules.pop(name) for name in names]  # anybody may put anything there
     modules = [weakref.ref(module) for module in dropped if isinstance(module, ModuleType)]
     del dropped
-    gc.collect()
+    _collect()
     if len(sys._current_frames()) > 1:
         return  # daemon threads would stumble over what is gone; the interpreter would have stopped them
     for reference in reversed(modules):
         if (module := reference()) is not None:
             _clear(module.__dict__)
+
+
+def _collect() -> None:
+    """Collect all that is garbage. As long as nothing has grown old, the youngest are all that there is to look at."""
+    gc.collect(0 if gc.get_count()[1:] == (0, 0) else 2)
+
+
+def _imported() -> list[str]:
+    """Give the names of the modules that the script imported, in that order."""
+    names = list[str]()
+    if _Known.last in sys.modules:
+        for name in reversed(sys.modules):
+            if name == _Known.last:
+                break
+            names.insert(0, name)
+    return names
 
 
 def _clear(namespace: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ class Frame:
         """Give the payload as the JSON object that it holds."""
         try:
             value = json.loads(self.payload)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WireError(f"Frame of kind {self.kind} holds no JSON.") from error
         if not isinstance(value, dict):
             raise WireError(f"Frame of kind {self.kind} holds no JSON object.")

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any
 
-from . import init, kernel
+from . import init, kernel, script
 from .confine import Confinement
 
 LINK = 3  # the descriptor under which a zygote finds its socket
@@ -63,6 +63,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
+    script.look_around()
     gc.collect()
     gc.freeze()
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())

@@ -6,7 +6,6 @@ are answered at once.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -58,8 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:  # a full disk behind our output, say; a closed pipe is click's, who ends quietly
         code = _say(str(error), _EXIT_FAILED)
     except click.Abort:
-        # Nothing was begun, or all is cleaned up. An exit would wait for a thread that writes to a pipe without a reader.
-        os._exit(_EXIT_INTERRUPTED)
+        code = _EXIT_INTERRUPTED
     sys.exit(code)
 
 

@@ -17,7 +17,7 @@ class Interrupts:
 
     While the executor starts, a signal cancels the task. While blocks run, the first one cancels `token` and the
     second one the task. During clean-up they only set `exit_code`: clean-up is bounded, and half of it would leave
-    things behind.
+    things behind. After it, they end the process at once.
     """
 
     def __init__(self) -> None:
@@ -26,19 +26,21 @@ class Interrupts:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._starting = True
+        # Ignored from the start: a job in the background, which the terminal's Ctrl-C is not for.
+        self._numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
     def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            # Ignored from the start: a job in the background, which the terminal's Ctrl-C is not for.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._loop.add_signal_handler(number, self._take, number)
+        for number in self._numbers:
+            self._loop.add_signal_handler(number, self._take, number)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number in _SIGNALS:
+        for number in self._numbers:
             self._loop.remove_signal_handler(number)
+            # Not Python's: an exception in the last moments of the process would only be noise.
+            signal.signal(number, signal.SIG_DFL)
 
     def started(self) -> None:
         """Say that blocks run from now on."""

@@ -64,7 +64,7 @@ class Workspace:
         except ValueError as error:  # NUL, lone surrogates
             raise OutsideWorkspace(name) from error
         inside = os.path.relpath(real, self.path)
-        if inside == "." or inside.startswith("..") or os.path.isdir(real):
+        if inside in (".", "..") or inside.startswith("../") or os.path.isdir(real):
             raise OutsideWorkspace(name)
         return inside
 

@@ -1,0 +1,78 @@
+"""The policy: absent means denied, wrong values are refused when it is made, and it is the same again after JSON."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellblock import Mount, Policy
+
+PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0/."), min_size=1).map(lambda name: f"/{name}")
+MOUNTS = st.lists(st.builds(Mount, PATHS, st.none() | PATHS), max_size=3).map(tuple)
+VARIABLES = st.dictionaries(
+    st.text(st.characters(exclude_characters="=\0"), min_size=1), st.text(st.characters(exclude_characters="\0"))
+)
+
+
+@given(
+    st.builds(
+        Policy, network=st.sampled_from(["none", "host"]), read_only=MOUNTS, read_write=MOUNTS, environment=VARIABLES
+    )
+)
+def test_policy_is_the_same_after_json(policy: Policy) -> None:
+    again = Policy.from_dict(json.loads(json.dumps(policy.to_dict())))
+    assert again.to_dict() == policy.to_dict()
+    assert (again.read_only, again.read_write) == (policy.read_only, policy.read_write)
+
+
+def test_nothing_is_given_by_default() -> None:
+    assert Policy().to_dict() == {"network": "none", "read_only": [], "read_write": [], "environment": {}}
+
+
+def test_paths_become_mounts_under_their_own_name() -> None:
+    policy = Policy(read_only=("/data", Path("/more")))  # pyright: ignore[reportArgumentType] - paths are taken too
+    assert [mount.inside for mount in policy.read_only] == ["/data", "/more"]
+
+
+@pytest.mark.parametrize("network", ["None", "all", None, True])
+def test_unknown_network_is_refused(network: str) -> None:
+    with pytest.raises(ValueError, match="must be 'none' or 'host'"):
+        Policy(network=network)  # pyright: ignore[reportArgumentType] - what callers without types write
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("data", None), ("", None), ("/data", "data"), ("/data", "/a/../b"), ("/", None), ("/data", "/")],
+)
+def test_mount_that_could_mean_anything_is_refused(source: str, target: str | None) -> None:
+    with pytest.raises(ValueError, match="^Mount (source|target) must"):
+        Mount(source, target)
+
+
+@pytest.mark.parametrize("variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}, {1: "x"}])
+def test_what_is_no_variable_is_refused(variables: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="environment variable"):
+        Policy(environment=variables)
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "hunter2" not in repr(Policy(environment={"TOKEN": "hunter2"}))
+
+
+def test_policy_cannot_be_changed_not_even_through_what_it_was_made_from() -> None:
+    variables = {"A": "1"}
+    policy = Policy(environment=variables)
+    variables["B"] = "2"
+    assert dict(policy.environment) == {"A": "1"}
+    with pytest.raises(TypeError):
+        policy.environment["B"] = "2"  # pyright: ignore[reportIndexIssue] - that it is refused is the test
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        policy.network = "host"  # pyright: ignore[reportAttributeAccessIssue] - that it is refused is the test
+
+
+def test_unknown_entry_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="Unknown policy entries: readonly"):
+        Policy.from_dict({"readonly": []})

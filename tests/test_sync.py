@@ -1,0 +1,178 @@
+"""The synchronous face: every call of the executors, from plain code, threads and inside running loops."""
+
+import asyncio
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cellblock
+from cellblock import CancellationToken, CodeBlock, CodeExecutor, CommandLineCodeResult, Ended, Output, fold, sync
+from cellblock.sync import SandboxCommandLineCodeExecutor
+
+HI = [CodeBlock("print('hi')", "python")]
+FACES = [getattr(sync, name) for name in sync.__all__]
+ASYNC_ONLY = {"__aenter__", "__aexit__"}
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxCommandLineCodeExecutor]:
+    with SandboxCommandLineCodeExecutor(work_dir=tmp_path_factory.mktemp("work")) as executor:
+        yield executor
+
+
+def public(kind: type[object]) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("face", FACES, ids=sync.__all__)
+def test_every_public_name_of_the_executor_is_there_without_await(face: type[sync.SyncCodeExecutor]) -> None:
+    kind = getattr(cellblock, face.__name__)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using LocalCommandLineCodeExecutor")
+        made = face()
+    for name in public(kind):
+        assert hasattr(made, name), name
+        original = inspect.getattr_static(kind, name)
+        if inspect.iscoroutinefunction(original) or name == "execute_stream":
+            assert not inspect.iscoroutinefunction(getattr(made, name)), name
+            assert name in vars(sync.SyncCodeExecutor), f"{name} would give a coroutine"
+
+
+def test_there_is_a_face_for_every_executor() -> None:
+    def executors(kind: type[CodeExecutor]) -> Iterator[str]:
+        for inner in kind.__subclasses__():
+            yield inner.__name__
+            yield from executors(inner)
+
+    public_executors = {name for name in executors(CodeExecutor) if name in cellblock.__all__}
+    assert public_executors <= set(sync.__all__)
+
+
+NOT_YET = pytest.mark.xfail(reason="the face's load_component does not take `expected`")
+SHARED = sorted(public(CodeExecutor) & set(vars(sync.SyncCodeExecutor)) - {"load_component"})
+
+
+@pytest.mark.parametrize("name", [*SHARED, pytest.param("load_component", marks=NOT_YET)])
+def test_calls_take_the_same_parameters(name: str) -> None:
+    ours, theirs = (getattr(kind, name) for kind in (sync.SyncCodeExecutor, CodeExecutor))
+    assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
+
+
+def test_result_is_the_executor_s(executor: SandboxCommandLineCodeExecutor) -> None:
+    result = executor.execute_code_blocks(code_blocks=HI)
+    assert isinstance(result, CommandLineCodeResult)
+    assert (result.exit_code, result.output) == (0, "hi\n")
+
+
+def test_stream_gives_the_events_of_the_result(executor: SandboxCommandLineCodeExecutor) -> None:
+    events = list(executor.execute_stream(HI))
+    assert fold(events).output == "hi\n"
+    assert isinstance(events[-1], Ended)
+
+
+def test_stream_given_up_ends_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
+    code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(0.3)\nopen('lived', 'w')"
+    for event in executor.execute_stream([CodeBlock(code, "python")]):
+        if isinstance(event, Output):
+            break
+    executor.execute_code_blocks([CodeBlock("import time\ntime.sleep(0.5)", "python")])
+    assert not Path(executor.work_dir, "lived").exists()
+
+
+def test_inside_a_running_loop(executor: SandboxCommandLineCodeExecutor) -> None:
+    async def main() -> str:
+        return executor.execute_code_blocks(HI).output
+
+    assert asyncio.run(main()) == "hi\n"
+
+
+def test_from_many_threads_each_gets_its_own_result(executor: SandboxCommandLineCodeExecutor) -> None:
+    results: dict[int, str] = {}
+
+    def run(number: int) -> None:
+        results[number] = executor.execute_code_blocks([CodeBlock(f"print({number})", "python")]).output
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: f"{number}\n" for number in range(16)}
+
+
+def test_token_thrown_in_another_thread_cancels(executor: SandboxCommandLineCodeExecutor) -> None:
+    token = CancellationToken()
+    blocks = [CodeBlock("import os, time\nos.write(1, b'begun\\n')\ntime.sleep(60)", "python")]
+    events = executor.execute_stream(blocks, token)
+    found = [next(events), next(events)]
+    threading.Thread(target=token.cancel).start()
+    result = fold([*found, *events])
+    assert (result.exit_code, result.output) == (125, "begun\n\nCancelled: Code execution was cancelled.")
+
+
+def test_errors_come_through(executor: SandboxCommandLineCodeExecutor) -> None:
+    with pytest.raises(ValueError, match="no code blocks"):
+        executor.execute_code_blocks([])
+    with pytest.raises(ValueError, match="Timeout must be"):
+        SandboxCommandLineCodeExecutor(timeout=0)
+    with pytest.raises(AttributeError):
+        _ = executor.nothing_of_that_name
+
+
+def test_stop_twice_restart_and_use_again(tmp_path: Path) -> None:
+    executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
+    executor.start()
+    executor.start()
+    executor.restart()
+    executor.stop()
+    executor.stop()
+    assert executor.execute_code_blocks(HI).output == "hi\n"
+    executor.stop()
+
+
+def test_saved_and_loaded_it_is_a_face_again(tmp_path: Path) -> None:
+    saved = SandboxCommandLineCodeExecutor(work_dir=tmp_path, timeout=7).dump_component().to_json()
+    with SandboxCommandLineCodeExecutor.load_component(saved) as loaded:
+        assert (loaded.timeout, loaded.execute_code_blocks(HI).output) == (7, "hi\n")
+
+
+INTERRUPTED = """
+import sys, time
+from cellblock import CodeBlock
+from cellblock.sync import SandboxCommandLineCodeExecutor
+
+block = CodeBlock("import time\\nopen('begun', 'w')\\ntime.sleep(1)\\nopen('lived', 'w')", "python")
+with SandboxCommandLineCodeExecutor(work_dir=sys.argv[1]) as executor:
+    executor.start()
+    try:
+        if sys.argv[2] == "stream":
+            list(executor.execute_stream([block]))
+        else:
+            executor.execute_code_blocks([block])
+    except KeyboardInterrupt:
+        print("interrupted", executor.execute_code_blocks([CodeBlock("ls", "sh")]).output)
+        time.sleep(1.2)
+"""
+
+
+@pytest.mark.parametrize("call", ["execute", "stream"])
+def test_interrupt_ends_the_block_and_goes_on_up(tmp_path: Path, call: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), call]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for _ in range(1000):
+            if (tmp_path / "begun").exists():
+                break
+            threading.Event().wait(0.01)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=10)
+    assert output.startswith("interrupted begun\n")
+    assert (process.returncode, (tmp_path / "lived").exists()) == (0, False)
