@@ -173,7 +173,7 @@ def test_load_data_of_autogen_s_documentation(make: Callable[..., CodeExecutor])
     pandas: Any = pytest.importorskip("pandas", reason="the function's annotation is evaluated here as well")
 
     @with_requirements(python_packages=["pandas"], global_imports=["pandas"])
-    def load_data() -> pandas.DataFrame:  # pyright: ignore[reportInvalidTypeForm, reportUnknownParameterType]
+    def load_data() -> pandas.DataFrame:  # pyright: ignore - no stubs
         """Load some sample data.
 
         Returns:

@@ -101,7 +101,6 @@ def _make_room(folder: str) -> None:
         if (spec := PathFinder.find_spec(name, [folder])) and spec.loader:
             for loaded in [other for other in sys.modules if other == name or other.startswith(f"{name}.")]:
                 del sys.modules[loaded]
-                _loaded.discard(loaded)
 
 
 def _refresh(main: ModuleType) -> None:
