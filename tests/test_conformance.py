@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from plain_user import command
 
 from cellblock.testing.conformance import CHECKS, KNOWN, NotHere, Subject
+from plain_user import command
 
 SUBJECTS = {
     "sandbox": Subject(KNOWN["sandbox"]),

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from probes import MARK, done, local, said, sandbox, without_filter, without_landlock
 
 from cellblock import CodeBlock, Mount, Policy
 from cellblock.sync import SyncCodeExecutor
+from probes import MARK, done, local, said, sandbox, without_filter, without_landlock
 
 CELL = "import os; print(os.readlink('/proc/self/ns/mnt'))"
 SYSTEM_V = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n"
@@ -152,8 +152,8 @@ def test_without_the_filter_a_limit_hits_the_next_block() -> None:
     executor = sandbox()
     with without_filter():
         executor.start()
-    leave = "import resource; resource.prlimit(1, resource.RLIMIT_NOFILE, (44, 44))"
-    find = f"import resource; resource.getrlimit(resource.RLIMIT_NOFILE)[1] == 44 and print({MARK!r})"
+    leave = "import resource; resource.prlimit(1, resource.RLIMIT_STACK, (1 << 22, 1 << 22))"
+    find = f"import resource; resource.getrlimit(resource.RLIMIT_STACK)[1] == 1 << 22 and print({MARK!r})"
     assert found_later(executor, leave, find)
     executor.stop()
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from probes import MARK, done, local, said, sandbox
 
 from cellblock import CodeBlock
 from cellblock.cell import wire
 from cellblock.sync import SyncCodeExecutor
+from probes import MARK, done, local, said, sandbox
 
 VARIABLE = "CELLBLOCK_TEST_MARK"
 

@@ -8,11 +8,11 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from probes import done, sandbox, without_filter
 
 from cellblock import CodeBlock
 from cellblock.sandbox import seccomp
 from cellblock.sync import SyncCodeExecutor
+from probes import done, sandbox, without_filter
 
 ALLOWED = 0
 KILLED = -1

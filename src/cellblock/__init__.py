@@ -1,6 +1,7 @@
 """Run the code that language-model agents write: contained, exact, fast.
 
-The names below are the public ones. Each is imported when it is first used, so that `import cellblock` costs next to nothing.
+The names below are the public ones. Each is imported when it is first used, so that `import cellblock` costs
+next to nothing.
 """
 
 from __future__ import annotations

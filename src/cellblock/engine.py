@@ -11,7 +11,7 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Engine:
         finally:
             await self.call(stream.close())
 
-    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T]:
         """Run the generator `items` here and give what it yields to this thread."""
         stream = _Stream(items)
         try:

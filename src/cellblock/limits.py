@@ -8,6 +8,7 @@ from typing import Any
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+_MOST = 1 << 62  # what the kernel's interfaces can hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"Limits.{field.name} must be a number above 0 or None, not {value!r}.")
+            if value > _MOST:
+                raise ValueError(f"Limits.{field.name} is too large: {value!r}. None means no limit.")
             if field.name.endswith(("_bytes", "processes", "open_files")) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -46,8 +46,8 @@ class Policy:
     """
 
     network: Network = "none"
-    read_only: tuple[Mount, ...] = ()
-    read_write: tuple[Mount, ...] = ()
+    read_only: Sequence[Mount | str | Path] = ()
+    read_write: Sequence[Mount | str | Path] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
@@ -59,12 +59,16 @@ class Policy:
             _check_variable(name, value)
         object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
 
+    def mounts(self, *, writable: bool) -> tuple[Mount, ...]:
+        """Give what can be changed, or what can only be read."""
+        return tuple(_mount(item) for item in (self.read_write if writable else self.read_only))
+
     def to_dict(self) -> dict[str, Any]:
         """Give the policy as JSON values."""
         return {
             "network": self.network,
-            "read_only": [[mount.source, mount.target] for mount in self.read_only],
-            "read_write": [[mount.source, mount.target] for mount in self.read_write],
+            "read_only": [[mount.source, mount.target] for mount in self.mounts(writable=False)],
+            "read_write": [[mount.source, mount.target] for mount in self.mounts(writable=True)],
             "environment": dict(self.environment),
         }
 

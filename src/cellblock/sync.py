@@ -5,7 +5,7 @@ One thin facade; the work is done by the executors themselves, on the engine's l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -40,7 +40,7 @@ class SyncCodeExecutor:
 
     def execute_stream(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         """Run `code_blocks` and give what happens as it happens."""
         return engine().iterate(self._executor.execute_stream(code_blocks, cancellation_token))
 

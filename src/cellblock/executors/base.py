@@ -152,5 +152,5 @@ def _checked(blocks: Sequence[CodeBlock]) -> list[CodeBlock]:
         raise ValueError("There are no code blocks to run.")
     for block in blocks:
         if not isinstance(block, CodeBlock):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
-            raise ValueError(f"Not a CodeBlock: {block!r}.")  # noqa: TRY004 - the contract says ValueError
+            raise ValueError(f"Not a CodeBlock: {block!r}.")
     return list(blocks)

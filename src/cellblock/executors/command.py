@@ -128,7 +128,10 @@ class CommandLineExecutor(CodeExecutor):
 
     @abstractmethod
     async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
-        """Give the place, with folders of `packages` importable; it removes the paths in `delete` when it ends."""
+        """Give the place, with folders of `packages` importable; it removes the paths in `delete` when it ends.
+
+        Whatever is made for it goes into `delete` at once, so that it is removed as well when something fails.
+        """
 
     @abstractmethod
     def _command(self, language: Language, name: str) -> dict[str, Any]:
@@ -144,8 +147,14 @@ class CommandLineExecutor(CodeExecutor):
             environment = await environment_for(required, python=self._python())
             packages = (str(site_packages(environment)),)
         delete = [str(self._temporary)] if self._temporary is not None else []
-        place = await self._make_place(packages, delete)
-        self._connection = await place.open()
+        try:
+            place = await self._make_place(packages, delete)
+            self._connection = await place.open()
+        except BaseException:
+            for path in delete:
+                if path != str(self._temporary):
+                    remove_tree(path)
+            raise
         try:
             if self._module.functions:
                 await self._load_functions()

@@ -77,7 +77,7 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
             _activate(environment, str(self._virtual_env_context.bin_path))
         if packages:
             scratch = tempfile.mkdtemp(prefix="cellblock-env-")
-            delete = [*delete, scratch]
+            delete.append(scratch)
             interpreter = await find_interpreter(self._program)
             folder = Path(scratch, "env")
             self._program = str(lay_environment(folder, interpreter, [*packages, *interpreter.packages]))

@@ -13,8 +13,8 @@ from ..functions import Function
 from ..languages import Action, Language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Place
-from ..places.landlocked import LandlockPlace
 from ..places.interpreter import find_interpreter, lay_environment
+from ..places.landlocked import LandlockPlace
 from ..places.sandbox import ENVIRONMENT, WORK_DIR, SandboxPlace
 from ..policy import Policy
 from ..sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
@@ -86,6 +86,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         interpreter = await find_interpreter(self._python())
         shown = (*packages, *interpreter.packages)
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
+        delete.append(str(scratch))
         (scratch / "home").mkdir()
         full = self._isolation == "full"
         lay_environment(scratch / "env", interpreter, shown, seen_as=ENVIRONMENT if full else None)
@@ -100,7 +101,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             limits=self._limits,
             policy=self._policy,
             preload=self._preload,
-            delete=[*delete, str(scratch)],
+            delete=delete,
         )
 
     def _python(self) -> str | None:
@@ -115,7 +116,8 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         return {"argv": [*(language.argv or ()), path]}
 
     def _to_config(self) -> dict[str, Any]:
-        return {**super()._to_config(), "policy": self._policy.to_dict(), "preload": list(self._preload), "isolation": self._isolation}
+        own = {"policy": self._policy.to_dict(), "preload": list(self._preload), "isolation": self._isolation}
+        return {**super()._to_config(), **own}
 
     @classmethod
     def _from_config(cls, config: Mapping[str, Any]) -> Self:

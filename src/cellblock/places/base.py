@@ -220,9 +220,9 @@ class Connection:
             self._opened.exception()  # looked at, so that nobody reports it as forgotten
         self._control.close()
         ended = await asyncio.to_thread(_reap, self._process, _END)
+        self._log.close()
         if not ended:
             raise PlaceError(f"The cell server (process {self._process.pid}) did not end within {_END:.0f} s.")
-        self._log.close()
 
     def forget(self) -> None:
         """In a forked child: let go of a stream that is the parent's."""
@@ -281,11 +281,13 @@ async def start_server(
     argv = [python or sys.executable, "-I", "-S", "-c", text, str(PACKAGE)]
     ours, theirs = socket.socketpair()
     # Not a pipe: nobody would read it while the server lives.
-    log = tempfile.TemporaryFile()  # noqa: SIM115
+    log = tempfile.TemporaryFile()
     try:
-        process = await asyncio.to_thread(_spawn, argv, theirs, log, environment)
+        # Not in a thread: a cancellation in the middle would lose the process.
+        process = _spawn(argv, theirs, log, environment)
     except OSError as error:
         ours.close()
+        log.close()
         raise PlaceError(f"The cell server cannot be started with {argv[0]}: {error.strerror}.") from error
     finally:
         theirs.close()

@@ -1,4 +1,4 @@
-"""The weaker sandbox, for machines that forbid namespaces: Landlock, a system call filter and limits around plain processes."""
+"""The weaker sandbox, where namespaces are forbidden: Landlock, a system call filter and limits around plain processes."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class LandlockPlace(SandboxPlace):
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
         readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *(f"/etc/{name}" for name in ETC), "/proc"]
         readable += [*self._own_prefixes(), *self.packages]
-        readable += [mount.source for mount in self.policy.read_only]
+        readable += [mount.source for mount in self.policy.mounts(writable=False)]
         writable = [self.work_dir, self.scratch, *(f"/dev/{name}" for name in DEVICES)]
-        writable += [mount.source for mount in self.policy.read_write]
+        writable += [mount.source for mount in self.policy.mounts(writable=True)]
         offline = self.policy.network == "none"
         if not offline:
             readable += ["/etc/resolv.conf", "/etc/hosts"]

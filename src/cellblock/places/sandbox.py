@@ -73,9 +73,10 @@ class SandboxPlace(Place):
 
     async def open(self) -> Connection:
         """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow it."""
+        box = self._box()
         groups = make_groups(self.limits)
         try:
-            return await start_server(boot.SANDBOX_SERVER, self._spec(groups), environment={})
+            return await start_server(boot.SANDBOX_SERVER, self._spec(box, groups), environment={})
         except PlaceError as error:
             remove_groups(groups)
             raise SandboxUnavailable(await asyncio.to_thread(_report, str(error))) from error
@@ -83,10 +84,9 @@ class SandboxPlace(Place):
             remove_groups(groups)
             raise
 
-    def _spec(self, groups: dict[str, Any] | None) -> dict[str, Any]:
+    def _spec(self, box: dict[str, Any], groups: dict[str, Any] | None) -> dict[str, Any]:
         size = self.limits.tmp_bytes
         options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
-        box = self._box()
         targets = [mount["target"] for mount in box["mounts"]]
         return {
             "zygote": {
@@ -106,7 +106,7 @@ class SandboxPlace(Place):
 
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
         writable = [WORK_DIR, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
-        writable += [mount.inside for mount in self.policy.read_write]
+        writable += [mount.inside for mount in self.policy.mounts(writable=True)]
         return {
             "rlimits": rlimits(self.limits, grouped=grouped),
             "filter_program": base64.b64encode(seccomp.cell_program()).decode(),
@@ -122,8 +122,8 @@ class SandboxPlace(Place):
         mounts.append(_mount(str(PACKAGE / "cell"), f"{_OURS}/cell"))
         mounts += [_mount(self.work_dir, WORK_DIR, own=True)]
         mounts += [_mount(f"{self.scratch}/home", HOME, own=True), _mount(f"{self.scratch}/env", ENVIRONMENT, own=True)]
-        mounts += [_given(mount, writable=False) for mount in self.policy.read_only]
-        mounts += [_given(mount, writable=True) for mount in self.policy.read_write]
+        mounts += [_given(mount, writable=False) for mount in self.policy.mounts(writable=False)]
+        mounts += [_given(mount, writable=True) for mount in self.policy.mounts(writable=True)]
         if self.policy.network == "host":
             del files["/etc/hosts"]
             mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
