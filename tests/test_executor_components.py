@@ -34,7 +34,6 @@ AUTOGEN: dict[str, Any] = {
     "label": "LocalCommandLineCodeExecutor",
     "config": {"timeout": 30, "work_dir": None, "functions_module": "tools", "cleanup_temp_files": False},
 }
-NOT_YET = pytest.mark.xfail(reason="the executors do not check the types of these settings")
 KINDS = [SandboxCommandLineCodeExecutor, LocalCommandLineCodeExecutor]
 
 
@@ -146,14 +145,14 @@ def test_autogen_s_local_executor_loads_and_runs(tmp_path: Path) -> None:
         {"limits": {"memory_bytes": -1}},
         {"limits": "none"},
         {"functions_module": "a b"},
-        pytest.param({"functions_module": 3}, marks=NOT_YET),
+        {"functions_module": 3},
         {"packages": "six"},
-        pytest.param({"packages": [1]}, marks=NOT_YET),
+        {"packages": [1]},
         {"execution_policies": {"sh": "maybe"}},
         {"execution_policies": ["sh"]},
         {"functions": "f"},
         {"work_dir": 3},
-        pytest.param({"cleanup_temp_files": "no"}, marks=NOT_YET),
+        {"cleanup_temp_files": "no"},
     ],
     ids=str,
 )
@@ -171,9 +170,9 @@ def test_damaged_configuration_is_refused_when_loaded(name: str, config: dict[st
         {"policy": {"read_only": [["data", None]]}},
         {"policy": {"read_only": "/data"}},
         {"policy": {"environment": {"A": 1}}},
-        pytest.param({"policy": []}, marks=NOT_YET),
-        pytest.param({"preload": "numpy"}, marks=NOT_YET),
-        pytest.param({"preload": [1]}, marks=NOT_YET),
+        {"policy": []},
+        {"preload": "numpy"},
+        {"preload": [1]},
         {"isolation": "none"},
     ],
     ids=str,

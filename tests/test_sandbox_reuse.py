@@ -48,6 +48,14 @@ FORGOTTEN = {
         "import signal; signal.setitimer(signal.ITIMER_REAL, 0.05)",
         "import signal, time; signal.signal(signal.SIGALRM, lambda *_: print(mark)); time.sleep(0.2)",
     ),
+    "way of its input": (
+        "import fcntl, os; fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK)",
+        "import fcntl, os; fcntl.fcntl(0, fcntl.F_GETFL) & os.O_NONBLOCK and print(mark)",
+    ),
+    "lock of its input": (
+        "import fcntl; fcntl.flock(0, fcntl.LOCK_EX)",
+        "import fcntl\ntry: fcntl.flock(open('/dev/null'), fcntl.LOCK_EX | fcntl.LOCK_NB)\nexcept OSError: print(mark)",
+    ),
     "mask": ("import os; os.umask(0o777)", "import os; os.umask(0) == 0o777 and print(mark)"),
     "process": (
         "import subprocess; subprocess.Popen(['sleep', '99'], start_new_session=True)",

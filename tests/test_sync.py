@@ -56,11 +56,10 @@ def test_there_is_a_face_for_every_executor() -> None:
     assert public_executors <= set(sync.__all__)
 
 
-NOT_YET = pytest.mark.xfail(reason="the face's load_component does not take `expected`")
-SHARED = sorted(public(CodeExecutor) & set(vars(sync.SyncCodeExecutor)) - {"load_component"})
+SHARED = sorted(public(CodeExecutor) & set(vars(sync.SyncCodeExecutor)))
 
 
-@pytest.mark.parametrize("name", [*SHARED, pytest.param("load_component", marks=NOT_YET)])
+@pytest.mark.parametrize("name", SHARED)
 def test_calls_take_the_same_parameters(name: str) -> None:
     ours, theirs = (getattr(kind, name) for kind in (sync.SyncCodeExecutor, CodeExecutor))
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)

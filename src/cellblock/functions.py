@@ -157,7 +157,7 @@ class FunctionModule:
     """
 
     def __init__(self, functions: Sequence[Function] = (), module_name: str = "functions") -> None:
-        if not module_name.isidentifier() or keyword.iskeyword(module_name):
+        if not str(module_name).isidentifier() or keyword.iskeyword(module_name):
             raise ValueError("Module name must be a valid Python identifier")
         self.functions = tuple(functions)
         self.module_name = module_name

@@ -73,8 +73,10 @@ class Policy:
         }
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Policy:
+    def from_dict(cls, values: Any) -> Policy:
         """Make a policy from `to_dict`'s values. Unknown names raise `ValueError`."""
+        if not isinstance(values, Mapping):
+            raise ValueError(f"A policy is a mapping of its entries, not {values!r}.")
         unknown = sorted(set(values) - {"network", "read_only", "read_write", "environment"})
         if unknown:
             raise ValueError(f"Unknown policy entries: {', '.join(unknown)}.")

@@ -61,10 +61,12 @@ class SyncCodeExecutor:
         return self._executor.dump_component()
 
     @classmethod
-    def load_component(cls, model: ComponentModel | Mapping[str, Any] | str) -> Self:
-        """Make an executor from a saved configuration."""
+    def load_component(
+        cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None
+    ) -> Self:
+        """Make an executor from a saved configuration; see `Component.load_component`."""
         face = cls.__new__(cls)
-        face._executor = cls._kind.load_component(model)  # pyright: ignore[reportFunctionMemberAccess] - a class
+        face._executor = cls._kind.load_component(model, expected)  # pyright: ignore[reportFunctionMemberAccess] - a class
         return face
 
     @property

@@ -15,12 +15,14 @@ sys.modules["cellblock"] = package
 """
 
 _CELL = """\
-status, namespace = 0, None
+status, namespace, failure = 0, None, None
 try:
     code, namespace = script.load(job)
     exec(code, namespace)
 except BaseException as error:
-    status = script.report(error)
+    failure = error
+if failure is not None:
+    status = script.report(failure)
 script.finish(status, namespace)
 """
 

@@ -24,6 +24,7 @@ from . import kernel
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _FAILED = 1
+_NO_FILE = 2
 
 
 class _Known:
@@ -73,8 +74,12 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
     sys.path[0:0] = [folder]
-    with open(path, "rb") as file:
-        source = file.read()
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        os.write(2, f"python: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n".encode())
+        os._exit(_NO_FILE)
     return compile(source, path, "exec", dont_inherit=True), namespace
 
 

@@ -84,17 +84,10 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def preload(modules: list[str]) -> None:
-    """Import `modules` without letting them start threads: a fork carries over the calling thread alone."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    if modules:
-        os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        for module in modules:
-            importlib.import_module(module)
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    """Import `modules`.
+
+    Threads that a library starts meanwhile do not live on in a cell, since a fork carries over the calling thread alone;
+    OpenBLAS, which numpy brings, ends its own before a fork and starts them again when they are needed.
+    """
+    for module in modules:
+        importlib.import_module(module)

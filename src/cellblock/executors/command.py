@@ -67,14 +67,12 @@ class CommandLineExecutor(CodeExecutor):
             raise ValueError("Timeout must be greater than or equal to 1.")
         self._timeout = timeout
         self._module = FunctionModule(functions, functions_module)
-        self._cleanup_temp_files = cleanup_temp_files
-        if isinstance(packages, str):
-            raise ValueError(f"packages must be a list of requirements: [{packages!r}].")
-        self._packages = tuple(packages)
+        self._cleanup_temp_files = truth("cleanup_temp_files", cleanup_temp_files)
+        self._packages = texts("packages", packages)
         self._limits = limits
         self._execution_policies: dict[str, Action] = dict(execution_policies or {})
         check_policies(self._execution_policies)
-        self._save_output = save_output
+        self._save_output = truth("save_output", save_output)
         self._given_work_dir = None if work_dir is None else Path(work_dir)
         self._remove_temporary: weakref.finalize[[str], Any] | None = None
         self._temporary: Path | None = None
@@ -276,11 +274,26 @@ class CommandLineExecutor(CodeExecutor):
     def _from_config(cls, config: Mapping[str, Any]) -> Self:
         values = dict(config)
         module = values.get("functions_module", "functions")
-        if functions := values.pop("functions", None):
+        if (functions := values.pop("functions", None)) is not None:
             values["functions"] = FunctionModule.from_list(functions, module).functions
-        if limits := values.pop("limits", None):
+        if (limits := values.pop("limits", None)) is not None:
             values["limits"] = Limits.from_dict(limits)
         return cls(**values)
+
+
+def texts(name: str, values: object) -> tuple[str, ...]:
+    """Give `values` as a tuple of texts. Raises `ValueError`: a lone text is a mistake, and so is anything else."""
+    items: list[object] = [] if isinstance(values, str) or not isinstance(values, Sequence) else [*values]
+    if not all(isinstance(item, str) for item in items) or (not items and values not in ((), [])):
+        raise ValueError(f"{name} must be a list of texts, not {values!r}.")
+    return tuple(str(item) for item in items)
+
+
+def truth(name: str, value: object) -> bool:
+    """Give `value`, which must be true or false. Raises `ValueError`."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, not {value!r}.")
+    return value
 
 
 def command_on_host(workspace: Workspace | None, language: Language, name: str, python: str) -> dict[str, Any]:

@@ -100,5 +100,5 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
 
 
 def _activate(environment: dict[str, str], programs: str) -> None:
-    environment["PATH"] = os.pathsep.join([programs, *filter(None, [environment.get("PATH")])])
+    environment["PATH"] = os.pathsep.join([programs, environment.get("PATH") or os.defpath])
     environment["VIRTUAL_ENV"] = os.path.dirname(programs)

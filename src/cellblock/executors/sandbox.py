@@ -19,7 +19,7 @@ from ..places.sandbox import ENVIRONMENT, WORK_DIR, SandboxPlace
 from ..policy import Policy
 from ..sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ..sandbox.probe import probe
-from .command import CommandLineExecutor, command_on_host
+from .command import CommandLineExecutor, command_on_host, texts
 
 
 class SandboxCommandLineCodeExecutor(CommandLineExecutor):
@@ -64,7 +64,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             save_output=save_output,
         )
         self._policy = policy or Policy()
-        self._preload = tuple(preload)
+        self._preload = texts("preload", preload)
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}.")
         self._isolation: Isolation = isolation
@@ -122,6 +122,6 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     @classmethod
     def _from_config(cls, config: Mapping[str, Any]) -> Self:
         values = dict(config)
-        if policy := values.pop("policy", None):
+        if (policy := values.pop("policy", None)) is not None:
             values["policy"] = Policy.from_dict(policy)
         return super()._from_config(values)

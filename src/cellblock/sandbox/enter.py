@@ -46,10 +46,19 @@ def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.s
     if trees is None:
         trees = mounts.open_trees(box["mounts"], None)
     mounts.build_root(box, trees)
+    _take_standard_input()
     _keep_what_making_cells_needs()
     os.dup2(link.fileno(), zygote.LINK, inheritable=True)
     os.closerange(zygote.LINK + 1, os.sysconf("SC_OPEN_MAX"))
     os.execve(box["argv"][0], box["argv"], box["environment"])
+
+
+def _take_standard_input() -> None:
+    """Open the sandbox's /dev/null in the place of the machine's: blocks inherit it, and Landlock knows none but this."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for target in (0, 1):
+        os.dup2(null, target)
+    os.close(null)
 
 
 def _keep_what_making_cells_needs() -> None:
