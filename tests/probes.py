@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def done(executor: SyncCodeExecutor, code: str, language: str = "python") -> str
 
 
 @contextlib.contextmanager
-def without_filter() -> Iterator[None]:
+def without_filter() -> Generator[None]:
     """Have sandboxes that start meanwhile let every system call through."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seccomp, "zygote_program", lambda: _RETURN_ALLOW)
@@ -56,7 +56,7 @@ def without_filter() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_landlock() -> Iterator[None]:
+def without_landlock() -> Generator[None]:
     """Have sandboxes that start meanwhile do without Landlock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(landlock, "abi", lambda: 0)

@@ -46,13 +46,12 @@ def test_a_file_is_not_written_through_a_link_that_leads_out(link: str, name: st
     assert list(outside.iterdir()) == []
 
 
-def test_a_folder_that_nobody_may_enter_is_an_error_or_no_matter(tmp_path: Path) -> None:
+def test_a_folder_that_nobody_may_enter_does_not_stop_the_executor(tmp_path: Path) -> None:
     with sandbox(tmp_path) as executor:
         done(executor, "import os; os.mkdir('d', 0)")
-        try:
-            said(executor, "# filename: d/x.py\nprint('ran')")
-        except WorkspaceError as error:
-            assert "d/x.py cannot be written" in str(error)
+        if os.geteuid() != 0:
+            with pytest.raises(WorkspaceError, match="d/x.py cannot be written"):
+                said(executor, "# filename: d/x.py\nprint('ran')")
         assert done(executor, "print('next')") == "next"
 
 
@@ -124,9 +123,7 @@ def test_our_temporary_folders_go_whatever_is_in_them(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_removing_our_folders_touches_nothing_that_links_lead_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removing_our_folders_touches_nothing_that_links_lead_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (outside := tmp_path / "outside").mkdir(mode=0o500)
     (outside / "kept").touch(mode=0o400)

@@ -74,9 +74,7 @@ def elsewhere() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("link", ["/workspace/{name}", "../..{folder}", "{folder}", "/proc/1/root{folder}"])
-def test_a_link_in_the_work_folder_does_not_move_a_mount_out(
-    link: str, given: Path, elsewhere: Path, tmp_path: Path
-) -> None:
+def test_a_link_in_the_work_folder_does_not_move_a_mount_out(link: str, given: Path, elsewhere: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "data").symlink_to(link.format(folder=elsewhere, name=elsewhere.name))

@@ -71,8 +71,7 @@ def test_the_process_that_makes_cells_keeps_what_that_needs(machine: str) -> Non
     kept = [
         name
         for name, numbers in seccomp._REFUSED.items()
-        if (number := numbers[column]) is not None
-        and verdict(seccomp.zygote_program(), WORDS[machine], number) == ALLOWED
+        if (number := numbers[column]) is not None and verdict(seccomp.zygote_program(), WORDS[machine], number) == ALLOWED
     ]
     assert kept == ["mount", "umount2", "unshare", "setns"]
 

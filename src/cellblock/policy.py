@@ -73,9 +73,9 @@ class Policy:
         }
 
     @classmethod
-    def from_dict(cls, values: Any) -> Policy:
+    def from_dict(cls, values: Mapping[str, Any]) -> Policy:
         """Make a policy from `to_dict`'s values. Unknown names raise `ValueError`."""
-        if not isinstance(values, Mapping):
+        if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - out of a JSON text
             raise ValueError(f"A policy is a mapping of its entries, not {values!r}.")
         unknown = sorted(set(values) - {"network", "read_only", "read_write", "environment"})
         if unknown:
