@@ -71,7 +71,7 @@ def test_names_of_any_kind_are_told_of_as_text(tmp_path: Path) -> None:
         "".join(result.files).encode()
 
 
-MANY = "import os\nfor n in range(30000):\n  os.mknod(f'{n:x}')"
+MANY = "import os\nfor n in range(12000):\n  os.mknod(f'{n:x}')"
 
 
 def test_very_many_files_do_not_hold_the_caller_up() -> None:
@@ -87,7 +87,7 @@ def test_very_many_files_do_not_hold_the_caller_up() -> None:
 DEEP = """
 import os
 os.chdir({folder!r})
-for _ in range(3000):
+for _ in range(1500):
     os.mkdir("d" * 50)
     os.chdir("d" * 50)
 open("bottom", "w").close()
@@ -111,7 +111,7 @@ os.chmod(".", 0)
 """
 
 
-@pytest.mark.parametrize("folder", ["/workspace", "/home/cell", "/opt/env"])
+@pytest.mark.parametrize("folder", ["/workspace", "/home/cell"])
 @pytest.mark.parametrize("code", [DEEP, SHUT, ODD], ids=["deep", "shut", "odd"])
 def test_our_temporary_folders_go_whatever_is_in_them(
     code: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,8 +125,9 @@ def test_our_temporary_folders_go_whatever_is_in_them(
 
 def test_removing_our_folders_touches_nothing_that_links_lead_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (outside := tmp_path / "outside").mkdir(mode=0o500)
+    (outside := tmp_path / "outside").mkdir()
     (outside / "kept").touch(mode=0o400)
+    outside.chmod(0o500)
     with sandbox() as executor:
         done(executor, f"import os; os.symlink({str(outside)!r}, 'l'); os.mkdir('d', 0); os.chmod('.', 0)")
     assert stat.S_IMODE(outside.stat().st_mode) == 0o500
@@ -148,7 +149,7 @@ FULL = {
     ),
     "/tmp": ("open('/tmp/x', 'wb').write(bytes(1 << 25))", Limits(tmp_bytes=1 << 24), "error"),
     "/dev/shm": ("open('/dev/shm/x', 'wb').write(bytes(1 << 25))", Limits(tmp_bytes=1 << 24), "error"),
-    "the names in /tmp": ("import os\nfor n in range(300000):\n  os.mknod(f'/tmp/{n:x}')", Limits(), "error"),
+    "the names in /tmp": ("import os\nfor n in range(210000):\n  os.mknod(f'/tmp/{n:x}')", Limits(), "error"),
     "one file": ("open('x', 'wb').write(bytes(1 << 25))", Limits(file_bytes=1 << 24), "error"),
     "descriptors": ("import os\nwhile True:\n  os.pipe()", Limits(open_files=100), "error"),
 }  # fmt: skip

@@ -44,7 +44,7 @@ class Meter:
         self.pid = pid
         self.can_begin_again = True
         self._before = Sample()
-        self._peak = self._oom = -1
+        self._peak = self._oom = self._stat = self._io = -1
         self._kills_before = 0
         self._groups = groups
         self._folders = [f"{parent}/{name}" for parent in groups.parents]
@@ -56,6 +56,7 @@ class Meter:
                 _write(f"{self._folders[index]}/{file}", text)
         for folder in self._folders:
             _write(f"{folder}/cgroup.procs", str(pid))
+        self._stat, self._io = (_open_proc(pid, name) for name in ("stat", "io"))
         self._peak = self._open(groups.peak, os.O_RDWR)
         self._oom = self._open(groups.oom, os.O_RDONLY)
 
@@ -71,7 +72,10 @@ class Meter:
     def begin(self) -> None:
         """Count from here: a new block begins."""
         # All blocks before this one are in what its first process has reaped; the new main process has done next to nothing.
-        self._before, self.peak_bytes = _sample([self.pid], memory=False), 0
+        self._before, self.peak_bytes = Sample(), 0
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            self._before.add_times(os.pread(self._stat, 1024, 0).decode())
+            self._before.add_writes(os.pread(self._io, 1024, 0).decode())
         self._kills_before = self._oom_kills()
         if self._groups.peak is not None:
             try:
@@ -105,10 +109,10 @@ class Meter:
 
     def remove(self) -> bool:
         """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""
-        for descriptor in (self._peak, self._oom):
+        for descriptor in (self._peak, self._oom, self._stat, self._io):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._peak = self._oom = -1
+        self._peak = self._oom = self._stat = self._io = -1
         for folder in list(self._folders):
             try:
                 os.rmdir(folder)
@@ -130,15 +134,28 @@ class Sample:
 
     def add(self, pid: int, *, memory: bool) -> None:
         """Add process `pid`; its memory only where asked, since that is dear to find out."""
-        # The name, in brackets, may hold blanks and brackets itself: count from the last one.
-        stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        self.cpu_seconds += sum(int(stat[index]) for index in (11, 12, 13, 14)) / _TICK
+        self.add_times(_read(f"/proc/{pid}/stat"))
         if memory:
             self.memory_bytes += _proportional_bytes(pid)
         with contextlib.suppress(PermissionError):
-            for line in _read(f"/proc/{pid}/io").splitlines():
-                if line.startswith("write_bytes:"):
-                    self.written_bytes += int(line.split()[1])
+            self.add_writes(_read(f"/proc/{pid}/io"))
+
+    def add_times(self, stat: str) -> None:
+        """Add the CPU time in the text of a /proc/PID/stat, that of reaped children included."""
+        # The name, in brackets, may hold blanks and brackets itself: count from the last one.
+        fields = stat.rpartition(")")[2].split()
+        self.cpu_seconds += sum(int(fields[index]) for index in (11, 12, 13, 14)) / _TICK
+
+    def add_writes(self, io: str) -> None:
+        """Add the bytes written in the text of a /proc/PID/io."""
+        self.written_bytes += int(io.split("write_bytes: ", 1)[1].split()[0])
+
+
+def _open_proc(pid: int, name: str) -> int:
+    try:
+        return os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # the io of a process that may not be looked into
+        return -1
 
 
 def _sample(pids: list[int], *, memory: bool) -> Sample:

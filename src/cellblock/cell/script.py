@@ -53,6 +53,7 @@ def prepare() -> None:
     _flush()
     with open(os.devnull, "rb") as file:
         exec(compile(file.read(), "practice", "exec", dont_inherit=True), {})
+    _collect()
 
 
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:

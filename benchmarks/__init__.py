@@ -1,0 +1,1 @@
+"""Measurements side by side with plain processes: `python -m benchmarks.latency`."""

@@ -1,0 +1,70 @@
+"""Processes seen from outside: who belongs to an executor, and what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+
+from cellblock.sync import SandboxCommandLineCodeExecutor
+
+from .measure import NotMeasured
+
+
+def processes_of(executor: SandboxCommandLineCodeExecutor) -> list[int]:
+    """Give all processes of a started executor: its server, and everything below."""
+    connection = executor._executor._connection  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    return tree(int(connection._process.pid))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def tree(pid: int) -> list[int]:
+    """Give `pid` and everything below it."""
+    found = [pid]
+    for parent in found:
+        for path in glob.glob(f"/proc/{parent}/task/*/children"):
+            with contextlib.suppress(OSError), open(path) as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def memory(pid: int) -> dict[str, int]:
+    """Give the lines of a process's memory map, summed up by the kernel, in bytes. Raises `NotMeasured`."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            lines = [entry.split() for entry in file.readlines()[1:]]
+    except OSError as error:
+        raise NotMeasured(f"The memory of process {pid} cannot be read: {error.strerror}.") from error
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
+
+
+def proportional_bytes(pids: list[int]) -> int:
+    """Give the memory of processes, what they share divided by all who share it (PSS)."""
+    return sum(memory(pid)["Pss"] for pid in pids)
+
+
+def own_bytes(pids: list[int]) -> int:
+    """Give the part of it that is no file's: it does not change with what strangers run."""
+    return sum(memory(pid)["Pss_Anon"] + memory(pid)["Pss_Shmem"] for pid in pids)
+
+
+def descriptors(pids: list[int]) -> int:
+    """Give the number of open descriptors. Raises `NotMeasured`."""
+    try:
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+    except OSError as error:
+        raise NotMeasured(f"The descriptors of a process cannot be counted: {error.strerror}.") from error
+
+
+def mounts(pids: list[int]) -> int:
+    """Give the number of mounts that processes see."""
+    count = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/mountinfo") as file:
+            count += len(file.readlines())
+    return count
+
+
+def control_groups() -> int:
+    """Give the number of control groups that executors of this process have made."""
+    mark = f"/cellblock-{os.getpid()}-"
+    return sum(mark in f"{folder}/" for folder, _, _ in os.walk("/sys/fs/cgroup"))
