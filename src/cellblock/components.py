@@ -134,9 +134,7 @@ class Component:
         )
 
     @classmethod
-    def load_component(
-        cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None
-    ) -> Self:
+    def load_component(cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None) -> Self:
         """Make the component that `model`, a configuration, its values or its JSON text, describes.
 
         Raises `ComponentError` when its class is not on the allow-list, or is not this one and `expected`.
@@ -177,9 +175,7 @@ def register_component(cls: type[ComponentT], *aliases: str) -> type[ComponentT]
     for name in names:
         holder = _registered.get(name)
         if name in _OURS or (holder is not None and _place(holder) != _place(cls)):
-            raise ComponentError(
-                f"{name!r} is the name of another component. Register {_place(cls)} under its own."
-            )
+            raise ComponentError(f"{name!r} is the name of another component. Register {_place(cls)} under its own.")
     _registered.update(dict.fromkeys(names, cls))
     return cls
 

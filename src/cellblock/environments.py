@@ -137,8 +137,7 @@ def _normalise(package: str) -> str:
     found = _REQUIREMENT.fullmatch(package.strip())
     if found is None or not package.strip().isprintable():
         raise PackageError(
-            f"{package!r} is not a requirement. Write NAME, NAME>=VERSION or NAME @ URL; "
-            "options and paths are refused."
+            f"{package!r} is not a requirement. Write NAME, NAME>=VERSION or NAME @ URL; options and paths are refused."
         )
     name = _canonical(found["name"])
     extras = {_canonical(extra.strip()) for extra in (found["extras"] or "").split(",")} - {""}
@@ -339,9 +338,7 @@ async def _run_uv(arguments: Sequence[str], slot: _Slot, lock: int, report: Repo
     return "" if codes == [0] else "\n".join([*words, f"(exit code {codes[0]})"])
 
 
-def _start_uv(
-    started: list[subprocess.Popen[bytes]], arguments: Sequence[str], slot: _Slot, files: tuple[int, int]
-) -> None:
+def _start_uv(started: list[subprocess.Popen[bytes]], arguments: Sequence[str], slot: _Slot, files: tuple[int, int]) -> None:
     from uv import find_uv_bin  # only a build needs it
 
     lock, output = files

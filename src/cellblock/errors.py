@@ -1,17 +1,17 @@
 """Everything that can go wrong on our side. What a program did is never here: that is data, in the result.
 
-    CellblockError
-    ├── PlaceError (RuntimeError)            the place that runs the code cannot be built or used
-    │   ├── SandboxUnavailable               this machine lacks what the sandbox needs; carries the report
-    │   └── PlaceLost (ConnectionError)      the cell server ended while it was needed
-    ├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
-    ├── PackageError (ValueError)            a requirement cannot be met; carries the resolver's words
-    ├── FunctionError (ValueError)           a function cannot be given to blocks
-    ├── ComponentError (ValueError)          a saved configuration is not one of ours, or is damaged
-    └── ExecutionError (RuntimeError)        raised by ``result.check()`` alone; carries the result
-        ├── ExecutionTimeout (TimeoutError)
-        ├── ExecutionCancelled
-        └── ExecutionFailed
+CellblockError
+├── PlaceError (RuntimeError)            the place that runs the code cannot be built or used
+│   ├── SandboxUnavailable               this machine lacks what the sandbox needs; carries the report
+│   └── PlaceLost (ConnectionError)      the cell server ended while it was needed
+├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
+├── PackageError (ValueError)            a requirement cannot be met; carries the resolver's words
+├── FunctionError (ValueError)           a function cannot be given to blocks
+├── ComponentError (ValueError)          a saved configuration is not one of ours, or is damaged
+└── ExecutionError (RuntimeError)        raised by ``result.check()`` alone; carries the result
+    ├── ExecutionTimeout (TimeoutError)
+    ├── ExecutionCancelled
+    └── ExecutionFailed
 """
 
 from __future__ import annotations

@@ -295,9 +295,7 @@ def _entry_of_function(func: FunctionType, wrappers: Sequence[object]) -> _Entry
 
 def _is_ours(decorator: ast.expr, func: FunctionType) -> bool:
     called = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
-    return (
-        called.rpartition(".")[2] == "with_requirements" or func.__globals__.get(called) is with_requirements
-    )
+    return called.rpartition(".")[2] == "with_requirements" or func.__globals__.get(called) is with_requirements
 
 
 def _entry_of_text(item: FunctionWithRequirementsStr) -> _Entry:
@@ -366,9 +364,7 @@ def _describe(name: str, entry: _Entry) -> str:
 def _from_json(item: object) -> FunctionWithRequirementsStr:
     keys = {"source", "python_packages", "global_imports"}
     if not isinstance(item, Mapping) or set(cast(Mapping[object, object], item)) != keys:
-        raise FunctionError(
-            f"A saved function must be an object of {', '.join(sorted(keys))}, not {item!r:.200}."
-        )
+        raise FunctionError(f"A saved function must be an object of {', '.join(sorted(keys))}, not {item!r:.200}.")
     values = cast(Mapping[str, Any], item)
     imports = values["global_imports"]
     if not isinstance(imports, list):

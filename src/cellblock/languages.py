@@ -98,9 +98,7 @@ def check_policies(policies: Mapping[str, Action]) -> None:
         if action == "execute" and language.argv is None:
             raise ValueError(f"{language.name} cannot be run: its policy must be 'save' or 'ignore'.")
         if seen.setdefault(language.name, action) != action:
-            raise ValueError(
-                f"The policies name {language.name} twice and do not agree: keep one of the names."
-            )
+            raise ValueError(f"The policies name {language.name} twice and do not agree: keep one of the names.")
 
 
 def _names() -> list[str]:

@@ -80,12 +80,8 @@ class Policy:
         unknown = sorted(set(values) - {"network", "read_only", "read_write", "environment"})
         if unknown:
             raise ValueError(f"Unknown policy entries: {', '.join(unknown)}.")
-        mounts = {
-            name: tuple(Mount(*pair) for pair in values.get(name, ())) for name in ("read_only", "read_write")
-        }
-        return cls(
-            network=values.get("network", "none"), environment=values.get("environment", {}), **mounts
-        )
+        mounts = {name: tuple(Mount(*pair) for pair in values.get(name, ())) for name in ("read_only", "read_write")}
+        return cls(network=values.get("network", "none"), environment=values.get("environment", {}), **mounts)
 
 
 def _mount(item: Mount | str | Path) -> Mount:

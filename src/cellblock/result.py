@@ -139,4 +139,3 @@ def fold(events: Iterable[Event]) -> CommandLineCodeResult:
 def cut_mark(size: int) -> str:
     """Give the text that stands where `size` bytes of output were left out; nothing for 0."""
     return f"\n[... {size} bytes left out ...]\n" if size else ""
-

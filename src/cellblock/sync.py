@@ -61,9 +61,7 @@ class SyncCodeExecutor:
         return self._executor.dump_component()
 
     @classmethod
-    def load_component(
-        cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None
-    ) -> Self:
+    def load_component(cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None) -> Self:
         """Make an executor from a saved configuration; see `Component.load_component`."""
         face = cls.__new__(cls)
         face._executor = cls._kind.load_component(model, expected)  # pyright: ignore[reportFunctionMemberAccess] - a class
@@ -83,9 +81,7 @@ class SyncCodeExecutor:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
 

@@ -103,9 +103,7 @@ class Meter:
         pids = [self.pid, *tree.descendants(self.pid)]
         total, before = _sample(pids, memory=self._groups.peak is None), self._before
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
-        return Sample(
-            total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes
-        )
+        return Sample(total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes)
 
     def remove(self) -> bool:
         """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""

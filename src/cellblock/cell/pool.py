@@ -27,6 +27,8 @@ _FIRST_LOOK = 0.05  # seconds until a running cell is measured for the first tim
 _NEXT_LOOK = 0.05
 _GRACE = 2.0  # seconds that a cell's first process has to end a block before it is killed itself
 _MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
+_STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
+_PROCESSORS = os.cpu_count() or 1
 _IDLE = 2.0  # seconds without any block, after which cells above the spare ones go
 _FOREVER = float("inf")
 
@@ -65,6 +67,7 @@ class Pool:
         self._remains: list[Cell] = []
         self._count = 0
         self._failures = 0
+        self._last_end = 0.0
         self._refill_at = 0.0
         self._trim_at = _FOREVER
         self._strays = False
@@ -119,14 +122,25 @@ class Pool:
             self._refill_at = time.monotonic() + _MOMENT
 
     def _refill(self) -> None:
+        now = time.monotonic()
         self._refill_at = _FOREVER
         wanted = len(self._waiting) + self._spares
         while len(self._warming) + len(self._ready) < wanted and len(self._warming) < _WARMING:
+            if self._is_plenty(now):
+                self._refill_at = now + _STUCK
+                return
             self._count += 1
             cell = Cell(f"cell-{self._count}", self._spec, self._groups)
             cell.request(self._zygote)
             self._warming.add(cell)
             self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
+
+    def _is_plenty(self, now: float) -> bool:
+        """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
+        cells = len(self._running) + len(self._warming) + len(self._ready)
+        if not self._waiting or cells < 2 * _PROCESSORS + self._spares:
+            return False
+        return now < max(self._last_end, self._waiting[0].arrived) + _STUCK
 
     def _trim(self) -> None:
         self._trim_at = _FOREVER
@@ -225,6 +239,7 @@ class Pool:
         assert run is not None
         assert pump is not None
         del self._running[run.number]
+        self._last_end = time.monotonic()
         for reader in pump.pipes:
             self._loop.forget(reader)
         for stream, data in pump.rest():

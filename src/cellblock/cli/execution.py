@@ -115,9 +115,7 @@ def _make(settings: Settings, folder: str, limits: Limits) -> CodeExecutor:
     from ..executors.sandbox import SandboxCommandLineCodeExecutor
 
     policy = Policy(network="host" if settings.network else "none")
-    return SandboxCommandLineCodeExecutor(
-        settings.timeout, folder, packages=settings.packages, limits=limits, policy=policy
-    )
+    return SandboxCommandLineCodeExecutor(settings.timeout, folder, packages=settings.packages, limits=limits, policy=policy)
 
 
 @contextlib.contextmanager

@@ -34,9 +34,7 @@ class Interrupts:
             self._loop.add_signal_handler(number, self._take, number)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number in self._numbers:
             self._loop.remove_signal_handler(number)
             # Not Python's: an exception in the last moments of the process would only be noise.

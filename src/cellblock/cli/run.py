@@ -38,9 +38,7 @@ def _language(context: click.Context, parameter: click.Parameter, value: str | N
 @click.command("run")
 @click.argument("file", required=False)
 @click.option("-c", "code", metavar="CODE", help="Run CODE, which is Python unless --language says otherwise.")
-@click.option(
-    "--executor", type=click.Choice(_EXECUTORS), default="sandbox", show_default=True, help="Where the blocks run."
-)
+@click.option("--executor", type=click.Choice(_EXECUTORS), default="sandbox", show_default=True, help="Where the blocks run.")
 @click.option("--language", metavar="NAME", callback=_language, help="The whole input is one block of this language.")
 @click.option(
     "--timeout",

@@ -95,9 +95,7 @@ class CodeExecutor(Component, ABC):
         """End everything and clean up; while restarting, the work folder stays."""
 
     @abstractmethod
-    def _run_block(
-        self, number: int, block: CodeBlock, token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
+    def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         """Run one block: `Started` first and `Ended` last. When closed early, it ends the block and cleans up."""
 
     async def _start(self) -> None:
@@ -120,9 +118,7 @@ class CodeExecutor(Component, ABC):
             await self._open()
             self._is_open = True
 
-    async def _events(
-        self, blocks: Sequence[CodeBlock], token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
+    async def _events(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         if not self._is_open:
             await self._start()
         for number, block in enumerate(blocks):

@@ -190,9 +190,7 @@ class CommandLineExecutor(CodeExecutor):
             await asyncio.to_thread(self._remove_temporary)
             self._remove_temporary = self._temporary = None
 
-    async def _run_block(
-        self, number: int, block: CodeBlock, token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
+    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
         if language is None:
             yield Started(number, block.language)

@@ -67,9 +67,7 @@ class Connection:
         except TimeoutError as error:
             raise PlaceError(f"The cell server did not start within {_PATIENCE:.0f} s. {self._last_words()}") from error
 
-    async def run(
-        self, request: dict[str, Any], token: CancellationToken | None = None
-    ) -> AsyncGenerator[wire.Frame, None]:
+    async def run(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[wire.Frame, None]:
         """Run one block: give its frames up to the one of kind ENDED, after which nothing of it lives.
 
         When the generator is closed early, or its task cancelled, the run is cancelled and its end waited for.

@@ -82,9 +82,7 @@ def lay_environment(folder: Path, interpreter: Interpreter, packages: Sequence[s
 
 def _inherit(folders: Iterable[str]) -> str:
     # A line that begins with `import` is run; the others are only names of folders, whose own .pth files would be ignored.
-    return "".join(
-        f"import site, sys; {folder!r} in sys.path or site.addsitedir({folder!r})\n" for folder in folders
-    )
+    return "".join(f"import site, sys; {folder!r} in sys.path or site.addsitedir({folder!r})\n" for folder in folders)
 
 
 def _bundled_pip(packages: Sequence[str], interpreter: Interpreter) -> list[str]:

@@ -1,8 +1,8 @@
 """Walk into a sandbox: the launcher's way from a plain process to a zygote that sees nothing but the sandbox.
 
-    root only: open the trees, become a plain user
-    enter the namespaces, fork their first process
-    inside: build the root, keep the two capabilities that making cells needs, become a clean interpreter
+root only: open the trees, become a plain user
+enter the namespaces, fork their first process
+inside: build the root, keep the two capabilities that making cells needs, become a clean interpreter
 """
 
 from __future__ import annotations

@@ -33,9 +33,7 @@ def _handled(version: int) -> int:
     return rights
 
 
-def confinement(
-    version: int, readable: Iterable[str], writable: Iterable[str], *, tcp: bool = True
-) -> dict[str, Any]:
+def confinement(version: int, readable: Iterable[str], writable: Iterable[str], *, tcp: bool = True) -> dict[str, Any]:
     """Give the part of a cell's confinement that Landlock does; empty on a kernel without it.
 
     `tcp` false: refuse TCP altogether, where the kernel can (ABI 4).

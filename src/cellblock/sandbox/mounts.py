@@ -37,9 +37,7 @@ def open_trees(mounts: Iterable[dict[str, Any]], map_to: int | None) -> list[Tre
 def _open_tree(mount: dict[str, Any], map_to: int | None) -> Tree:
     source: str = mount["source"]
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
-    descriptor = kernel.syscall(
-        kernel.OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags, name=f"open_tree {source}"
-    )
+    descriptor = kernel.syscall(kernel.OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags, name=f"open_tree {source}")
     rights = _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
     _set_rights(descriptor, rights)
     if map_to is not None:

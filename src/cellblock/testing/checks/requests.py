@@ -103,9 +103,7 @@ async def blocks_share_their_files(subject: Subject) -> None:
 async def a_block_starts_from_nothing(subject: Subject) -> None:
     async with subject.executor() as (executor, _):
         first = "import os, sys\nx = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys\nos.chdir('/')"
-        second = (
-            "import os, sys\nprint('x' in globals(), 'LEFT' in os.environ, 'left' in sys.modules, os.getcwd() == '/')"
-        )
+        second = "import os, sys\nprint('x' in globals(), 'LEFT' in os.environ, 'left' in sys.modules, os.getcwd() == '/')"
         result = await executor.execute_code_blocks([CodeBlock(first, "python"), CodeBlock(second, "python")])
         assert result.output == "False False False False\n", result
 

@@ -1,0 +1,121 @@
+"""Many callers at once, each in a thread of its own: runs per second, who waits, and whose result it is."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cellblock.sync import SandboxCommandLineCodeExecutor
+
+from .figures import Bound, Figure, alone, beside
+from .measure import HI, Effort, interleave, run_plain, run_sandboxed
+
+_EXECUTORS = 8
+_FEW, _MANY = 8, 64
+
+Ask = Callable[[int, str], str]  # the caller's number, and the code that it wants to have run
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What callers got within a time: how many results each, how many of those were not theirs, and the seconds."""
+
+    counts: tuple[int, ...]
+    wrong: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Runs per second."""
+        return sum(self.counts) / self.seconds
+
+    @property
+    def fewest(self) -> float:
+        """What the caller with the fewest runs got, as a share of the median."""
+        return min(self.counts) / max(1, statistics.median(self.counts))
+
+    @property
+    def most(self) -> float:
+        """What the caller with the most runs got, as a multiple of the median."""
+        return max(self.counts) / max(1, statistics.median(self.counts))
+
+
+def crowd(callers: int, seconds: float, ask: Ask) -> Crowd:
+    """Have `callers` ask again and again for `seconds`. Each wants its own text printed."""
+    counts, wrong = [0] * callers, [0] * callers
+    started = time.perf_counter()
+
+    def work(caller: int) -> None:
+        while time.perf_counter() - started < seconds:
+            text = f"{caller} {counts[caller]}"
+            wrong[caller] += ask(caller, f"print({text!r})") != f"{text}\n"
+            counts[caller] += 1
+
+    threads = [threading.Thread(target=work, args=(caller,)) for caller in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return Crowd(tuple(counts), sum(wrong), time.perf_counter() - started)
+
+
+def eight(effort: Effort) -> list[Figure]:
+    """Compare 8 callers of one executor with 8 callers of plain processes."""
+    seconds = effort.pick(3, 1)
+    with tempfile.TemporaryDirectory() as folder, SandboxCommandLineCodeExecutor() as executor:
+        file = Path(folder, "block.py")
+        file.write_text(HI, encoding="utf-8")
+        values = interleave(
+            effort.pick(7, 2),
+            {
+                "ours": lambda: crowd(_FEW, seconds, lambda _, code: run_sandboxed(executor, code)).rate,
+                "theirs": lambda: crowd(_FEW, seconds, lambda _, code: run_plain(str(file))).rate,
+            },
+        )
+    return [beside("8 callers at once", values["ours"], values["theirs"], Bound("at least", 3), unit="runs/s")]
+
+
+def sixty_four(effort: Effort) -> list[Figure]:
+    """Compare 64 callers, of one executor and of many, with 8 callers of one."""
+    seconds = effort.pick(4, 1)
+    one_crowds: list[Crowd] = []
+    many_crowds: list[Crowd] = []
+    with contextlib.ExitStack() as stack:
+        executors = [stack.enter_context(SandboxCommandLineCodeExecutor()) for _ in range(_EXECUTORS)]
+
+        def asked_of(used: Sequence[SandboxCommandLineCodeExecutor]) -> Ask:
+            return lambda caller, code: run_sandboxed(used[caller % len(used)], code)
+
+        def kept(crowds: list[Crowd], used: Sequence[SandboxCommandLineCodeExecutor]) -> float:
+            crowds.append(crowd(_MANY, seconds, asked_of(used)))
+            return crowds[-1].rate
+
+        values = interleave(
+            effort.pick(7, 2),
+            {
+                "few": lambda: crowd(_FEW, seconds, asked_of(executors[:1])).rate,
+                "one": lambda: kept(one_crowds, executors[:1]),
+                "many": lambda: kept(many_crowds, executors),
+            },
+        )
+    return [
+        *_verdicts("on one executor", values["one"], values["few"], one_crowds),
+        *_verdicts(f"on {_EXECUTORS} executors", values["many"], values["few"], many_crowds),
+    ]
+
+
+def _verdicts(where: str, rates: list[float], few: list[float], crowds: list[Crowd]) -> list[Figure]:
+    prefix = f"64 callers {where}"
+    note = f"beside {_FEW} callers of one executor"
+    return [
+        beside(prefix, rates, few, Bound("at least", 1), unit="runs/s", note=note),
+        alone(f"{prefix}: fewest runs / median", [least.fewest for least in crowds], Bound("at least", 0.5)),
+        alone(f"{prefix}: most runs / median", [most.most for most in crowds], Bound("at most", 2)),
+        alone(f"{prefix}: results of somebody else", [sum(wrong.wrong for wrong in crowds)], Bound("at most", 0)),
+    ]

