@@ -115,7 +115,7 @@ def _verdicts(where: str, rates: list[float], few: list[float], crowds: list[Cro
     note = f"beside {_FEW} callers of one executor"
     return [
         beside(prefix, rates, few, Bound("at least", 1), unit="runs/s", note=note),
-        alone(f"{prefix}: fewest runs / median", [least.fewest for least in crowds], Bound("at least", 0.5)),
-        alone(f"{prefix}: most runs / median", [most.most for most in crowds], Bound("at most", 2)),
-        alone(f"{prefix}: results of somebody else", [sum(wrong.wrong for wrong in crowds)], Bound("at most", 0)),
+        alone(f"{prefix}: fewest runs / median, worst round", [min(one.fewest for one in crowds)], Bound("at least", 0.5)),
+        alone(f"{prefix}: most runs / median, worst round", [max(one.most for one in crowds)], Bound("at most", 2)),
+        alone(f"{prefix}: results of somebody else", [sum(one.wrong for one in crowds)], Bound("at most", 0)),
     ]

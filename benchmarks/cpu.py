@@ -45,11 +45,15 @@ def cpu_meter() -> Generator[CpuMeter]:
         except OSError:
             continue
         try:
-            yield CpuMeter(home.source, lambda: _read(home, group))
+            yield _meter(home, group)
         finally:
             _leave(home, group)
         return
     yield CpuMeter("/proc/PID/stat of all living processes; an estimate, in ticks", _read_stat)
+
+
+def _meter(home: _Home, group: str) -> CpuMeter:
+    return CpuMeter(home.source, lambda: _read(home, group))
 
 
 def _homes() -> list[_Home]:

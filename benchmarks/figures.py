@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-WIDTHS = (58, 15, 15, 7, 13)
+WIDTHS = (62, 15, 15, 7, 13)
 TITLES = ("measure", "ours", "theirs", "ratio", "must be")
 
 
@@ -63,9 +63,7 @@ def beside(
     return Figure(measure, unit, must_be, bound.holds(ratio), median, other, ratio, ours, theirs, note)
 
 
-def alone(
-    measure: str, values: Sequence[float], bound: Bound, *, unit: str = "", scale: float = 1, note: str = ""
-) -> Figure:
+def alone(measure: str, values: Sequence[float], bound: Bound, *, unit: str = "", scale: float = 1, note: str = "") -> Figure:
     """Hold the median of `values` against `bound`, which is in `unit`."""
     values = [value * scale for value in values]
     median = statistics.median(values)

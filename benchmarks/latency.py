@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def measured(name: str, effort: Effort) -> list[Figure]:
     """Measure one row. What cannot be measured here is a figure that says so."""
     try:
         return MEASURES[name](effort)
-    except (CellblockError, NotMeasured) as error:
+    except (CellblockError, NotMeasured, subprocess.CalledProcessError) as error:
         return [Figure(name, note=str(error))]
 
 

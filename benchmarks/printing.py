@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from cellblock.sync import SandboxCommandLineCodeExecutor

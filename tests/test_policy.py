@@ -33,8 +33,8 @@ def test_nothing_is_given_by_default() -> None:
 
 
 def test_paths_become_mounts_under_their_own_name() -> None:
-    policy = Policy(read_only=("/data", Path("/more")))  # pyright: ignore[reportArgumentType] - paths are taken too
-    assert [mount.inside for mount in policy.read_only] == ["/data", "/more"]
+    policy = Policy(read_only=("/data", Path("/more")))
+    assert [mount.inside for mount in policy.mounts(writable=False)] == ["/data", "/more"]
 
 
 @pytest.mark.parametrize("network", ["None", "all", None, True])

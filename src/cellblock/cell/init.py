@@ -20,7 +20,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 from . import kernel, script, tree
@@ -93,7 +93,9 @@ class _Ground:
         self._mounts: list[tuple[str, str]] = [(path, options) for path, options in spec["tmpfs"]]
         # A handle still reaches what the temporary filesystems are about to hide.
         self._below = {path: os.open(path, os.O_PATH) for path in spec["below_tmpfs"]}
-        self._untouched: dict[str, tuple[object, ...]] = {}
+        # Where a target lies deeper down, the folders on the way to it can be changed without a trace at the top.
+        self._ways = {path: sorted(_way(path, self._below)) for path, _ in self._mounts}
+        self._untouched: dict[str, list[tuple[object, ...]]] = {}
         self._first = True
 
     def renew(self) -> bool:
@@ -103,7 +105,7 @@ class _Ground:
             kernel.unshare(kernel.CLONE_NEWIPC)
         for path, options in self._mounts:
             before = self._untouched.get(path)
-            if before is not None and before == _state(path):
+            if before is not None and before == self._state(path):
                 continue
             if before is not None:
                 kernel.unmount(path, kernel.MNT_DETACH)
@@ -111,9 +113,12 @@ class _Ground:
             for target, handle in self._below.items():
                 if target.startswith(f"{path}/"):
                     _show(handle, target)
-            self._untouched[path] = _state(path)
+            self._untouched[path] = self._state(path)
             changed = True
         return changed
+
+    def _state(self, path: str) -> list[tuple[object, ...]]:
+        return [_state(folder) for folder in (path, *self._ways[path])]
 
     def leave(self) -> None:
         """In a block's process: let go of the handles."""
@@ -125,6 +130,17 @@ def _state(folder: str) -> tuple[object, ...]:
     # Whatever is made, removed or renamed in a folder, and every change of its own rights, moves the time of change.
     status = os.stat(folder)
     return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size, os.listdir(folder)
+
+
+def _way(folder: str, targets: Iterable[str]) -> set[str]:
+    """Give the folders between `folder` and what lies below it."""
+    found = set[str]()
+    for target in targets:
+        parent = os.path.dirname(target)
+        while parent.startswith(f"{folder}/"):
+            found.add(parent)
+            parent = os.path.dirname(parent)
+    return found
 
 
 def _show(handle: int, target: str) -> None:
@@ -160,7 +176,11 @@ def _become_main(
         _set_signal(_SIGTERM, _SIG_DFL)
         _set_signal(_SIGINT, signal.default_int_handler)
         os.setsid()
-        for target, source in enumerate(descriptors, 1):  # standard input is /dev/null already
+        # One of its own: what a block does to a descriptor that it shares, a lock for one, would outlive it.
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, 0)
+        os.close(null)
+        for target, source in enumerate(descriptors, 1):
             os.dup2(source, target)
             os.close(source)
         os.chdir(spec["cwd"])

@@ -29,6 +29,8 @@ class OutputPipe:
     def __init__(self, stream: Stream) -> None:
         self.stream: Stream = stream
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_DIRECT)
+        # Whoever holds it may open it again as /dev/stdout, also where cells of root are another user.
+        os.fchmod(self.writer, 0o622)
         os.set_blocking(self.reader, False)
         self._tight = self._resize(_PAGE)
         self.more = False  # whether it may hold bytes that epoll, being edge-triggered, has told of already

@@ -53,7 +53,6 @@ def prepare() -> None:
     _flush()
     with open(os.devnull, "rb") as file:
         exec(compile(file.read(), "practice", "exec", dont_inherit=True), {})
-    _collect()
 
 
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
@@ -202,24 +201,21 @@ def _flush() -> None:
 
 def _let_go() -> None:
     """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
-    _collect()  # also puts what is alive into the order in which it refers to each other: a file before its descriptor
+    # Generations in which nothing is need no look; what is alive moves to the next one.
+    oldest = next((generation for generation in (2, 1) if gc.get_objects(generation)), 0)
+    gc.collect(oldest)  # also puts what is alive into the order of its references: a file before its descriptor
     sys.last_type = sys.last_value = sys.last_traceback = None
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
     names = [name for name in ("__main__", "__mp_main__", *_imported()) if name in sys.modules]
     dropped: list[object] = [sys.modules.pop(name) for name in names]  # anybody may put anything there
     modules = [weakref.ref(module) for module in dropped if isinstance(module, ModuleType)]
     del dropped
-    _collect()
+    gc.collect(min(oldest + 1, 2))
     if len(sys._current_frames()) > 1:
         return  # daemon threads would stumble over what is gone; the interpreter would have stopped them
     for reference in reversed(modules):
         if (module := reference()) is not None:
             _clear(module.__dict__)
-
-
-def _collect() -> None:
-    """Collect all that is garbage. As long as nothing has grown old, the youngest are all that there is to look at."""
-    gc.collect(0 if gc.get_count()[1:] == (0, 0) else 2)
 
 
 def _imported() -> list[str]:

@@ -17,7 +17,8 @@ _SLACK_FACTOR, _SLACK_BYTES = 2, 256 * MIB
 
 def rlimits(limits: Limits, *, grouped: bool) -> list[tuple[int, int]]:
     """Give what the kernel holds each process to. `grouped`: control groups hold memory and processes already."""
-    pairs = [(resource.RLIMIT_CORE, 0)]
+    # Not 0: a core dump that goes to a program of the machine's is refused at 1 alone; see core(5).
+    pairs = [(resource.RLIMIT_CORE, 1)]
     if limits.open_files is not None:
         pairs.append((resource.RLIMIT_NOFILE, limits.open_files))
     if limits.file_bytes is not None:

@@ -1,0 +1,166 @@
+"""The measurements: their arithmetic, and that the command gives JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from benchmarks import latency
+from benchmarks.callers import Crowd, crowd
+from benchmarks.figures import Bound, Figure, alone, beside, head, line
+from benchmarks.humaneval import program
+from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, times
+from benchmarks.processes import tree
+
+from cellblock.sandbox.probe import unavailable
+
+ROOT = Path(__file__).parent.parent
+
+
+def command(*options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    line = [sys.executable, "-m", "benchmarks.latency", *options]
+    return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+# figures
+
+
+@pytest.mark.parametrize(
+    ("bound", "number", "holds"),
+    [
+        (Bound("at most", 0.15), 0.15, True),
+        (Bound("at most", 0.15), 0.151, False),
+        (Bound("at least", 3), 3, True),
+        (Bound("at least", 3), 2.99, False),
+    ],
+)
+def test_a_bound_holds_up_to_its_value(bound: Bound, number: float, holds: bool) -> None:
+    assert bound.holds(number) is holds
+
+
+def test_a_ratio_is_that_of_the_medians() -> None:
+    figure = beside("m", [0.001, 0.002, 0.9], [0.010, 0.020, 0.7], Bound("at most", 0.15), unit="ms", scale=1000)
+    assert (figure.ours, figure.theirs, figure.ratio, figure.ok) == (2, 20, pytest.approx(0.1), True)
+    assert figure.to_dict()["rounds"] == 3
+
+
+def test_what_stands_alone_is_held_against_its_bound() -> None:
+    figure = alone("m", [2 << 20, 30 << 20, 40 << 20], Bound("at most", 25), unit="MB", scale=1 / (1 << 20))
+    assert (figure.ours, figure.ratio, figure.ok, figure.must_be) == (30, None, False, "≤ 25 MB")
+
+
+def test_the_table_has_its_columns_below_each_other() -> None:
+    good = line(beside("m", [1], [2], Bound("at most", 1), unit="ms"))
+    bad = line(alone("m", [1], Bound("at least", 2)))
+    assert good.endswith("  ok")
+    assert bad.endswith("  NOT")
+    assert head().index("  ok") == good.index("  ok") == bad.index("  NOT")
+
+
+def test_a_figure_that_was_not_measured_says_why() -> None:
+    assert line(Figure("preload", note="pandas is not installed.")).endswith("not measured\n    pandas is not installed.")
+
+
+# measuring
+
+
+def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
+    order: list[str] = []
+
+    def contender(name: str) -> float:
+        order.append(name)
+        return len(order)
+
+    values = interleave(2, {name: lambda name=name: contender(name) for name in "ab"})
+    assert order == ["a", "b"] * 3
+    assert values == {"a": [3, 5], "b": [4, 6]}
+
+
+def test_each_call_is_timed_without_the_pause_before_it() -> None:
+    done = threading.Event()
+    found = times(lambda: done.wait(0.01), 2, pause=0.5)
+    assert len(found) == 2
+    assert all(0.01 <= seconds < 0.5 for seconds in found)
+
+
+def test_a_quick_effort_is_the_smaller_one() -> None:
+    assert (Effort().pick(10, 1), Effort(quick=True).pick(10, 1)) == (10, 1)
+
+
+def test_a_plain_process_that_fails_is_no_measurement() -> None:
+    assert run_plain("-c", "print('hi')") == "hi\n"
+    with pytest.raises(subprocess.CalledProcessError):
+        run_plain("-c", "raise SystemExit(1)")
+
+
+def test_results_of_somebody_else_are_counted() -> None:
+    def mixed_up(caller: int, code: str) -> str:
+        return "0 0\n" if caller else code.removeprefix("print('").removesuffix("')") + "\n"
+
+    found = crowd(3, 0.01, mixed_up)
+    assert found.wrong == sum(found.counts[1:])
+
+
+def test_who_got_little_or_much_shows_beside_the_median() -> None:
+    found = Crowd((1, 4, 4, 4, 12), 0, 5.0)
+    assert (found.fewest, found.most, found.rate) == (0.25, 3, 5)
+
+
+def test_a_tree_of_processes_has_the_children_of_children() -> None:
+    code = "import subprocess; subprocess.run(['cat'])"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        found = [process.pid]
+        while process.poll() is None and len(found) < 2:
+            found = tree(process.pid)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert len(found) == 2
+    assert process.pid in found
+
+
+@pytest.mark.parametrize(("solution", "exit_code"), [("    return x + 1\n", 0), ("    return x\n", 1)])
+def test_a_solution_that_is_wrong_fails(solution: str, exit_code: int) -> None:
+    problem = {
+        "prompt": "def up(x):\n",
+        "canonical_solution": solution,
+        "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+        "entry_point": "up",
+    }
+    done = subprocess.run([sys.executable, "-c", program(problem)], capture_output=True)
+    assert done.returncode == exit_code
+
+
+# the command
+
+
+def test_a_row_that_cannot_be_measured_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(effort: Effort) -> list[Figure]:
+        raise NotMeasured("pandas is not installed.")
+
+    monkeypatch.setitem(latency.MEASURES, "preload", missing)
+    [figure] = latency.measured("preload", Effort(quick=True))
+    assert (figure.measure, figure.ok, figure.note) == ("preload", None, "pandas is not installed.")
+
+
+def test_the_command_gives_json_alone_and_writes_it(tmp_path: Path) -> None:
+    if reason := unavailable():
+        pytest.skip(f"no full sandbox here: {reason}")
+    done = command("--quick", "--json", "--output", str(tmp_path / "report.json"), "--only", "stop", "--only", "import")
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report == json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert [figure["measure"] for figure in report["figures"]] == ["stop()", "import cellblock, beside import asyncio"]
+    assert [figure["rounds"] for figure in report["figures"]] == [3, 7]
+    assert {"cores", "kernel", "python"} <= set(report["machine"])
+
+
+def test_an_unknown_row_is_bad_usage() -> None:
+    done = command("--only", "nothing")
+    assert done.returncode == 2
+    assert "invalid choice: 'nothing'" in done.stderr
