@@ -7,6 +7,7 @@ link: each step goes from one folder handle to the next.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 from collections.abc import Generator, Iterator
@@ -18,6 +19,7 @@ from ..errors import WorkspaceError
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_FILES = 10_000  # looked at for changes after each block
+_DEEPEST = 16
 _NOT_SHOWN = ("__pycache__", "node_modules")
 
 
@@ -112,22 +114,31 @@ class Workspace:
         return sorted(found)
 
     def _files(self) -> Iterator[tuple[str, Seen]]:
-        pending, count = [""], 0
-        while pending:
-            folder = pending.pop()
-            with contextlib.suppress(OSError), os.scandir(self.path / folder) as entries:
-                for entry in entries:
-                    count += 1
-                    if count > _MOST_FILES:
-                        return
-                    if entry.name.startswith(".") or entry.name in _NOT_SHOWN:
-                        continue
-                    path = os.path.join(folder, entry.name)
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(path)
-                    elif entry.is_file(follow_symlinks=False):
-                        status = entry.stat(follow_symlinks=False)
-                        yield path, Seen(status.st_ino, status.st_ctime_ns, status.st_size)
+        with contextlib.suppress(OSError):
+            top = os.open(self.path, _FOLDER)
+            try:
+                yield from itertools.islice(_walk(top, "", _DEEPEST), _MOST_FILES)
+            finally:
+                os.close(top)
+
+
+def _walk(folder: int, above: str, depth: int) -> Iterator[tuple[str, Seen]]:
+    """Give what lies in the open folder and, by handles as well, in those below it."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name in _NOT_SHOWN:
+                continue
+            path = os.path.join(above, entry.name)
+            if entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                yield path, Seen(status.st_ino, status.st_ctime_ns, status.st_size)
+            elif depth and entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    inner = os.open(entry.name, _FOLDER, dir_fd=folder)
+                    try:
+                        yield from _walk(inner, path, depth - 1)
+                    finally:
+                        os.close(inner)
 
 
 def _readable(path: str) -> str:

@@ -113,7 +113,10 @@ def _memory(found: Findings, limits: Limits) -> Guarantee:
         return Guarantee("memory", "not possible here", "no limit is set", "Set Limits.memory_bytes.")
     if found.groups.version:
         return Guarantee("memory", "enforced", f"control group (v{found.groups.version}) for each block's whole tree")
-    mechanism = f"watched every 50 ms, RLIMIT_DATA for each process; no control groups ({found.groups.why})"
+    mechanism = (
+        "watched every 50 ms, without temporary files and memfd; RLIMIT_DATA for each process; "
+        f"no control groups ({found.groups.why})"
+    )
     return Guarantee("memory", "partly", mechanism, _GROUP_ADVICE)
 
 
@@ -129,6 +132,7 @@ def _disk(limits: Limits) -> Guarantee:
     return Guarantee(
         "disk",
         "partly",
-        "RLIMIT_FSIZE for each file; the sum of writes is looked at every 50 ms, so it can be overshot",
+        "RLIMIT_FSIZE for each file; the sum of writes is looked at every 50 ms and can be overshot; "
+        "processes that hide from it are not counted",
         "Give a work_dir on a filesystem of the size that you want.",
     )
