@@ -20,8 +20,6 @@ class Liar(CodeExecutor):
     async def _close(self, *, restarting: bool) -> None:
         pass
 
-    async def _run_block(
-        self, number: int, block: CodeBlock, token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
+    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
         yield Ended(number, 0, "ok")

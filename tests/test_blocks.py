@@ -261,9 +261,7 @@ def test_doubtful_python_is_python_and_says_nothing() -> None:
 
 def test_inferring_in_threads_leaves_the_warning_filters_alone() -> None:
     filters = list(warnings.filters)
-    threads = [
-        threading.Thread(target=lambda: [infer_language("x = '\\d'") for _ in range(300)]) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: [infer_language("x = '\\d'") for _ in range(300)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -342,9 +340,7 @@ def test_pip_is_made_quiet_where_the_language_runs_it(language: str, code: str, 
 
 
 @given(
-    st.lists(
-        st.sampled_from(["pip install", "! pip install", "!pip install", " ", "\n", "-qqq", "x", "\r", "-q"])
-    ),
+    st.lists(st.sampled_from(["pip install", "! pip install", "!pip install", " ", "\n", "-qqq", "x", "\r", "-q"])),
     st.sampled_from(["python", "py", "sh", "shell", "bash", "pwsh", "js", ""]),
 )
 def test_making_pip_quiet_twice_is_the_same_as_once(pieces: list[str], language: str) -> None:

@@ -160,9 +160,7 @@ def test_a_work_folder_that_cannot_be_made_is_our_failure(here: Path) -> None:
     (here / "coding").write_text("in the way")
     done = local("-c", "print(1)")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "cellblock: The work folder coding cannot be made: File exists. Name another with --work-dir.\n"
-    )
+    assert done.stderr == ("cellblock: The work folder coding cannot be made: File exists. Name another with --work-dir.\n")
 
 
 def test_the_local_executor_warns_in_one_line() -> None:
@@ -318,9 +316,7 @@ def test_an_interrupted_result_is_still_printed() -> None:
     assert (result["outcome"], result["exit_code"], result["stdout"]) == ("cancelled", 125, "first\n")
 
 
-def test_an_interrupt_ends_the_installation_of_packages(
-    here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_interrupt_ends_the_installation_of_packages(here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as index:

@@ -89,9 +89,7 @@ def test_names_made_by_a_program_cannot_steer_the_terminal() -> None:
 
 
 def test_what_is_shown_is_named() -> None:
-    assert on("stderr", rendered(Display(0, {"image/png": "", "text/plain": ""}))) == (
-        "--- shown: image/png, text/plain\n"
-    )
+    assert on("stderr", rendered(Display(0, {"image/png": "", "text/plain": ""}))) == ("--- shown: image/png, text/plain\n")
 
 
 # sizes

@@ -166,9 +166,7 @@ def test_error_does_not_show_the_password_of_a_url(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_second_call_gives_the_same_folder_without_uv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_call_gives_the_same_folder_without_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requirement = wheel(tmp_path / "wheels")
     first = build(requirement, cache=tmp_path / "cache")
     made = first.stat().st_ino
@@ -235,9 +233,7 @@ def test_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(tmp_path
 
 
 @pytest.mark.parametrize(("setting", "parent"), [("caches", "."), ("relative", "home/.cache")])
-def test_default_cache_is_the_users(
-    setting: str, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_cache_is_the_users(setting: str, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path) if setting == "caches" else setting)
     environment = asyncio.run(environment_for([]))
@@ -322,9 +318,7 @@ def test_cancel_while_another_builds_gives_up_waiting(tmp_path: Path, listener: 
     assert len(folders(tmp_path / "cache")) == 1
 
 
-def test_death_of_the_builder_leaves_nothing_that_passes_for_complete(
-    tmp_path: Path, listener: socket.socket
-) -> None:
+def test_death_of_the_builder_leaves_nothing_that_passes_for_complete(tmp_path: Path, listener: socket.socket) -> None:
     cache = tmp_path / "cache"
     requirement = slow_source(tmp_path, listener)
     killed = owner(requirement, cache)

@@ -128,9 +128,7 @@ def test_function_that_cannot_work_is_refused_when_the_executor_is_made(make: Ca
 
 
 def test_functions_that_fail_to_load_say_so_at_the_start(make: Callable[..., CodeExecutor]) -> None:
-    broken = FunctionWithRequirements.from_str(
-        "def f() -> int:\n    return 1\n", global_imports=["no_such_module_here"]
-    )
+    broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module_here"])
     with pytest.raises(FunctionError, match=r"(?s)^Functions failed to load: .*No module named 'no_such_module_here'"):
         run(make([broken]), "print('never')")
 

@@ -25,9 +25,7 @@ STANDARD = [
     "multiprocessing.pool",
     "concurrent.futures",
 ]
-LIBRARIES = [
-    name for name in ("numpy", "pandas", "matplotlib.pyplot") if importlib.util.find_spec(name.partition(".")[0])
-]
+LIBRARIES = [name for name in ("numpy", "pandas", "matplotlib.pyplot") if importlib.util.find_spec(name.partition(".")[0])]
 
 MULTIPROCESSING = """
 import multiprocessing, sys
@@ -75,16 +73,12 @@ DIFFERENCES = {
     "so it has two levels of recursion less": (
         "def f(n):\n    try:\n        return f(n + 1)\n    except RecursionError:\n        return n\nprint(f(0))"
     ),
-    "the garbage collector leaves alone what was there before the fork": (
-        "import gc\nprint(gc.get_freeze_count() > 0)"
-    ),
+    "the garbage collector leaves alone what was there before the fork": ("import gc\nprint(gc.get_freeze_count() > 0)"),
     "the command line in /proc is that of the process it was forked from": "print(open('/proc/self/cmdline').read())",
     "modules that the block did not import are not taken apart": (
         "import json\nclass A:\n    def __del__(self):\n        print('del')\njson.mine = A()"
     ),
-    "last words can still read the source for their traceback": (
-        "class A:\n    def __del__(self):\n        1/0\na = A()"
-    ),
+    "last words can still read the source for their traceback": ("class A:\n    def __del__(self):\n        1/0\na = A()"),
     "a source with NUL in it is refused in fewer words": "print(1)\n\0\n",
     "a source in an unknown encoding is refused in other words": "# -*- coding: nonsense -*-\nprint(1)\n",
 }
@@ -142,9 +136,7 @@ def test_exit_behaves_as_in_a_plain_interpreter(executor: SandboxCommandLineCode
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_behaves_as_in_a_plain_interpreter(
-    executor: SandboxCommandLineCodeExecutor, method: str
-) -> None:
+def test_multiprocessing_behaves_as_in_a_plain_interpreter(executor: SandboxCommandLineCodeExecutor, method: str) -> None:
     code = MULTIPROCESSING.replace("METHOD", method)
     block = as_block(executor, code)
     assert seen(block) == seen(as_plain(executor, code))

@@ -208,8 +208,5 @@ def test_postponed_annotations_stay_postponed(tmp_path: Path) -> None:
     first = FunctionWithRequirements.from_str("def first(): pass", global_imports=["json"])
     module = FunctionModule([first, imported(text, tmp_path).shown])
     assert module.source.startswith("from __future__ import annotations\nimport json\n")
-    assert (
-        "def shown(table: pandas.DataFrame, rows: int=3) -> dict[str, polars.Series]:\n    ..."
-        in module.stubs()
-    )
+    assert "def shown(table: pandas.DataFrame, rows: int=3) -> dict[str, polars.Series]:\n    ..." in module.stubs()
     assert run(module, "from functions import shown; print(shown(1))", tmp_path) == "{}\n"

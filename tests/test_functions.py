@@ -133,18 +133,14 @@ def test_async_function_works_and_its_stub_says_async(tmp_path: Path) -> None:
 
 
 def test_star_import_provides_unknown_names(tmp_path: Path) -> None:
-    text = FunctionWithRequirements.from_str(
-        "def root(): return sqrt(4)", global_imports=[ImportFromModule("math", ["*"])]
-    )
+    text = FunctionWithRequirements.from_str("def root(): return sqrt(4)", global_imports=[ImportFromModule("math", ["*"])])
     assert run(FunctionModule([text]), "from functions import root; print(root())", tmp_path) == "2.0\n"
 
 
 def test_imports_keep_their_order_and_appear_once() -> None:
     first = FunctionWithRequirements.from_str("def a(): pass", global_imports=["zlib", "abc", "json"])
     second = FunctionWithRequirements.from_str("def b(): pass", global_imports=["json", "ast", "zlib"])
-    assert FunctionModule([first, second]).source.split("\n\n\n")[0] == (
-        "import zlib\nimport abc\nimport json\nimport ast"
-    )
+    assert FunctionModule([first, second]).source.split("\n\n\n")[0] == ("import zlib\nimport abc\nimport json\nimport ast")
 
 
 def test_one_name_for_two_things_is_refused() -> None:
@@ -187,9 +183,7 @@ def test_imported_names_must_be_a_list() -> None:
 
 def test_text_is_never_run_when_it_is_given(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    given = FunctionWithRequirements.from_str(
-        f"def f(a=__import__('pathlib').Path({str(marker)!r}).touch()): return 1"
-    )
+    given = FunctionWithRequirements.from_str(f"def f(a=__import__('pathlib').Path({str(marker)!r}).touch()): return 1")
     module = FunctionModule([given])
     module.stubs()
     assert not marker.exists()
@@ -210,17 +204,13 @@ def test_text_may_be_indented_async_and_decorated(tmp_path: Path) -> None:
     assert run(FunctionModule([given]), code, tmp_path) == "5\n"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x = 1", "import os\ndef f(): pass", "def f(): pass\ndef g(): pass", "class A: pass"]
-)
+@pytest.mark.parametrize("text", ["", "x = 1", "import os\ndef f(): pass", "def f(): pass\ndef g(): pass", "class A: pass"])
 def test_text_must_be_exactly_one_function(text: str) -> None:
     with pytest.raises(ValueError, match="^The string must contain exactly one function$"):
         FunctionWithRequirementsStr(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["def f(:", "def f(a, a): pass", "def f(): break", "\0", "\ud800", "  def f():\n1"]
-)
+@pytest.mark.parametrize("text", ["def f(:", "def f(a, a): pass", "def f(): break", "\0", "\ud800", "  def f():\n1"])
 def test_text_that_does_not_compile_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^Could not compile function: "):
         FunctionWithRequirementsStr(text)
@@ -255,9 +245,7 @@ def test_stub_shows_every_kind_of_parameter_and_the_dedented_docstring() -> None
             a: some "quoted" thing
         """
 
-    assert FunctionModule(
-        [cast(AnyFunction, needs(global_imports=[ImportFromModule("typing", ["Any"])])(f))]
-    ).stubs() == (
+    assert FunctionModule([cast(AnyFunction, needs(global_imports=[ImportFromModule("typing", ["Any"])])(f))]).stubs() == (
         "def f(a: 'int', /, *rest: str, b: float=0.5, **more: Any) -> None:\n"
         '    """Do it.\n\n    Args:\n        a: some "quoted" thing\n    """\n    ...'
     )
@@ -266,13 +254,8 @@ def test_stub_shows_every_kind_of_parameter_and_the_dedented_docstring() -> None
 def test_prompt_names_the_module_and_shows_the_stubs() -> None:
     module = FunctionModule([add, later], "tools")
     text = module.format_for_prompt()
-    assert text.startswith(
-        "You have access to the following user defined functions. They can be accessed from"
-    )
-    assert (
-        "module called `tools` by their function names.\n\nFor example, if there was a function called"
-        in text
-    )
+    assert text.startswith("You have access to the following user defined functions. They can be accessed from")
+    assert "module called `tools` by their function names.\n\nFor example, if there was a function called" in text
     assert text.endswith(f"writing `from tools import foo`\n\n{module.stubs()}")
     assert module.format_for_prompt("$functions") == module.stubs()
     assert "$functions" in FUNCTION_PROMPT_TEMPLATE

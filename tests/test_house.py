@@ -132,9 +132,7 @@ def imported(path: Path, top: Path) -> Iterator[str]:
 def test_imports_point_down() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    done = subprocess.run(
-        [linter, "--no-cache", "--no-logo"], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([linter, "--no-cache", "--no-logo"], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -57,9 +57,7 @@ def test_languages_with_a_program_are_executed_and_no_others() -> None:
         ("html", "html", None),
     ],
 )
-def test_a_language_has_its_suffix_and_its_program(
-    tag: str, suffix: str, argv: tuple[str, ...] | None
-) -> None:
+def test_a_language_has_its_suffix_and_its_program(tag: str, suffix: str, argv: tuple[str, ...] | None) -> None:
     assert (known(tag).suffix, known(tag).argv) == (suffix, argv)
 
 

@@ -135,9 +135,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 
 def test_venv_context_gives_python_and_path(context: SimpleNamespace, tmp_path: Path) -> None:
-    code = (
-        "import os, sys\nprint(sys.executable, sys.prefix, os.environ['PATH'].split(':')[0], os.environ['VIRTUAL_ENV'])"
-    )
+    code = "import os, sys\nprint(sys.executable, sys.prefix, os.environ['PATH'].split(':')[0], os.environ['VIRTUAL_ENV'])"
     result = run(code, work_dir=tmp_path, virtual_env_context=context)
     folder = context.env_dir
     assert result.output == f"{context.env_exe} {folder} {context.bin_path} {folder}\n"

@@ -18,9 +18,7 @@ VARIABLES = st.dictionaries(
 
 
 @given(
-    st.builds(
-        Policy, network=st.sampled_from(["none", "host"]), read_only=MOUNTS, read_write=MOUNTS, environment=VARIABLES
-    )
+    st.builds(Policy, network=st.sampled_from(["none", "host"]), read_only=MOUNTS, read_write=MOUNTS, environment=VARIABLES)
 )
 def test_policy_is_the_same_after_json(policy: Policy) -> None:
     again = Policy.from_dict(json.loads(json.dumps(policy.to_dict())))
