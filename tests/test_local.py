@@ -65,7 +65,7 @@ def test_parameters_and_defaults_are_autogen_s(tmp_path: Path) -> None:
         ({"timeout": 0}, "Timeout must be greater than or equal to 1."),
         ({"timeout": True}, "Timeout must be greater than or equal to 1."),
         ({"functions_module": "no name"}, "Module name must be a valid Python identifier"),
-        ({"packages": "pandas"}, "packages must be a list of requirements"),
+        ({"packages": "pandas"}, "packages must be a list of texts"),
         ({"execution_policies": {"klingon": "save"}}, "klingon"),
     ],
 )

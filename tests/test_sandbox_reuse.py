@@ -86,7 +86,7 @@ def found_later(executor: SyncCodeExecutor, leave: str, find: str) -> bool:
     """Leave something, and look for it until a block has run in the same cell."""
     cell, _, rest = done(executor, f"{CELL}\n{leave}").partition("\n")
     assert rest == ""
-    for _ in range(12):
+    for _ in range(60):
         where, _, rest = said(executor, f"{CELL}\n{find}").partition("\n")
         if MARK in rest:
             return True

@@ -26,12 +26,9 @@ if failure is not None:
 script.finish(status, namespace)
 """
 
-SERVER = _PACKAGE + "from cellblock.cell import script, server\njob = server.main(None)\n" + _CELL
+SERVER = _PACKAGE + "from cellblock.cell import start\njob = start.main(None)\nfrom cellblock.cell import script\n" + _CELL
 ZYGOTE = _PACKAGE + "from cellblock.cell import script, zygote\njob = zygote.main()\n" + _CELL
 SANDBOX_SERVER = (
-    _PACKAGE
-    + "from cellblock.cell import script, server\nfrom cellblock.sandbox.enter import enclose\n"
-    + "job = server.main(enclose)\n"
-    + _CELL
+    _PACKAGE + "from cellblock.cell import start\nfrom cellblock.sandbox.enter import enclose\nstart.main(enclose)\n"
 )
 TRIALS = _PACKAGE + "from cellblock.sandbox import trials\ntrials.main()\n"

@@ -9,8 +9,7 @@ import signal
 import socket
 import struct
 import time
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import init, tree
 from .meter import Groups, Meter
@@ -24,8 +23,7 @@ class CellFailed(Exception):
     """A cell could not be made, or died before it had anything to do; the message says why."""
 
 
-@dataclass
-class Job:
+class Job(NamedTuple):
     """One block that waits for a cell, since `arrived`."""
 
     run: int

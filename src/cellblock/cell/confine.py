@@ -11,8 +11,7 @@ import base64
 import os
 import resource
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import kernel
@@ -22,7 +21,6 @@ _OF_FILES = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl: what
 _HANDLED_BYTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # of the ruleset's attributes, by version; later ones have all
 
 
-@dataclass
 class Confinement:
     """How far a cell shuts itself in. Empty parts are left alone.
 
@@ -32,16 +30,23 @@ class Confinement:
     drop            give up capabilities and the way to new ones
     """
 
-    rlimits: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    filter_program: bytes = b""
-    landlock_rules: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    landlock_handled: int = 0
-    landlock_scoped: int = 0
-    landlock_net: int = 0
-    landlock_abi: int = 0
-    drop: bool = False
-    _steps: list[Callable[[], object]] = field(init=False, default_factory=list[Callable[[], object]])
-    _ruleset: int = field(init=False, default=-1)
+    def __init__(
+        self,
+        *,
+        rlimits: Iterable[tuple[int, int]] = (),
+        filter_program: bytes = b"",
+        landlock_rules: Iterable[tuple[str, int]] = (),
+        landlock_handled: int = 0,
+        landlock_scoped: int = 0,
+        landlock_net: int = 0,
+        landlock_abi: int = 0,
+        drop: bool = False,
+    ) -> None:
+        self.rlimits, self.filter_program, self.drop = list(rlimits), filter_program, drop
+        self.landlock_rules, self.landlock_abi = list(landlock_rules), landlock_abi
+        self.landlock_handled, self.landlock_net, self.landlock_scoped = landlock_handled, landlock_net, landlock_scoped
+        self._steps: list[Callable[[], object]] = []
+        self._ruleset = -1
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Confinement:

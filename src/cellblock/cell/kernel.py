@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 from typing import Final
 
 CLONE_NEWNS: Final = 0x00020000
@@ -34,6 +33,7 @@ PR_CAP_AMBIENT_RAISE: Final = 2
 CAP_SETPCAP: Final = 8
 CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
+ZYGOTE_LINK: Final = 3  # the descriptor under which a zygote that is a program of its own finds its socket
 CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)  # what a zygote in a sandbox holds, and a cell gives up
 
 # Numbers that are not the same on every machine; those from 424 on are.
@@ -60,9 +60,9 @@ def _check(result: int, what: str) -> int:
 
 def _number(name: str) -> int:
     try:
-        return _NUMBERS[platform.machine()][name]
+        return _NUMBERS[os.uname().machine][name]
     except KeyError:
-        raise OSError(f"{name}: unknown on {platform.machine()}") from None
+        raise OSError(f"{name}: unknown on {os.uname().machine}") from None
 
 
 def syscall(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None, name: str) -> int:

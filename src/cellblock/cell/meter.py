@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import tree
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """Where a cell's control groups are made, and what is written into them; all worked out by the caller.
 
     parents   folders in which each cell gets one of its own
@@ -22,8 +20,8 @@ class Groups:
     oom       (index, file) with a line ``oom_kill N``
     """
 
-    parents: list[str] = field(default_factory=list[str])
-    settings: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    parents: list[str]
+    settings: list[tuple[int, str, str]]
     peak: tuple[int, str] | None = None
     oom: tuple[int, str] | None = None
 
@@ -31,7 +29,7 @@ class Groups:
     def from_spec(cls, spec: dict[str, Any] | None) -> Groups:
         """Make it from the JSON values of a place's specification."""
         if not spec:
-            return cls()
+            return cls([], [])
         settings = [(index, name, text) for index, name, text in spec["settings"]]
         peak, oom = spec.get("peak"), spec.get("oom")
         return cls(spec["parents"], settings, (peak[0], peak[1]) if peak else None, (oom[0], oom[1]) if oom else None)
@@ -122,13 +120,11 @@ class Meter:
         return True
 
 
-@dataclass
 class Sample:
     """Sums over the living processes of a cell; the time and the writes of reaped ones are in their parents'."""
 
-    memory_bytes: int = 0
-    cpu_seconds: float = 0.0
-    written_bytes: int = 0
+    def __init__(self, memory_bytes: int = 0, cpu_seconds: float = 0.0, written_bytes: int = 0) -> None:
+        self.memory_bytes, self.cpu_seconds, self.written_bytes = memory_bytes, cpu_seconds, written_bytes
 
     def add(self, pid: int, *, memory: bool) -> None:
         """Add process `pid`; its memory only where asked, since that is dear to find out."""

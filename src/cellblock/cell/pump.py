@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Stream = Literal["stdout", "stderr"]
@@ -98,22 +97,18 @@ class OutputPipe:
                 os.close(descriptor)
 
 
-@dataclass
 class Keeper:
     """Keep the first and the last half of `cap` bytes of output, and count what lies between. Pure.
 
     The first half is given out as it comes; the last half is known only at the end. No cap: all of it is given out.
     """
 
-    cap: int | None
-    _head_left: int = field(init=False)
-    _tail: deque[tuple[Stream, bytes]] = field(init=False, default_factory=deque[tuple[Stream, bytes]])
-    _tail_size: int = field(init=False, default=0)
-    _lost: dict[Stream, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._head_left = 0 if self.cap is None else self.cap - self.cap // 2
-        self._lost = {"stdout": 0, "stderr": 0}
+    def __init__(self, cap: int | None) -> None:
+        self.cap = cap
+        self._head_left = 0 if cap is None else cap - cap // 2
+        self._tail: deque[tuple[Stream, bytes]] = deque()
+        self._tail_size = 0
+        self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
 
     def take(self, stream: Stream, data: bytes) -> bytes:
         """Take in output and give the part of it that can go out at once."""

@@ -10,72 +10,19 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from . import kernel, wire, zygote
+from . import kernel, wire
 from .cells import Job
 from .folders import remove_tree
 from .pool import Pool
 
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which cells have to wait
 _CREDENTIALS = struct.Struct("3i")
-
-Enclose = Callable[[dict[str, Any], socket.socket], None]
-
-
-def main(enclose: Enclose | None) -> dict[str, Any]:
-    """Serve standard input and output. Returns in a cell's main process alone, with its job.
-
-    `enclose` is called in a fresh process, to build the sandbox and start a zygote in it; without it the zygote is a fork.
-    """
-    control_in, control_out = _take_control()
-    decoder = wire.Decoder()
-    frames: list[wire.Frame] = []
-    while not frames:
-        data = os.read(control_in, 1 << 16)
-        if not data:
-            os._exit(0)
-        frames = decoder.feed(data)
-    spec = frames.pop(0).json()
-    ours, theirs = socket.socketpair()
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    launcher = os.fork()
-    if launcher == 0:
-        ours.close()
-        os.close(control_in)
-        os.close(control_out)
-        return _start_zygote(enclose, spec, theirs)
-    theirs.close()
-    server = Server(control_in, control_out, ours, spec, decoder)
-    server.run(launcher if enclose else 0, frames)
-    os._exit(0)
-
-
-def _take_control() -> tuple[int, int]:
-    """Move the control stream away from descriptors 0 and 1, where a stray print would write into it."""
-    moved = os.dup(0), os.dup(1)
-    null = os.open("/dev/null", os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    os.close(null)
-    return moved
-
-
-def _start_zygote(enclose: Enclose | None, spec: dict[str, Any], link: socket.socket) -> dict[str, Any]:
-    try:
-        if enclose is None:
-            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-            return zygote.serve(link, spec["zygote"])
-        enclose(spec, link)
-    except BaseException as error:
-        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
-    os._exit(1)
 
 
 class Server:
@@ -219,7 +166,3 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
     return 0
-
-
-if sys.platform != "linux":
-    raise ImportError("The cell server needs Linux.")

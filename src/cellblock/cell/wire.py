@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 MAX_FRAME: Final = 16 * 1024 * 1024
 _HEAD: Final = struct.Struct(">IBI")
@@ -35,8 +34,7 @@ class WireError(ValueError):
     """The other end does not speak this protocol."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One message. `run` is 0 where it concerns the whole place."""
 
     kind: int

@@ -19,12 +19,10 @@ from typing import Any
 from . import init, kernel, script
 from .confine import Confinement
 
-LINK = 3  # the descriptor under which a zygote finds its socket
-
 
 def main() -> dict[str, Any]:
     """Be a zygote that was started as a program of its own, behind the walls. Returns as `serve` does."""
-    link = socket.socket(fileno=LINK)
+    link = socket.socket(fileno=kernel.ZYGOTE_LINK)
     link.set_inheritable(False)
     try:
         (length,) = struct.unpack(">I", _exactly(link, 4))

@@ -85,7 +85,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def _folder_of(self, name: str) -> Generator[tuple[int, str]]:
-        *parents, last = Path(name).parts
+        *parents, last = name.split(os.sep)  # not a Path: that keeps every name of a temporary file for ever
         folder = os.open(self.path, _FOLDER)
         try:
             for parent in parents:

@@ -41,12 +41,20 @@ class Interpreter:
 
 async def find_interpreter(python: str | None) -> Interpreter:
     """Find out what belongs to `python`; `None` means the one that runs this. Raises `PlaceError`."""
-    return await asyncio.to_thread(_ask, python or sys.executable)
+    if python is None or python == sys.executable:
+        return _own()
+    return await asyncio.to_thread(_ask, python)
+
+
+def _own() -> Interpreter:
+    program = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+    packages = tuple(entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages"))
+    prefixes = tuple(sorted({sys.base_prefix, sys.base_exec_prefix}))
+    return Interpreter(program, prefixes, packages, f"{sys.version_info[0]}.{sys.version_info[1]}")
 
 
 @cache
 def _ask(python: str) -> Interpreter:
-    # Asked rather than looked at, for our own as well: a debugger or a test runner changes sys.path.
     try:
         # The name of the program stays as it is: in a virtual environment that is what tells Python where it is.
         done = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, timeout=_PATIENCE, check=True, cwd="/")

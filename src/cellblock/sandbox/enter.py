@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import Any
 
-from ..cell import kernel, zygote
+from ..cell import kernel
 from . import mounts, namespaces
 
 
@@ -48,8 +48,8 @@ def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.s
     mounts.build_root(box, trees)
     _take_standard_input()
     _keep_what_making_cells_needs()
-    os.dup2(link.fileno(), zygote.LINK, inheritable=True)
-    os.closerange(zygote.LINK + 1, os.sysconf("SC_OPEN_MAX"))
+    os.dup2(link.fileno(), kernel.ZYGOTE_LINK, inheritable=True)
+    os.closerange(kernel.ZYGOTE_LINK + 1, os.sysconf("SC_OPEN_MAX"))
     os.execve(box["argv"][0], box["argv"], box["environment"])
 
 

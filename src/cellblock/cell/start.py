@@ -1,0 +1,69 @@
+"""The start of a cell server: two processes that go separate ways, one to become the zygote and one to serve.
+
+Little is imported before they part, so that the sandbox is built while the server is still loading.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from . import kernel, wire
+
+Enclose = Callable[[dict[str, Any], socket.socket], None]
+
+
+def main(enclose: Enclose | None) -> dict[str, Any]:
+    """Serve standard input and output. Returns in a cell's main process alone, with its job.
+
+    `enclose` is called in a fresh process, to build the sandbox and start a zygote in it; without it the zygote is a fork.
+    """
+    control_in, control_out = _take_control()
+    decoder = wire.Decoder()
+    frames: list[wire.Frame] = []
+    while not frames:
+        data = os.read(control_in, 1 << 16)
+        if not data:
+            os._exit(0)
+        frames = decoder.feed(data)
+    spec = frames.pop(0).json()
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    launcher = os.fork()
+    if launcher == 0:
+        ours.close()
+        os.close(control_in)
+        os.close(control_out)
+        return _start_zygote(enclose, spec, theirs)
+    theirs.close()
+    from .server import Server  # only now: see above
+
+    Server(control_in, control_out, ours, spec, decoder).run(launcher if enclose else 0, frames)
+    os._exit(0)
+
+
+def _take_control() -> tuple[int, int]:
+    """Move the control stream away from descriptors 0 and 1, where a stray print would write into it."""
+    moved = os.dup(0), os.dup(1)
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    return moved
+
+
+def _start_zygote(enclose: Enclose | None, spec: dict[str, Any], link: socket.socket) -> dict[str, Any]:
+    try:
+        if enclose is None:
+            from . import zygote  # where there are no walls; else a program of its own imports it, behind them
+
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+            return zygote.serve(link, spec["zygote"])
+        enclose(spec, link)
+    except BaseException as error:
+        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+    os._exit(1)
