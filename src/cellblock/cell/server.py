@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import kernel, wire
+from . import wire
 from .cells import Job
 from .folders import remove_tree
 from .pool import Pool
@@ -42,7 +42,6 @@ class Server:
     def run(self, launcher: int, frames: list[wire.Frame]) -> None:
         """Serve until the control stream ends."""
         try:
-            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
             zygote = self._meet_zygote(launcher)
             if not zygote:
                 return

@@ -33,6 +33,7 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     spec = frames.pop(0).json()
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # the zygote becomes our child when its launcher ends
     launcher = os.fork()
     if launcher == 0:
         ours.close()

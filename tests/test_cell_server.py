@@ -1,0 +1,58 @@
+"""The cell server's processes: who is whose child, and that nobody is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
+from cellblock.cell.tree import children, descendants
+
+IDLE = 5  # the zygote, and two cells of two processes each
+
+
+async def until_idle(server: int) -> None:
+    for _ in range(500):
+        if len(descendants(server)) == IDLE:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{len(descendants(server))} processes, not {IDLE}")
+
+
+def test_all_of_a_sandbox_hangs_below_the_server_and_goes_with_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
+        await executor.start()
+        assert executor._connection is not None
+        server = executor._connection._process.pid
+        await until_idle(server)
+        assert len(children(server)) == 1, "the zygote is not the server's child"
+        below = descendants(server)
+        os.kill(server, signal.SIGKILL)
+        for _ in range(500):
+            if not any(Path(f"/proc/{pid}").exists() for pid in below):
+                break
+            await asyncio.sleep(0.02)
+        else:
+            raise AssertionError("processes of the sandbox outlived a killed server")
+        await executor.stop()
+
+    asyncio.run(main())
+
+
+def test_cells_that_are_needed_no_more_go(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+            assert executor._connection is not None
+            server = executor._connection._process.pid
+            await until_idle(server)
+            block = CodeBlock("import time; time.sleep(0.5)", "python")
+            running = asyncio.gather(*(executor.execute_code_blocks([block]) for _ in range(16)))
+            await asyncio.sleep(0.4)
+            assert len(descendants(server)) > IDLE + 10
+            assert {result.exit_code for result in await running} == {0}
+            await until_idle(server)
+
+    asyncio.run(main())
