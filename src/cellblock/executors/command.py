@@ -218,7 +218,8 @@ class CommandLineExecutor(CodeExecutor):
         own_name = file_name(block.code)
         # A name for each run, not for each text: two runs of the same text must not share a file.
         name = workspace.place(own_name) if own_name else f"tmp_code_{secrets.token_hex(16)}.{language.suffix}"
-        since = workspace.write(name, silence_pip(block.code, block.language))
+        write = workspace.write if own_name or action == "save" else workspace.write_temporary
+        since = write(name, silence_pip(block.code, block.language))
         code_file = os.path.join(workspace.shown, name)
         yield Started(number, block.language, code_file)
         if action == "save":
@@ -236,8 +237,8 @@ class CommandLineExecutor(CodeExecutor):
                             yield FileMade(number, path, size)
                     yield event
         finally:
-            if self._cleanup_temp_files and not own_name:
-                workspace.remove(name)
+            if not own_name:
+                (workspace.remove if self._cleanup_temp_files else workspace.keep)(name)
 
     def _wall_seconds(self) -> float:
         return min(self._timeout, self._limits.wall_seconds or self._timeout)

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Generator, Iterator
+from collections.abc import Container, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ class Workspace:
         self.shown = shown or str(path)
         self._identity = self._look()
         self._known: dict[str, Seen] = {}
+        # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
+        self._running: set[str] = set()
 
     def _look(self) -> tuple[int, int]:
         try:
@@ -98,8 +100,19 @@ class Workspace:
         finally:
             os.close(folder)
 
+    def write_temporary(self, name: str, text: str) -> int:
+        """Write the file of a block that has no name of its own; `remove` or `keep` ends that."""
+        changed = self.write(name, text)
+        self._running.add(name)
+        return changed
+
+    def keep(self, name: str) -> None:
+        """Let the file of a block that is over be one like any other."""
+        self._running.discard(name)
+
     def remove(self, name: str) -> None:
         """Remove the file `name`, if it is still there."""
+        self._running.discard(name)
         with contextlib.suppress(OSError), self._folder_of(name) as (folder, last):
             os.unlink(last, dir_fd=folder)
 
@@ -117,16 +130,16 @@ class Workspace:
         with contextlib.suppress(OSError):
             top = os.open(self.path, _FOLDER)
             try:
-                yield from itertools.islice(_walk(top, "", _DEEPEST), _MOST_FILES)
+                yield from itertools.islice(_walk(top, "", _DEEPEST, self._running), _MOST_FILES)
             finally:
                 os.close(top)
 
 
-def _walk(folder: int, above: str, depth: int) -> Iterator[tuple[str, Seen]]:
-    """Give what lies in the open folder and, by handles as well, in those below it."""
+def _walk(folder: int, above: str, depth: int, besides: Container[str] = ()) -> Iterator[tuple[str, Seen]]:
+    """Give what lies in the open folder, but for `besides`, and, by handles as well, in those below it."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or entry.name in _NOT_SHOWN:
+            if entry.name.startswith(".") or entry.name in _NOT_SHOWN or entry.name in besides:
                 continue
             path = os.path.join(above, entry.name)
             if entry.is_file(follow_symlinks=False):
