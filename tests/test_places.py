@@ -65,7 +65,9 @@ def test_a_python_that_is_none_is_an_error_of_ours() -> None:
     assert asyncio.run(find_interpreter(None)).version == f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def test_a_server_that_is_killed_is_no_result_of_the_program(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_is_no_result_of_the_program(tmp_path: Path, temporary: Path) -> None:
+    tmp_path = tmp_path / "work"
+
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
             running = asyncio.ensure_future(
@@ -82,3 +84,4 @@ def test_a_server_that_is_killed_is_no_result_of_the_program(tmp_path: Path) -> 
             assert result.output == "again\n"
 
     asyncio.run(main())
+    assert [path.name for path in temporary.iterdir()] == ["work"]

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import weakref
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -80,6 +80,7 @@ class CommandLineExecutor(CodeExecutor):
             self._given_work_dir.mkdir(parents=True, exist_ok=True)
         self._workspace: Workspace | None = None
         self._connection: Connection | None = None
+        self._made: list[str] = []  # what the cell server removes, unless it was killed
 
     # what AutoGen's users know
 
@@ -145,13 +146,12 @@ class CommandLineExecutor(CodeExecutor):
             environment = await environment_for(required, python=self._python())
             packages = (str(site_packages(environment)),)
         delete = [str(self._temporary)] if self._temporary is not None else []
+        self._made = delete
         try:
             place = await self._make_place(packages, delete)
             self._connection = await place.open()
         except BaseException:
-            for path in delete:
-                if path != str(self._temporary):
-                    remove_tree(path)
+            _remove_all(delete, [str(self._temporary)])
             raise
         try:
             if self._module.functions:
@@ -186,6 +186,7 @@ class CommandLineExecutor(CodeExecutor):
         if connection is not None:
             keep = [str(self._temporary)] if restarting and self._temporary is not None else []
             await connection.close(keep=keep)
+            await asyncio.to_thread(_remove_all, self._made, keep)
         if not restarting and self._remove_temporary is not None:
             await asyncio.to_thread(self._remove_temporary)
             self._remove_temporary = self._temporary = None
@@ -278,6 +279,12 @@ class CommandLineExecutor(CodeExecutor):
         if (limits := values.pop("limits", None)) is not None:
             values["limits"] = Limits.from_dict(limits)
         return cls(**values)
+
+
+def _remove_all(paths: Iterable[str], keep: Sequence[str]) -> None:
+    for path in paths:
+        if path not in keep:
+            remove_tree(path)
 
 
 def texts(name: str, values: object) -> tuple[str, ...]:
