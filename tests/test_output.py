@@ -69,7 +69,7 @@ def test_bytes_before_a_cut_are_not_joined_with_those_after_it() -> None:
 
 
 def test_start_is_not_told_twice() -> None:
-    assert list(Frames(0, LIMITS).events(frame(wire.STARTED, b""))) == []
+    assert list(Frames(0, LIMITS).events(frame(wire.READY, b"{}"))) == []
 
 
 @pytest.mark.parametrize(

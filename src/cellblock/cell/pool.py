@@ -45,8 +45,8 @@ class Loop(Protocol):
     def forget(self, descriptor: int) -> None:
         """Watch `descriptor` no more."""
 
-    def send(self, frame: bytes) -> None:
-        """Send `frame` out; waits when too much has not been taken."""
+    def send(self, frame: bytes, *, can_wait: bool = False) -> None:
+        """Send `frame` out, or a moment later together with what follows; waits when too much has not been taken."""
 
     def flush(self) -> None:
         """Give what was sent to the other side now."""
@@ -192,7 +192,6 @@ class Pool:
             return
         assert cell.run is not None
         assert cell.pump is not None
-        self._loop.send(wire.encode(wire.STARTED, job.run))
         for reader in cell.pump.pipes:
             handler = functools.partial(self._on_output, cell, reader)
             self._loop.watch(reader, handler, select.EPOLLIN | select.EPOLLET)
@@ -213,7 +212,8 @@ class Pool:
         cell.run.save(data)
         now = cell.pump.keeper.take("stdout" if stream == "stdout" else "stderr", data)
         if now:
-            self._loop.send(wire.encode(wire.STDOUT if stream == "stdout" else wire.STDERR, cell.run.number, now))
+            kind = wire.STDOUT if stream == "stdout" else wire.STDERR
+            self._loop.send(wire.encode(kind, cell.run.number, now), can_wait=True)
 
     def _look(self, cell: Cell, now: float) -> None:
         run = cell.run

@@ -22,6 +22,8 @@ from .folders import remove_tree
 from .pool import Pool
 
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which cells have to wait
+_MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
+_FOREVER = float("inf")
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -37,6 +39,7 @@ class Server:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._outgoing = bytearray()
         self._pool = Pool(self, link, 0, spec)
+        self._flush_at = _FOREVER
         self._over = False
 
     def run(self, launcher: int, frames: list[wire.Frame]) -> None:
@@ -94,16 +97,25 @@ class Server:
             self._epoll.unregister(descriptor)
 
     def _step(self) -> None:
-        for descriptor, _ in self._epoll.poll(self._pool.patience()):
+        for descriptor, _ in self._epoll.poll(self._patience()):
             handler = self._handlers.get(descriptor)
             if handler:
                 handler()
         self._pool.tend()
-        self.flush()
+        if time.monotonic() >= self._flush_at:
+            self.flush()
 
-    def send(self, frame: bytes) -> None:
-        """Send `frame` out; waits, and cells with us, when too much has not been taken."""
+    def _patience(self) -> float:
+        patience = self._pool.patience()
+        if not 0 < self._flush_at < _FOREVER:  # what could not be sent at once waits for the other side to read
+            return patience
+        moment = max(0.0, self._flush_at - time.monotonic())
+        return moment if patience < 0 else min(moment, patience)
+
+    def send(self, frame: bytes, *, can_wait: bool = False) -> None:
+        """Send `frame` out, or a moment later with what follows; waits, and cells with us, when too much was not taken."""
         self._outgoing += frame
+        self._flush_at = min(self._flush_at, time.monotonic() + _MOMENT) if can_wait else 0.0
         while len(self._outgoing) > _BACKLOG and not self._over:
             select.select([], [self._control_out], [], 1.0)
             self.flush()
@@ -120,6 +132,7 @@ class Server:
             self._over = True
             return
         del self._outgoing[:sent]
+        self._flush_at = 0.0 if self._outgoing else _FOREVER
 
     # what comes in
 

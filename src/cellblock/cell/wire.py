@@ -27,7 +27,6 @@ STDERR: Final = 18  # raw bytes
 CUT: Final = 19  # JSON: bytes left out of each stream at this point
 ENDED: Final = 20  # JSON: how the run ended, everything of it is dead
 FAILED: Final = 21  # JSON: our side failed; run 0 means the whole place
-STARTED: Final = 22  # empty: the run left the queue
 
 
 class WireError(ValueError):
