@@ -111,6 +111,11 @@ def prctl(option: int, *arguments: int) -> None:
     _check(_libc.prctl(option, *words), f"prctl {option}")
 
 
+def flush_c_streams() -> None:
+    """Write out what the C library's own streams hold; the end by `os._exit` would drop it."""
+    _libc.fflush(None)
+
+
 def drop_from_bounding_set(capability: int) -> None:
     """Let no program started from here on ever have `capability`; one that this kernel does not know is no matter."""
     with contextlib.suppress(OSError):

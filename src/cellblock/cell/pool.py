@@ -181,7 +181,7 @@ class Pool:
 
     def _dispatch(self) -> None:
         while self._waiting and self._ready:
-            self._start(self._ready.pop(), self._waiting.popleft())
+            self._start(self._ready.popleft(), self._waiting.popleft())
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:

@@ -37,7 +37,6 @@ class _Known:
 def look_around() -> None:
     """Note what is there, once for all cells: to walk through all modules costs each of them a copy of every name."""
     _Known.ours = tuple(name for name in sys.modules if name.partition(".")[0] == "cellblock")
-    _Known.last = next(name for name in reversed(sys.modules) if name not in _Known.ours)
 
 
 def prepare() -> None:
@@ -71,6 +70,7 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
         __builtins__=sys.modules["builtins"],
     )
     _make_room(folder)
+    _Known.last = next(reversed(sys.modules))
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
     sys.path[0:0] = [folder]
@@ -186,7 +186,7 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
     with contextlib.suppress(BaseException):
         _let_go()
     _flush()
-    kernel._libc.fflush(None)  # what C code printed: os._exit drops it
+    kernel.flush_c_streams()
     if status == -2:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

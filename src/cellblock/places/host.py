@@ -27,21 +27,29 @@ class HostPlace(Place):
     async def open(self) -> Connection:
         """Start the cell server. Raises `PlaceError`."""
         groups = make_groups(self.limits)
-        spec: dict[str, Any] = {
-            "zygote": {
-                "namespaces": False,
-                "tmpfs": [],
-                "below_tmpfs": [],
-                "cwd": self.work_dir,
-                "preload": [],
-                "confinement": {"rlimits": rlimits(self.limits, grouped=groups is not None)},
-            },
-            "limits": self.limits.to_dict(),
-            "groups": groups,
-            "delete": self.delete,
-        }
+        confinement = {"rlimits": rlimits(self.limits, grouped=groups is not None)}
+        spec = plain_spec(self.work_dir, confinement, self.limits, groups, self.delete)
         try:
             return await start_server(boot.SERVER, spec, environment=self.environment)
         except BaseException:
             remove_groups(groups)
             raise
+
+
+def plain_spec(
+    work_dir: str, confinement: dict[str, Any], limits: Limits, groups: dict[str, Any] | None, delete: list[str]
+) -> dict[str, Any]:
+    """Describe a cell server whose cells are plain processes of this machine, each in the given confinement."""
+    return {
+        "zygote": {
+            "namespaces": False,
+            "tmpfs": [],
+            "below_tmpfs": [],
+            "cwd": work_dir,
+            "preload": [],
+            "confinement": confinement,
+        },
+        "limits": limits.to_dict(),
+        "groups": groups,
+        "delete": delete,
+    }

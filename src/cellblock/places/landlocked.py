@@ -12,6 +12,7 @@ from ..errors import PlaceError, SandboxUnavailable
 from ..sandbox import landlock, seccomp
 from .base import Connection, start_server
 from .enforcement import make_groups, remove_groups, rlimits
+from .host import plain_spec
 from .sandbox import DEVICES, ETC, TOP_FOLDERS, SandboxPlace, clean_environment
 
 
@@ -27,19 +28,8 @@ class LandlockPlace(SandboxPlace):
         if landlock.abi() == 0:
             raise SandboxUnavailable("This kernel has no Landlock (it came with 5.13), or it is switched off.")
         groups = make_groups(self.limits)
-        spec: dict[str, Any] = {
-            "zygote": {
-                "namespaces": False,
-                "tmpfs": [],
-                "below_tmpfs": [],
-                "cwd": self.work_dir,
-                "preload": [],
-                "confinement": self._confinement(grouped=groups is not None),
-            },
-            "limits": self.limits.to_dict(),
-            "groups": groups,
-            "delete": self.delete,
-        }
+        confinement = self._confinement(grouped=groups is not None)
+        spec = plain_spec(self.work_dir, confinement, self.limits, groups, self.delete)
         environment = clean_environment(f"{self.scratch}/env", f"{self.scratch}/home", self.policy)
         try:
             return await start_server(boot.SERVER, spec, environment={**environment, "TMPDIR": f"{self.scratch}/home"})
