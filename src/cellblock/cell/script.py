@@ -28,7 +28,7 @@ _NO_FILE = 2
 
 
 class _Known:
-    """What was there before any script: the names of our own modules, and of the last module of all."""
+    """What was there before the script: the names of our own modules, and of the module imported last."""
 
     ours: tuple[str, ...] = ()
     last = ""
