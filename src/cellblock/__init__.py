@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from .limits import Limits
     from .policy import Mount, Policy
-    from .result import BlockResult, CodeResult, CommandLineCodeResult, fold
+    from .result import BlockResult, CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult, fold
 
 __version__ = "0.1.0"
 
@@ -70,6 +70,7 @@ __all__ = [
     "FunctionWithRequirements",
     "FunctionWithRequirementsStr",
     "ImportFromModule",
+    "JupyterCodeResult",
     "Limits",
     "LocalCommandLineCodeExecutor",
     "MarkdownCodeExtractor",
@@ -81,6 +82,7 @@ __all__ = [
     "Policy",
     "SandboxCommandLineCodeExecutor",
     "SandboxUnavailable",
+    "SessionCodeResult",
     "Started",
     "Usage",
     "WorkspaceError",
@@ -108,7 +110,7 @@ _HOMES = {
     "functions": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",
     "limits": "Limits",
     "policy": "Mount Policy",
-    "result": "BlockResult CodeResult CommandLineCodeResult fold",
+    "result": "BlockResult CodeResult CommandLineCodeResult JupyterCodeResult SessionCodeResult fold",
 }
 
 

@@ -63,11 +63,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Display:
-    """The block showed something rich: a MIME bundle, type to content."""
+    """The block showed something rich: a MIME bundle, type to content. `files`: where parts of it were saved."""
 
     block: int
     data: Mapping[str, Any]
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class FileMade:
 class Ended:
     """The block is over and none of its processes is left.
 
-    `limit` names the field of `Limits` that ended it. `message` is what the result's output says of the end.
+    `limit` names the field of `Limits` that ended it. `message` is what the result's output says of the end. Where the live
+    session behind the block could not simply go on, `session_restored` tells whether it has the variables of before the
+    block again, and `notice` says what became of it.
     """
 
     block: int
@@ -92,6 +95,8 @@ class Ended:
     limit: str | None = None
     message: str = ""
     usage: Usage = Usage()
+    session_restored: bool = False
+    notice: str = ""
 
 
 Event = Started | Output | Cut | Display | FileMade | Ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
@@ -25,6 +26,9 @@ class BlockResult:
     code_file: str | None = None
     files: list[str] = field(default_factory=list[str])
     displays: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    output_files: list[Path] = field(default_factory=list[Path])
+    session_restored: bool = False
+    notice: str = ""
 
 
 @dataclass
@@ -73,6 +77,27 @@ class CommandLineCodeResult(CodeResult):
         return f"{super().__str__()} code_file={self.code_file!r}"
 
 
+@dataclass
+class SessionCodeResult(CodeResult):
+    """A result of a live session.
+
+    `output_files` are the pictures and pages among the displays, as files. `session_restored`: a block took the session down,
+    and it has the variables of before that block again. `notice` says what became of a session that could not simply go on.
+    """
+
+    output_files: list[Path] = field(default_factory=list[Path])
+    session_restored: bool = field(default=False, kw_only=True)
+    notice: str = field(default="", kw_only=True)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} output_files={[str(path) for path in self.output_files]!r}"
+
+
+@dataclass
+class JupyterCodeResult(SessionCodeResult):
+    """A result of a Jupyter kernel."""
+
+
 class Folder:
     """Fold events into block results, one at a time. Pure: no I/O, no clock."""
 
@@ -91,8 +116,9 @@ class Folder:
             case Cut(stdout_bytes=out, stderr_bytes=err):
                 self._parts[-1] += [("cut", cut_mark(out + err)), ("cut stdout", cut_mark(out))]
                 self._parts[-1].append(("cut stderr", cut_mark(err)))
-            case Display(data=data):
+            case Display(data=data, files=files):
                 self.blocks[-1].displays.append(data)
+                self.blocks[-1].output_files += [Path(path) for path in files]
             case FileMade(path=path):
                 self.blocks[-1].files.append(path)
             case Ended():
@@ -101,31 +127,44 @@ class Folder:
     def _end(self, event: Ended) -> None:
         block, parts = self.blocks[-1], self._parts[-1]
         block.exit_code, block.outcome, block.limit = event.exit_code, event.outcome, event.limit
-        block.usage = event.usage
+        block.usage, block.session_restored, block.notice = event.usage, event.session_restored, event.notice
         block.stdout = "".join(text for kind, text in parts if kind in ("stdout", "cut stdout"))
         block.stderr = "".join(text for kind, text in parts if kind in ("stderr", "cut stderr"))
         block.output = "".join(text for kind, text in parts if kind in ("stdout", "stderr", "cut"))
-        block.output += event.message
+        block.output += event.message + (f"\n{event.notice}" if event.notice else "")
         parts.clear()
 
     def result(self) -> CommandLineCodeResult:
         """Give the result of all blocks so far."""
         if not self.blocks:
             return CommandLineCodeResult(0, "")
-        last = self.blocks[-1]
-        return CommandLineCodeResult(
-            last.exit_code,
-            "".join(block.output for block in self.blocks),
-            self.blocks[0].code_file,
-            stdout="".join(block.stdout for block in self.blocks),
-            stderr="".join(block.stderr for block in self.blocks),
-            outcome=last.outcome,
-            limit=last.limit,
-            usage=sum((block.usage for block in self.blocks), Usage()),
-            files=list(dict.fromkeys(path for block in self.blocks for path in block.files)),
-            displays=[data for block in self.blocks for data in block.displays],
-            blocks=self.blocks,
+        return CommandLineCodeResult(**self._common(), code_file=self.blocks[0].code_file)
+
+    def session_result(self, kind: type[SessionCodeResult] = SessionCodeResult) -> SessionCodeResult:
+        """Give the result of all blocks so far, of a session."""
+        if not self.blocks:
+            return kind(0, "")
+        return kind(
+            **self._common(),
+            output_files=[path for block in self.blocks for path in block.output_files],
+            session_restored=any(block.session_restored for block in self.blocks),
+            notice="\n".join(block.notice for block in self.blocks if block.notice),
         )
+
+    def _common(self) -> dict[str, Any]:
+        last = self.blocks[-1]
+        return {
+            "exit_code": last.exit_code,
+            "output": "".join(block.output for block in self.blocks),
+            "stdout": "".join(block.stdout for block in self.blocks),
+            "stderr": "".join(block.stderr for block in self.blocks),
+            "outcome": last.outcome,
+            "limit": last.limit,
+            "usage": sum((block.usage for block in self.blocks), Usage()),
+            "files": list(dict.fromkeys(path for block in self.blocks for path in block.files)),
+            "displays": [data for block in self.blocks for data in block.displays],
+            "blocks": self.blocks,
+        }
 
 
 def fold(events: Iterable[Event]) -> CommandLineCodeResult:

@@ -140,6 +140,10 @@ class CodeExecutor(Component, ABC):
         async with contextlib.aclosing(self._events(blocks, token)) as events:
             async for event in events:
                 folder.add(event)
+        return self._result(folder)
+
+    def _result(self, folder: Folder) -> CodeResult:
+        """Give the kind of result that this kind of executor has."""
         return folder.result()
 
 

@@ -94,3 +94,14 @@ async def assert_dead(file: Path) -> None:
     size = file.stat().st_size
     await asyncio.sleep(0.3)
     assert file.stat().st_size == size, f"{file.name}: the program still lives"
+
+
+async def until_dead(file: Path) -> None:
+    """Wait for the end of what writes to `file`; for ends that nobody reports. AssertionError when it goes on living."""
+    assert file.exists(), f"{file.name}: the program never lived"
+    for _ in range(50):
+        size = file.stat().st_size
+        await asyncio.sleep(0.3)
+        if file.stat().st_size == size:
+            return
+    raise AssertionError(f"{file.name}: the program still lives")

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from ...blocks import CodeBlock
-from ..subject import Subject, assert_dead, check, heartbeat, until
+from ..subject import Subject, assert_dead, check, heartbeat, until, until_dead
 
 _SPAWN = """
 import subprocess, sys, time, pathlib
@@ -203,7 +203,7 @@ async def a_killed_owner_leaves_nothing(subject: Subject) -> None:
             owner.send_signal(signal.SIGKILL)
             await owner.wait()
         await until(lambda: not list((folder / "tmp").iterdir()), f"temporary files go: {list((folder / 'tmp').iterdir())}")
-        await assert_dead(work_dir / "life")
+        await until_dead(work_dir / "life")
 
 
 def _environment(folder: object) -> dict[str, str]:
