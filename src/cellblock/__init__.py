@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .environments import create_virtual_env
     from .errors import (
         CellblockError,
+        CheckpointError,
         ComponentError,
         ExecutionCancelled,
         ExecutionError,
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
         PlaceError,
         PlaceLost,
         SandboxUnavailable,
+        SessionError,
         WorkspaceError,
     )
     from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
     from .executors.base import CodeExecutor
+    from .executors.checkpoints import Checkpoint
     from .executors.local import LocalCommandLineCodeExecutor
     from .executors.sandbox import SandboxCommandLineCodeExecutor
+    from .executors.session import SandboxSessionCodeExecutor, Variable
+    from .executors.session_server import SandboxSessionServer
     from .functions import (
         Alias,
         FunctionWithRequirements,
@@ -50,6 +55,8 @@ __all__ = [
     "BlockResult",
     "CancellationToken",
     "CellblockError",
+    "Checkpoint",
+    "CheckpointError",
     "CodeBlock",
     "CodeExecutor",
     "CodeResult",
@@ -81,10 +88,14 @@ __all__ = [
     "PlaceLost",
     "Policy",
     "SandboxCommandLineCodeExecutor",
+    "SandboxSessionCodeExecutor",
+    "SandboxSessionServer",
     "SandboxUnavailable",
     "SessionCodeResult",
+    "SessionError",
     "Started",
     "Usage",
+    "Variable",
     "WorkspaceError",
     "create_virtual_env",
     "extract_code_blocks",
@@ -100,13 +111,16 @@ _HOMES = {
     "components": "Component ComponentModel load_component register_component",
     "environments": "create_virtual_env",
     "errors": (
-        "CellblockError ComponentError ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
-        "PackageError PlaceError PlaceLost SandboxUnavailable WorkspaceError"
+        "CellblockError CheckpointError ComponentError ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
+        "PackageError PlaceError PlaceLost SandboxUnavailable SessionError WorkspaceError"
     ),
     "events": "Cut Display Ended Event FileMade Output Started Usage",
     "executors.base": "CodeExecutor",
     "executors.local": "LocalCommandLineCodeExecutor",
+    "executors.checkpoints": "Checkpoint",
     "executors.sandbox": "SandboxCommandLineCodeExecutor",
+    "executors.session": "SandboxSessionCodeExecutor Variable",
+    "executors.session_server": "SandboxSessionServer",
     "functions": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",
     "limits": "Limits",
     "policy": "Mount Policy",

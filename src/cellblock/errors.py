@@ -7,6 +7,8 @@ CellblockError
 ├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
 ├── PackageError (ValueError)            a requirement cannot be met; carries the resolver's words
 ├── FunctionError (ValueError)           a function cannot be given to blocks
+├── SessionError (RuntimeError)          a live session could not do what it was asked for
+│   └── CheckpointError                  it cannot be copied, or the copy is not there any more
 ├── ComponentError (ValueError)          a saved configuration is not one of ours, or is damaged
 └── ExecutionError (RuntimeError)        raised by ``result.check()`` alone; carries the result
     ├── ExecutionTimeout (TimeoutError)
@@ -48,6 +50,14 @@ class PackageError(CellblockError, ValueError):
 
 class FunctionError(CellblockError, ValueError):
     """A function cannot be made available to blocks; the message says why."""
+
+
+class SessionError(CellblockError, RuntimeError):
+    """A live session could not do what it was asked for; the message says why."""
+
+
+class CheckpointError(SessionError):
+    """A live session cannot be copied, and the message names what is in the way; or the copy is not there any more."""
 
 
 class ComponentError(CellblockError, ValueError):

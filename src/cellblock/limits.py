@@ -23,6 +23,7 @@ class Limits:
     file_bytes       size of one file
     written_bytes    what the whole tree writes to disk
     tmp_bytes        size of the block's own /tmp and of its own /dev/shm, each
+    checkpoints      explicit checkpoints of one live session at one time
     output_bytes     output kept: the first and the last half of it, the cut between them marked
     """
 
@@ -34,6 +35,7 @@ class Limits:
     file_bytes: int | None = None
     written_bytes: int | None = None
     tmp_bytes: int | None = None
+    checkpoints: int | None = None
     output_bytes: int | None = MIB
 
     def __post_init__(self) -> None:
@@ -45,7 +47,7 @@ class Limits:
                 raise ValueError(f"Limits.{field.name} must be a number above 0 or None, not {value!r}.")
             if value > _MOST:
                 raise ValueError(f"Limits.{field.name} is too large: {value!r}. None means no limit.")
-            if field.name.endswith(("_bytes", "processes", "open_files")) and not isinstance(value, int):
+            if field.name.endswith(("_bytes", "processes", "open_files", "checkpoints")) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,4 +72,5 @@ SANDBOX_LIMITS = Limits(
     file_bytes=2 * GIB,
     written_bytes=8 * GIB,
     tmp_bytes=1 * GIB,
+    checkpoints=16,
 )

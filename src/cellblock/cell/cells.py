@@ -42,7 +42,7 @@ class Run:
     def __init__(self, job: Job, limits: dict[str, Any]) -> None:
         self.number = job.run
         self.started = time.monotonic()
-        self.queued = self.started - job.arrived
+        self.queued = self.started - job.arrived + job.request.get("waited", 0.0)
         wall = job.request.get("wall_seconds")
         self.deadline = self.started + wall if wall else _FOREVER
         self.next_look = _FOREVER
@@ -75,8 +75,13 @@ class Run:
 class Cell:
     """A cell's first process, the socket to it, and its measure; with a block in it: its run and its output pipes."""
 
-    def __init__(self, name: str, spec: dict[str, Any], groups: Groups) -> None:
+    def __init__(
+        self, name: str, spec: dict[str, Any], groups: Groups, own: tuple[Job, list[str], list[int]] | None = None
+    ) -> None:
+        """Make one for any blocks, or, with `own`, for one job alone, with mounts on the targets named."""
         self.name = name
+        self.job, self._targets, mounts = own or (None, list[str](), list[int]())
+        self._mounts = [os.dup(mount) for mount in mounts]
         self.run: Run | None = None
         self.pump: Pump | None = None
         self.pid = 0
@@ -97,7 +102,7 @@ class Cell:
 
     def request(self, zygote: socket.socket) -> None:
         """Have the zygote fork its first process."""
-        socket.send_fds(zygote, [b"c"], [self._theirs.fileno()])
+        socket.send_fds(zygote, [init.CELL], [self._theirs.fileno()])
         self._theirs.close()
 
     def read(self) -> bool:
@@ -128,7 +133,7 @@ class Cell:
         """Ask for a fresh main process. Raises `CellFailed`."""
         self.pump = Pump(self._limits.get("output_bytes"))
         try:
-            socket.send_fds(self.link, [init.GO], self.pump.writers)
+            socket.send_fds(self.link, [init.go(self._targets)], [*self.pump.writers, *self._mounts])
         except OSError as error:
             raise CellFailed(f"a cell's first process is gone: {error}") from error
 
@@ -142,19 +147,7 @@ class Cell:
 
     def exceeded(self) -> str | None:
         """Name the limit that it is over, if any."""
-        if self._meter is None:
-            return None
-        if self._meter.oom_kills():
-            return "memory_bytes"
-        sample = self._meter.sample()
-        for name, used in (
-            ("cpu_seconds", sample.cpu_seconds),
-            ("written_bytes", sample.written_bytes),
-            ("memory_bytes", sample.memory_bytes),
-        ):
-            if self._limits.get(name) and used > self._limits[name]:
-                return name
-        return None
+        return None if self._meter is None else self._meter.exceeded(self._limits)
 
     def stop(self, why: str | None) -> None:
         """Have its first process end the block."""
@@ -198,7 +191,7 @@ class Cell:
         """After a run: let go of all that belonged to it, and get ready for the next. Raises `CellFailed`."""
         self._drop_run()
         self.ended = False
-        if self.lost or (self._meter is not None and not self._meter.can_begin_again):
+        if self.lost or self.job is not None or (self._meter is not None and not self._meter.can_begin_again):
             self.used_up = True
         else:
             self.prepare()
@@ -217,6 +210,9 @@ class Cell:
         """Let go of it: its first process ends when it finds the socket closed."""
         self._drop_run()
         self.link.close()
+        for mount in self._mounts:
+            os.close(mount)
+        self._mounts = []
 
     def kill(self) -> None:
         """End it from outside, when its first process does not."""

@@ -65,7 +65,7 @@ class Confinement:
         self._steps = [_limit(what, value) for what, value in self.rlimits]
         if self.drop:
             self._steps.append(kernel.Call("prctl", "no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        if self.landlock_handled:
+        if self.landlock_handled or self.landlock_scoped:
             self._ruleset = self._make_ruleset()
             restrict = kernel.LANDLOCK_RESTRICT_SELF
             self._steps.append(kernel.Call("syscall", "landlock_restrict_self", restrict, self._ruleset, 0))

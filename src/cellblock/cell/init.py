@@ -6,7 +6,7 @@ waits there for its job. When it has ended, and everything that it left behind, 
 failed. The main process closes its copy of the socket before it runs anything that is not ours.
 
 Nothing but kernel objects could carry over from one block to the next: its processes are dead, memory and descriptors
-were theirs, and what the namespaces hold is made new by `_Ground`.
+were theirs, and what the namespaces hold is made new by `Ground`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .confine import Confinement
 # Without the enums of `signal`, which every block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 
+CELL, SESSION = b"c", b"s"  # what the zygote is asked for: a first process for blocks, or for a session
 HELLO, GO, READY, ERROR = b"H", b"G", b"R", b"E"
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
@@ -47,11 +48,12 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     """Be the first process of a cell. Returns in a block's main process alone, with its job."""
     try:
         kill = _prepare(spec)
-        ground = _Ground(spec)
+        ground = Ground(spec)
         link.sendall(HELLO)
         while True:
-            descriptors = _await_go(link)
-            if ground.renew():
+            targets, descriptors, mounts = _await_go(link)
+            if ground.renew() or targets:
+                _mount(targets, mounts)
                 confinement.prepare()
             main = os.fork()
             if main == 0:
@@ -85,7 +87,7 @@ def _kill_own() -> None:
     tree.kill_below(os.getpid())
 
 
-class _Ground:
+class Ground:
     """What a block stands on and may change: its temporary filesystems and its System V and POSIX message objects."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
@@ -112,7 +114,7 @@ class _Ground:
             kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             for target, handle in self._below.items():
                 if target.startswith(f"{path}/"):
-                    _show(handle, target)
+                    show(f"/proc/self/fd/{handle}", target)
             self._untouched[path] = self._state(path)
             changed = True
         return changed
@@ -143,23 +145,35 @@ def _way(folder: str, targets: Iterable[str]) -> set[str]:
     return found
 
 
-def _show(handle: int, target: str) -> None:
-    if os.path.isdir(f"/proc/self/fd/{handle}"):
+def show(source: str, target: str) -> None:
+    """Mount the folder or file `source` on `target` as well, which is made."""
+    if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    kernel.mount(f"/proc/self/fd/{handle}", target, None, kernel.MS_BIND | kernel.MS_REC)
+    kernel.mount(source, target, None, kernel.MS_BIND | kernel.MS_REC)
 
 
-def _await_go(link: socket.socket) -> list[int]:
+def go(targets: list[str]) -> bytes:
+    """Make the packet that asks for a fresh main process; mounts for `targets` come after the pipes."""
+    return GO + "\0".join(targets).encode()
+
+
+def _await_go(link: socket.socket) -> tuple[list[str], list[int], list[int]]:
     while True:
-        data, descriptors, _, _ = socket.recv_fds(link, PACKET, 2)
+        data, descriptors, _, _ = socket.recv_fds(link, PACKET, 16)
         if not data:
             os._exit(0)  # the server lets go of this cell
-        if data == GO:
-            return descriptors
+        if data.startswith(GO):
+            return data[1:].decode().split("\0") if data[1:] else [], descriptors[:2], descriptors[2:]
         # Otherwise: the job of a main process that was killed before it took it.
+
+
+def _mount(targets: list[str], mounts: list[int]) -> None:
+    for target, mount in zip(targets, mounts, strict=True):
+        kernel.attach(mount, target)
+        os.close(mount)
 
 
 def _fail(link: socket.socket, error: BaseException) -> NoReturn:

@@ -48,6 +48,9 @@ LANDLOCK_CREATE_RULESET: Final = 444
 LANDLOCK_ADD_RULE: Final = 445
 LANDLOCK_RESTRICT_SELF: Final = 446
 
+_AT_FDCWD = -100
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -93,6 +96,12 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
         ),
         f"mount {kind or ''} on {target}",
     )
+
+
+def attach(descriptor: int, target: str) -> None:
+    """Mount what `descriptor` holds, a copy of a mounted folder or file, on `target`."""
+    name = f"move_mount {target}"
+    syscall(MOVE_MOUNT, descriptor, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH, name=name)
 
 
 def unmount(target: str, flags: int = 0) -> None:

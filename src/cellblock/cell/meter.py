@@ -54,6 +54,7 @@ class Meter:
                 _write(f"{self._folders[index]}/{file}", text)
         for folder in self._folders:
             _write(f"{folder}/cgroup.procs", str(pid))
+        self._followed = (-1, -1)
         self._stat, self._io = (_open_proc(pid, name) for name in ("stat", "io"))
         self._peak = self._open(groups.peak, os.O_RDWR)
         self._oom = self._open(groups.oom, os.O_RDONLY)
@@ -81,6 +82,33 @@ class Meter:
             except OSError:  # a kernel that cannot set it back: every block needs a cell of its own
                 self.can_begin_again = False
 
+    def begin_among_the_living(self, *, alone: bool) -> None:
+        """Count from here, in a cell whose processes live on from one block to the next. `alone`: just the one that `follow` told of."""
+        self.peak_bytes, self._kills_before = 0, self._oom_kills()
+        with contextlib.suppress(OSError):  # a kernel that cannot set it back gives the most there ever was
+            os.pwrite(self._peak, b"0", 0)
+        if not alone:
+            self._before = _sample(self._pids(), memory=False)
+            return
+        self._before = Sample()
+        for stat, io in ((self._stat, self._io), self._followed):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self._before.add_times(os.pread(stat, 1024, 0).decode())
+                self._before.add_writes(os.pread(io, 1024, 0).decode())
+
+    def follow(self, pid: int) -> None:
+        """Look at process `pid` whenever a block begins, since it does not begin with it."""
+        self._close(*self._followed)
+        self._followed = _open_proc(pid, "stat"), _open_proc(pid, "io")
+
+    def _pids(self) -> list[int]:
+        return [self.pid, *tree.descendants(self.pid)]
+
+    def admit(self, pid: int) -> None:
+        """Take in a process that was forked in another cell."""
+        for folder in self._folders:
+            _write(f"{folder}/cgroup.procs", str(pid))
+
     def oom_kills(self) -> int:
         """Count the block's processes that the kernel killed for want of memory."""
         return self._oom_kills() - self._kills_before
@@ -98,17 +126,29 @@ class Meter:
 
     def sample(self) -> Sample:
         """Look at what the block has used by now."""
-        pids = [self.pid, *tree.descendants(self.pid)]
-        total, before = _sample(pids, memory=self._groups.peak is None), self._before
+        total, before = _sample(self._pids(), memory=self._groups.peak is None), self._before
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
         return Sample(total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes)
 
+    def exceeded(self, limits: dict[str, Any]) -> str | None:
+        """Name the limit that the block is over, if any."""
+        if self.oom_kills():
+            return "memory_bytes"
+        sample = self.sample()
+        for name, used in (
+            ("cpu_seconds", sample.cpu_seconds),
+            ("written_bytes", sample.written_bytes),
+            ("memory_bytes", sample.memory_bytes),
+        ):
+            if limits.get(name) and used > limits[name]:
+                return name
+        return None
+
     def remove(self) -> bool:
         """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""
-        for descriptor in (self._peak, self._oom, self._stat, self._io):
-            if descriptor >= 0:
-                os.close(descriptor)
+        self._close(self._peak, self._oom, self._stat, self._io, *self._followed)
         self._peak = self._oom = self._stat = self._io = -1
+        self._followed = (-1, -1)
         for folder in list(self._folders):
             try:
                 os.rmdir(folder)
@@ -118,6 +158,11 @@ class Meter:
                 return False
             self._folders.remove(folder)
         return True
+
+    def _close(self, *descriptors: int) -> None:
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 class Sample:

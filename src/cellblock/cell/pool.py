@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from . import tree, wire
 from .cells import Cell, CellFailed, Job
 from .meter import Groups
+from .outlet import pass_on, send_rest
 
 _SPARES = 2  # cells ready in advance
 _WARMING = 4  # cells being made at one time
@@ -80,6 +81,10 @@ class Pool:
         self._dispatch()
         self._refill_soon()
 
+    def add_in(self, job: Job, targets: list[str], mounts: list[int]) -> None:
+        """Give `job` a cell of its own, with `mounts` on `targets` in it."""
+        self._ask_for(Cell(self._next_name(), self._spec, self._groups, own=(job, targets, mounts)))
+
     def cancel(self, number: int) -> None:
         """End run `number`, or take it out of the queue; does nothing when it is over."""
         for job in self._waiting:
@@ -129,11 +134,16 @@ class Pool:
             if self._is_plenty(now):
                 self._refill_at = now + _STUCK
                 return
-            self._count += 1
-            cell = Cell(f"cell-{self._count}", self._spec, self._groups)
-            cell.request(self._zygote)
-            self._warming.add(cell)
-            self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
+            self._ask_for(Cell(self._next_name(), self._spec, self._groups))
+
+    def _next_name(self) -> str:
+        self._count += 1
+        return f"cell-{self._count}"
+
+    def _ask_for(self, cell: Cell) -> None:
+        cell.request(self._zygote)
+        self._warming.add(cell)
+        self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
 
     def _is_plenty(self, now: float) -> bool:
         """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
@@ -159,6 +169,9 @@ class Pool:
         elif ready:
             self._failures = 0
             self._warming.discard(cell)
+            if cell.job is not None:
+                self._start(cell, cell.job)
+                return
             self._ready.append(cell)
             self._dispatch()
             self._refill_soon()
@@ -170,6 +183,9 @@ class Pool:
             self._ready.remove(cell)
         cell.kill()
         self._bury(cell)
+        if cell.job is not None:
+            self._loop.send(wire.encode_json(wire.FAILED, cell.job.run, {"error": why}))
+            return
         self._failures += 1
         if self._waiting and self._failures >= 3:
             job = self._waiting.popleft()
@@ -200,20 +216,12 @@ class Pool:
         self._trim_at = _FOREVER
 
     def _on_output(self, cell: Cell, reader: int) -> None:
-        assert cell.pump is not None
-        for stream, data in cell.pump.readable(reader):
-            self._pass_on(cell, stream, data)
-        if cell.pump.pipes[reader].more:
-            self._loop.again(reader, select.EPOLLIN | select.EPOLLET)
-
-    def _pass_on(self, cell: Cell, stream: str, data: bytes) -> None:
         assert cell.run is not None
         assert cell.pump is not None
-        cell.run.save(data)
-        now = cell.pump.keeper.take("stdout" if stream == "stdout" else "stderr", data)
-        if now:
-            kind = wire.STDOUT if stream == "stdout" else wire.STDERR
-            self._loop.send(wire.encode(kind, cell.run.number, now), can_wait=True)
+        for stream, data in cell.pump.readable(reader):
+            pass_on(self._loop, cell.run, cell.pump.keeper, stream, data)
+        if cell.pump.pipes[reader].more:
+            self._loop.again(reader, select.EPOLLIN | select.EPOLLET)
 
     def _look(self, cell: Cell, now: float) -> None:
         run = cell.run
@@ -243,14 +251,8 @@ class Pool:
         for reader in pump.pipes:
             self._loop.forget(reader)
         for stream, data in pump.rest():
-            self._pass_on(cell, stream, data)
-        lost, tail = pump.keeper.rest()
-        if lost:
-            self._loop.send(wire.encode_json(wire.CUT, run.number, lost))
-        for stream, data in tail:
-            for start in range(0, len(data), wire.MAX_FRAME):
-                piece = data[start : start + wire.MAX_FRAME]
-                self._loop.send(wire.encode(wire.STDOUT if stream == "stdout" else wire.STDERR, run.number, piece))
+            pass_on(self._loop, run, pump.keeper, stream, data)
+        send_rest(self._loop, run, pump.keeper)
         self._loop.send(wire.encode_json(wire.ENDED, run.number, cell.ending()))
         self._loop.flush()
         self._clear(cell)

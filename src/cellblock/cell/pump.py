@@ -65,6 +65,14 @@ class OutputPipe:
             pieces.append(piece)
         return pieces
 
+    def held(self) -> list[bytes]:
+        """Give what the pipe held when asked, and not what is written meanwhile."""
+        pieces, room = list[bytes](), _PAGE if self._tight else _LARGE
+        while room > 0 and (piece := self._read_once()):
+            pieces.append(piece)
+            room -= len(piece) if not self._tight else _PAGE
+        return pieces
+
     def loosen(self) -> None:
         """Give it a large pipe: faster, and no longer in exact order with the other stream."""
         if self._tight:
@@ -122,7 +130,7 @@ class Keeper:
         return now
 
     def _keep(self, stream: Stream, data: bytes) -> None:
-        room = (self.cap or 0) // 2
+        room = _LARGE if self.cap is None else self.cap // 2
         self._tail.append((stream, data))
         self._tail_size += len(data)
         while self._tail_size > room:
@@ -135,6 +143,14 @@ class Keeper:
             lost = min(len(piece), excess)
             self._tail_size -= lost
             self._lost[old] += lost
+
+    def hold(self, stream: Stream, data: bytes) -> None:
+        """Take in output that is nobody's yet; all of it waits, up to half of the cap."""
+        self._keep(stream, data)
+
+    def held(self) -> list[tuple[Stream, bytes]]:
+        """Give what was held."""
+        return list(self._tail)
 
     def rest(self) -> tuple[dict[str, int] | None, list[tuple[Stream, bytes]]]:
         """Give the number of bytes lost per stream (`None`: none) and the last half."""
@@ -172,6 +188,10 @@ class Pump:
         if self._in_a_row > _ALONE:
             pipe.loosen()
         return pieces + _tagged(pipe, found)
+
+    def settle(self) -> list[tuple[Stream, bytes]]:
+        """Read what is in both pipes at most at one time; for the end of a block whose session goes on and may write."""
+        return [(pipe.stream, piece) for pipe in self.pipes.values() for piece in pipe.held()]
 
     def rest(self) -> list[tuple[Stream, bytes]]:
         """Read what is left in both pipes."""

@@ -14,12 +14,15 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import wire
 from .cells import Job
 from .folders import remove_tree
 from .pool import Pool
+
+if TYPE_CHECKING:
+    from .sessions import Sessions
 
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which cells have to wait
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
@@ -31,14 +34,21 @@ class Server:
     """The loop: the control stream on one side, the cells on the other."""
 
     def __init__(
-        self, control_in: int, control_out: int, link: socket.socket, spec: dict[str, Any], decoder: wire.Decoder
+        self,
+        control_in: int,
+        control_out: int,
+        link: socket.socket,
+        porter: socket.socket | None,
+        spec: dict[str, Any],
+        decoder: wire.Decoder,
     ) -> None:
-        self._control_in, self._control_out, self._link = control_in, control_out, link
+        self._control_in, self._control_out, self._link, self._porter = control_in, control_out, link, porter
         self._spec, self._decoder = spec, decoder
         self._epoll = select.epoll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._outgoing = bytearray()
         self._pool = Pool(self, link, 0, spec)
+        self._sessions: Sessions | None = None
         self._flush_at = _FOREVER
         self._over = False
 
@@ -49,6 +59,8 @@ class Server:
             if not zygote:
                 return
             self._pool = Pool(self, self._link, zygote, self._spec)
+            if self._porter is not None:
+                self._sessions = _sessions(self, self._pool, self._link, self._porter, self._spec)
             os.set_blocking(self._control_out, False)
             self.watch(self._control_in, self._on_control)
             # Every step flushes; all this does is wake the loop when the other side has read.
@@ -59,6 +71,8 @@ class Server:
             while not self._over:
                 self._step()
         finally:
+            if self._sessions is not None:
+                self._sessions.close()
             self._pool.close()
             for path in self._spec["delete"]:
                 remove_tree(path)
@@ -102,11 +116,16 @@ class Server:
             if handler:
                 handler()
         self._pool.tend()
+        if self._sessions is not None:
+            self._sessions.tend()
         if time.monotonic() >= self._flush_at:
             self.flush()
 
     def _patience(self) -> float:
         patience = self._pool.patience()
+        if self._sessions is not None and (moment := self._sessions.patience()) < _FOREVER:
+            wait = max(0.0, moment - time.monotonic())
+            patience = wait if patience < 0 else min(wait, patience)
         if not 0 < self._flush_at < _FOREVER:  # what could not be sent at once waits for the other side to read
             return patience
         moment = max(0.0, self._flush_at - time.monotonic())
@@ -153,8 +172,13 @@ class Server:
         match frame.kind:
             case wire.RUN:
                 self._pool.add(Job(frame.run, frame.json(), time.monotonic()))
+            case wire.ASK if self._sessions is not None:
+                self._sessions.take(frame, frame.json())
+            case wire.DATA if self._sessions is not None:
+                self._sessions.data(frame)
             case wire.CANCEL:
-                self._pool.cancel(frame.run)
+                if self._sessions is None or not self._sessions.cancel(frame.run):
+                    self._pool.cancel(frame.run)
             case wire.KEEP:
                 kept = frame.json()["paths"]
                 self._spec["delete"] = [path for path in self._spec["delete"] if path not in kept]
@@ -165,6 +189,12 @@ class Server:
         self.send(wire.encode_json(wire.FAILED, 0, {"error": "the process that cells are forked from ended"}))
         self.flush()
         self._over = True
+
+
+def _sessions(server: Server, pool: Pool, link: socket.socket, porter: socket.socket, spec: dict[str, Any]) -> Sessions:
+    from .sessions import Sessions  # not for those who have none
+
+    return Sessions(server, pool, link, porter, spec)
 
 
 def init_message(spec: dict[str, Any]) -> bytes:

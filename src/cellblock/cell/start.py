@@ -14,7 +14,7 @@ from typing import Any
 
 from . import kernel, wire
 
-Enclose = Callable[[dict[str, Any], socket.socket], None]
+Enclose = Callable[[dict[str, Any], socket.socket, socket.socket | None], None]
 
 
 def main(enclose: Enclose | None) -> dict[str, Any]:
@@ -33,17 +33,22 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     spec = frames.pop(0).json()
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if spec.get("sessions") else (None, None)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # the zygote becomes our child when its launcher ends
     launcher = os.fork()
     if launcher == 0:
         ours.close()
         os.close(control_in)
         os.close(control_out)
-        return _start_zygote(enclose, spec, theirs)
+        if to_porter:
+            to_porter.close()
+        return _start_zygote(enclose, spec, theirs, porter)
     theirs.close()
+    if porter:
+        porter.close()
     from .server import Server  # only now: see above
 
-    Server(control_in, control_out, ours, spec, decoder).run(launcher if enclose else 0, frames)
+    Server(control_in, control_out, ours, to_porter, spec, decoder).run(launcher if enclose else 0, frames)
     os._exit(0)
 
 
@@ -57,14 +62,16 @@ def _take_control() -> tuple[int, int]:
     return moved
 
 
-def _start_zygote(enclose: Enclose | None, spec: dict[str, Any], link: socket.socket) -> dict[str, Any]:
+def _start_zygote(
+    enclose: Enclose | None, spec: dict[str, Any], link: socket.socket, porter: socket.socket | None
+) -> dict[str, Any]:
     try:
         if enclose is None:
             from . import zygote  # where there are no walls; else a program of its own imports it, behind them
 
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             return zygote.serve(link, spec["zygote"])
-        enclose(spec, link)
+        enclose(spec, link, porter)
     except BaseException as error:
         link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
     os._exit(1)

@@ -6,6 +6,8 @@ import contextlib
 import os
 import signal
 
+_PAGE = 1 << 16
+
 
 def descendants(root: int) -> list[int]:
     """List the processes below `root`, parents first."""
@@ -23,9 +25,29 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
-                found += [int(word) for word in file.read().split()]
+            with contextlib.suppress(OSError):
+                found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
     return found
+
+
+def _read(path: str) -> bytes:
+    # Without the layers of `open`: this is read after every block.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, _PAGE)
+        while len(data) % _PAGE == 0 and (more := os.read(descriptor, _PAGE)):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def is_zombie(pid: int) -> bool:
+    """Tell whether process `pid` has ended and only waits to be reaped, or is gone."""
+    try:
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
+    except OSError:
+        return True
 
 
 def kill_below(root: int) -> bool:

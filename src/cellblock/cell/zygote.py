@@ -1,6 +1,6 @@
 """The process that cells are forked from: an interpreter that is started, warmed up, and then left alone.
 
-It holds no data of any run and reads nothing but one-byte requests that carry one descriptor each.
+It holds no data of any run and reads nothing but requests of one byte that carry one descriptor each.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import sys
+from types import ModuleType
 from typing import Any
 
 from . import init, kernel, script
@@ -48,8 +49,11 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     """Fork a cell for every request until the server goes away. Returns in a cell's main process, with its job."""
     confinement = Confinement.from_spec(spec["confinement"])
+    session_confinement = Confinement.from_spec(spec.get("session_confinement") or {})
     namespaces = bool(spec["namespaces"])
     preload(spec["preload"])
+    if "session_confinement" in spec:
+        prepare_sessions()
     if spec.get("filter_program"):
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.filter_call(base64.b64decode(spec["filter_program"]))()
@@ -75,10 +79,30 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
             link.close()
             if namespaces:
                 os.close(own_processes)
-            return init.enter(socket.socket(fileno=received[0]), spec, confinement)
+            theirs = socket.socket(fileno=received[0])
+            if data == init.SESSION:
+                guard().enter(theirs, spec, session_confinement)
+            return init.enter(theirs, spec, confinement)
         if namespaces:
             kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
         os.close(received[0])
+
+
+def guard() -> ModuleType:
+    """Give the module of the first process of a session's cell, which no other server loads."""
+    return importlib.import_module("cellblock.cell.guard")
+
+
+def prepare_sessions() -> None:
+    """Make the shell that all sessions begin with, and import what they run on. Raises what says that IPython is missing."""
+    try:
+        guard().zygote_shell().run("None", quietly=True)
+    except ImportError as error:
+        raise ImportError(
+            f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
+        ) from error
+    for name in ("session", "values", "forks", "waiting", "control"):
+        importlib.import_module(f"cellblock.cell.{name}")
 
 
 def preload(modules: list[str]) -> None:

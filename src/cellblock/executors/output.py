@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..cell import wire
-from ..events import Cut, Ended, Event, Outcome, Output, Stream, Usage
+from ..events import Cut, Display, Ended, Event, Outcome, Output, Stream, Usage
 from ..limits import Limits
 
 EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
@@ -32,6 +32,10 @@ class Frames:
                 yield from self._text("stdout", frame.payload)
             case wire.STDERR:
                 yield from self._text("stderr", frame.payload)
+            case wire.DISPLAY:
+                yield from self._flush()
+                shown = frame.json()
+                yield Display(self._block, dict(shown["data"]), dict(shown["metadata"]))
             case wire.CUT:
                 yield from self._flush()
                 lost = frame.json()
@@ -54,7 +58,24 @@ class Frames:
     def _ended(self, ending: dict[str, Any]) -> Ended:
         usage = Usage(float(ending["wall"]), float(ending["cpu"]), int(ending["peak"]), float(ending["queued"]))
         exit_code, outcome, limit, message = _verdict(ending.get("why"), ending.get("status"), self._limits)
-        return Ended(self._block, exit_code, outcome, limit, message, usage)
+        restored, notice = _fate(ending)
+        return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice)
+
+
+def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
+    """Tell whether a live session has the variables of before the block again, and what is to say of it."""
+    lost = int(ending.get("lost", 0))
+    what = ", ".join(str(item) for item in ending.get("obstacles", ()))
+    why = f" No later copy of it could be made because of {what}." if what else ""
+    match ending.get("session"):
+        case "restored" if lost == 0:
+            return True, "The session was restored: its variables are as they were before this block."
+        case "restored":
+            return False, f"The session was restored to what it was before the last {lost} blocks as well.{why}"
+        case "new":
+            return False, f"The session was started afresh: its variables are gone.{why}"
+        case _:
+            return False, ""
 
 
 def _decoder() -> codecs.IncrementalDecoder:

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import time
 from collections.abc import Container, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from ..errors import WorkspaceError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _MOST_FILES = 10_000  # looked at for changes after each block
 _DEEPEST = 16
 _NOT_SHOWN = ("__pycache__", "node_modules")
@@ -59,6 +61,10 @@ class Workspace:
         """Raise `WorkspaceError` when the folder is gone, or is not the one that it was."""
         if self._look() != self._identity:
             raise WorkspaceError(f"The work folder {self.shown} was replaced by another: call restart() to use that.")
+
+    def now(self) -> int:
+        """Give the moment by the clock that marks changes of files, for `changed`."""
+        return time.clock_gettime_ns(_CLOCK_OF_FILES)
 
     def place(self, name: str) -> str:
         """Give the path below the folder that `name` means. Raises `OutsideWorkspace`."""

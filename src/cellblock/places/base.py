@@ -11,7 +11,7 @@ import sys
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +23,9 @@ _READ = 1 << 18
 _UNREAD_FRAMES = 512  # frames of one run that wait for their reader, at which nothing more is read from the server
 _PATIENCE = 60.0  # seconds that a server may take to start: far more than a loaded machine needs
 _END = 60.0  # seconds that it may take to end its cells and clean up: a temporary folder may hold a million files
+
+_PIECE = 1 << 20  # bytes of one piece of a value
+_LAST = (wire.ENDED, wire.ANSWER, wire.FAILED)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -67,9 +70,33 @@ class Connection:
         except TimeoutError as error:
             raise PlaceError(f"The cell server did not start within {_PATIENCE:.0f} s. {self._last_words()}") from error
 
-    async def run(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[wire.Frame, None]:
+    async def ask(
+        self, request: dict[str, Any], value: bytes = b"", token: CancellationToken | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Have something done by or with a live session; give its answer, and the value that came with that.
+
+        Raises as `run` does.
+        """
+        answer, pieces = dict[str, Any](), bytearray()
+        async with contextlib.aclosing(self.run(request, token, value=value)) as frames:
+            async for frame in frames:
+                if frame.kind == wire.ANSWER:
+                    answer = frame.json()
+                elif frame.kind == wire.PIECE:
+                    pieces += frame.payload
+        return answer, bytes(pieces)
+
+    async def run(
+        self,
+        request: dict[str, Any],
+        token: CancellationToken | None = None,
+        *,
+        value: bytes = b"",
+        on_input: Callable[[dict[str, Any]], Awaitable[str]] | None = None,
+    ) -> AsyncGenerator[wire.Frame, None]:
         """Run one block: give its frames up to the one of kind ENDED, after which nothing of it lives.
 
+        A request with ``op`` is for a live session; `value` goes with it, and `on_input` answers what its code asks for.
         When the generator is closed early, or its task cancelled, the run is cancelled and its end waited for.
         Raises `PlaceLost` when the server ends, `PlaceError` when no cell could be made.
         """
@@ -82,13 +109,19 @@ class Connection:
             with contextlib.suppress(RuntimeError):  # the loop is gone with its process
                 self._loop.call_soon_threadsafe(self._send, wire.encode(wire.CANCEL, number))
 
-        self._send(wire.encode_json(wire.RUN, number, request))
+        self._send(wire.encode_json(wire.ASK if "op" in request else wire.RUN, number, request))
+        for start in range(0, len(value), _PIECE):
+            self._send(wire.encode(wire.DATA, number, value[start : start + _PIECE]))
         if token is not None:
             token.add_callback(cancel)
         try:
             while not run.over:
                 for frame in await self._frames(run):
-                    yield frame
+                    if frame.kind == wire.INPUT and on_input is not None:
+                        line = await on_input(frame.json())
+                        self._send(wire.encode(wire.DATA, number, line.encode(errors="replace")))
+                    else:
+                        yield frame
         finally:
             if token is not None:
                 token.remove_callback(cancel)
@@ -108,7 +141,7 @@ class Connection:
             if frame.kind == wire.FAILED:
                 run.over = True
                 raise PlaceError(f"The code could not be run: {frame.json().get('error')}.")
-            run.over = run.over or frame.kind == wire.ENDED
+            run.over = run.over or frame.kind in _LAST
         if not frames:
             run.over = True
             raise PlaceLost(self._lost or "The cell server ended.")
@@ -174,7 +207,7 @@ class Connection:
         if not run.drop:
             run.frames.append(frame)
             run.news.set()
-        if frame.kind in (wire.ENDED, wire.FAILED):
+        if frame.kind in _LAST:
             run.ended.set()
         elif len(run.frames) >= _UNREAD_FRAMES and not self._paused:
             self._paused = True

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import os
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..cell import boot
@@ -59,6 +59,7 @@ class SandboxPlace(Place):
     scratch       a folder of ours with `home` and `env` in it, shown as /home/cell and /opt/env
     packages      folders of packages to show under their own names, read-only
     preload       modules that are imported before any cell is forked
+    sessions      have a server of live sessions, which bring their own work folder, home and environment
     delete        paths that the cell server removes when it ends, even if its owner was killed
     """
 
@@ -70,6 +71,7 @@ class SandboxPlace(Place):
     policy: Policy
     preload: tuple[str, ...] = ()
     delete: list[str] = field(default_factory=list[str])
+    sessions: bool = False
 
     async def open(self) -> Connection:
         """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow it."""
@@ -88,8 +90,12 @@ class SandboxPlace(Place):
         size = self.limits.tmp_bytes
         options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
         targets = [mount["target"] for mount in box["mounts"]]
+        own = {"session_confinement": self._session_confinement(grouped=groups is not None)} if self.sessions else {}
         return {
+            "sessions": self.sessions,
+            "spares": 0 if self.sessions else 2,
             "zygote": {
+                **own,
                 "namespaces": True,
                 "tmpfs": [[path, options] for path in _TEMPORARY],
                 "below_tmpfs": [path for path in targets if any(_is_below(path, top) for top in _TEMPORARY)],
@@ -114,14 +120,23 @@ class SandboxPlace(Place):
             **landlock.confinement(landlock.abi(), ["/"], writable),
         }
 
+    def _session_confinement(self, *, grouped: bool) -> dict[str, Any]:
+        # CPU seconds are for each block, and a session's process lives for many: the server watches them.
+        limits = replace(self.limits, cpu_seconds=None)
+        return {
+            "rlimits": rlimits(limits, grouped=grouped),
+            "filter_program": base64.b64encode(seccomp.session_program()).decode(),
+            "drop": True,
+            **landlock.scopes(landlock.abi()),
+        }
+
     def _box(self) -> dict[str, Any]:
         files = dict(_FILES)
         mounts, links = self._system()
         mounts += [_mount(folder, folder) for folder in self._own_prefixes()]
         mounts += [_mount(folder, folder, mapped=True) for folder in self.packages if os.path.isdir(folder)]
         mounts.append(_mount(str(PACKAGE / "cell"), f"{_OURS}/cell"))
-        mounts += [_mount(self.work_dir, WORK_DIR, own=True)]
-        mounts += [_mount(f"{self.scratch}/home", HOME, own=True), _mount(f"{self.scratch}/env", ENVIRONMENT, own=True)]
+        mounts += own_mounts(self.work_dir, self.scratch)
         mounts += [_given(mount, writable=False) for mount in self.policy.mounts(writable=False)]
         mounts += [_given(mount, writable=True) for mount in self.policy.mounts(writable=True)]
         if self.policy.network == "host":
@@ -204,6 +219,12 @@ def _mount(
         "mapped": mapped or own,
         "device": device,
     }
+
+
+def own_mounts(work_dir: str, scratch: str) -> list[dict[str, Any]]:
+    """Describe what is an executor's own: its work folder, and the home and the environment in `scratch`."""
+    own = {work_dir: WORK_DIR, f"{scratch}/home": HOME, f"{scratch}/env": ENVIRONMENT}
+    return [_mount(source, target, own=True) for source, target in own.items()]
 
 
 def _given(mount: Mount, *, writable: bool) -> dict[str, Any]:

@@ -13,21 +13,28 @@ import socket
 from typing import Any
 
 from ..cell import kernel
-from . import mounts, namespaces
+from . import mounts, namespaces, porter
 
 
-def enclose(spec: dict[str, Any], link: socket.socket) -> None:
-    """Start a zygote behind the walls that `spec` describes. Does not return; raises what does not work."""
+def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socket | None) -> None:
+    """Start a zygote behind the walls that `spec` describes, and a porter where there is to be one.
+
+    Does not return; raises what does not work.
+    """
     box = spec["sandbox"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     trees: list[mounts.Tree] | None = None
     if os.geteuid() == 0:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        trees = mounts.open_trees(box["mounts"], box["outer_user"])
+        trees = mounts.open_trees(box["mounts"], box["outer_user"], {})
+        if porter_link:
+            porter.fork(porter_link, box["outer_user"])
         namespaces.become(box["outer_user"])
     namespaces.enter(user=box["user"], network=box["network"] == "host")
     if os.fork() != 0:
+        if porter_link and trees is None:
+            porter.fork(porter_link, None)  # in the new user namespace, which may mount, and after its first process
         os._exit(0)
     try:
         _inside(box, trees, link)
@@ -44,7 +51,7 @@ def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.s
         namespaces.bring_up_loopback()
     socket.sethostname(box["hostname"])
     if trees is None:
-        trees = mounts.open_trees(box["mounts"], None)
+        trees = mounts.open_trees(box["mounts"], None, {})
     mounts.build_root(box, trees)
     _take_standard_input()
     _keep_what_making_cells_needs()

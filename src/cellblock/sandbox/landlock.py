@@ -25,6 +25,14 @@ def abi() -> int:
         return 0
 
 
+def scopes(version: int) -> dict[str, Any]:
+    """Give the part of a session's confinement that Landlock does: signals and abstract sockets end at it (ABI 6).
+
+    Not files: the rules on them are for good, and a branch of a session has folders of its own, made later.
+    """
+    return {"landlock_abi": version, "landlock_scoped": _SCOPES} if version >= 6 else {}
+
+
 def _handled(version: int) -> int:
     rights = (1 << 13) - 1
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):

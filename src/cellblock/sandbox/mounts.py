@@ -12,7 +12,6 @@ from .namespaces import owner_map
 
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
-_MOVE_MOUNT_F_EMPTY_PATH = 4
 _AT_FDCWD = -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP = 1, 2, 4, 0x100000
 
@@ -25,23 +24,26 @@ class Tree(NamedTuple):
     is_folder: bool
 
 
-def open_trees(mounts: Iterable[dict[str, Any]], map_to: int | None) -> list[Tree]:
+Maps = dict[tuple[int, int], int]
+
+
+def open_trees(mounts: Iterable[dict[str, Any]], map_to: int | None, maps: Maps) -> list[Tree]:
     """Take hold of what `mounts` name, with its rights set, before the view of the machine changes.
 
     A mount is ``{"source", "target", "writable", "own", "mapped", "device"}``. With `map_to` (root only) the owner of a
-    mapped one appears as that user, and what that user makes belongs to the owner.
+    mapped one appears as that user, and what that user makes belongs to the owner; `maps` keeps what that takes, owner by owner.
     """
-    return [_open_tree(mount, map_to if mount["mapped"] else None) for mount in mounts]
+    return [_open_tree(mount, map_to if mount["mapped"] else None, maps) for mount in mounts]
 
 
-def _open_tree(mount: dict[str, Any], map_to: int | None) -> Tree:
+def _open_tree(mount: dict[str, Any], map_to: int | None, maps: Maps) -> Tree:
     source: str = mount["source"]
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
     descriptor = kernel.syscall(kernel.OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags, name=f"open_tree {source}")
     rights = _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
     _set_rights(descriptor, rights)
     if map_to is not None:
-        _map_owner(descriptor, mount, map_to)
+        _map_owner(descriptor, mount, map_to, maps)
     return Tree(descriptor, mount["target"], os.path.isdir(source))
 
 
@@ -59,12 +61,14 @@ def _set_rights(descriptor: int, rights: int, users: int = 0, flags: int = _AT_R
     )
 
 
-def _map_owner(descriptor: int, mount: dict[str, Any], user: int) -> None:
+def _map_owner(descriptor: int, mount: dict[str, Any], user: int, maps: Maps) -> None:
     source: str = mount["source"]
     status = os.stat(source)
-    users = owner_map((status.st_uid, status.st_gid), user)
+    owner = status.st_uid, status.st_gid
+    if owner not in maps:
+        maps[owner] = owner_map(owner, user)
     try:
-        _set_rights(descriptor, _IDMAP, users, flags=0)
+        _set_rights(descriptor, _IDMAP, maps[owner], flags=0)
     except OSError as error:
         if mount["own"]:
             _give_away(source, user)
@@ -73,8 +77,6 @@ def _map_owner(descriptor: int, mount: dict[str, Any], user: int) -> None:
                 error.errno, f"the filesystem of {source} cannot map owners, which a caller that is root needs"
             ) from error
         # What is only read stays as it is: its own rights decide.
-    finally:
-        os.close(users)
 
 
 def _give_away(folder: str, user: int) -> None:
@@ -126,13 +128,5 @@ def _attach(tree: Tree) -> None:
     elif not os.path.lexists(target):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    kernel.syscall(
-        kernel.MOVE_MOUNT,
-        tree.descriptor,
-        b"",
-        _AT_FDCWD,
-        os.fsencode(target),
-        _MOVE_MOUNT_F_EMPTY_PATH,
-        name=f"move_mount {target}",
-    )
+    kernel.attach(tree.descriptor, target)
     os.close(tree.descriptor)

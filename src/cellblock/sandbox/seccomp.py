@@ -105,12 +105,13 @@ _NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
     "io_submit": (209, 2),
 }
 
-_MAKING_CELLS: Final = ("mount", "umount2", "unshare", "setns")  # and clone with flags for namespaces
+_MAKING_CELLS: Final = ("mount", "umount2", "move_mount", "unshare", "setns")  # and clone with flags for namespaces
 
 _NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 _SET_ID_BITS: Final = 0o6000
 _O_CREAT_OR_TMPFILE: Final = 0o100 | 0o20000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_EVERYBODY: Final = 0xFFFFFFFF  # -1 as the process to be sent a signal
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _PROTOCOLS: Final = (0, 1, 6, 17, 58)  # any, ICMP (and "unix"), TCP, UDP, ICMP of version 6
 
@@ -140,6 +141,16 @@ def zygote_program() -> bytes:
 def cell_program() -> bytes:
     """Give the rest, for a cell below `zygote_program`."""
     return _assemble({name: _REFUSED[name] for name in _MAKING_CELLS}, {}, _clone)
+
+
+def session_program() -> bytes:
+    """Give the rest, for a live session below `zygote_program`.
+
+    It may step into namespaces, of which there are none but those that are made for its own branches; and it may not end all
+    processes around it at one stroke, since its checkpoints are among them.
+    """
+    refused = {name: _REFUSED[name] for name in _MAKING_CELLS if name != "setns"}
+    return _assemble(refused, {}, lambda column: _clone(column) + _when((62, 129)[column], _never(0, (_EVERYBODY,))))
 
 
 def _assemble(

@@ -1,0 +1,174 @@
+"""The server's end of a control stream into a cell: frames in both directions, descriptors inwards, nothing ever waited for."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from . import wire
+
+_CREDENTIALS = struct.Struct("3i")
+_READ = 1 << 18
+
+
+class Watcher(Protocol):
+    """What a channel needs of the server."""
+
+    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
+        """Have `handler` called when `descriptor` can be read."""
+
+    def forget(self, descriptor: int) -> None:
+        """Watch `descriptor` no more."""
+
+
+class Channel:
+    """One process in a cell, and the stream to it. What comes from it may be anything.
+
+    `on_frame` is called with each frame, `on_end` once, when the process has ended or speaks no sense. Which process that is,
+    the kernel tells with the first bytes.
+    """
+
+    def __init__(self, loop: Watcher, on_frame: Callable[[wire.Frame], None], on_end: Callable[[], None]) -> None:
+        self.pid = 0
+        self._loop, self._on_frame, self._on_end = loop, on_frame, on_end
+        self._socket, self.theirs = socket.socketpair()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.setblocking(False)
+        self._decoder = wire.Decoder()
+        self._outgoing: deque[tuple[bytes, list[int]]] = deque()
+        self._pidfd = -1
+        self._waits_for_room = False
+        self.open = True
+        loop.watch(self._socket.fileno(), self._on_event)
+
+    def hand_over(self) -> int:
+        """Give the inner end, to be sent into the cell, and closed here with `sent`."""
+        return self.theirs.fileno()
+
+    def sent(self) -> None:
+        """Let go of the inner end: it is in the cell."""
+        self.theirs.close()
+
+    def send(self, frame: bytes, descriptors: list[int] | None = None) -> None:
+        """Send `frame`, now or as soon as it is taken; the descriptors are duplicated at once."""
+        if not self.open:
+            return
+        copies = [os.dup(descriptor) for descriptor in descriptors or ()]
+        self._outgoing.append((frame, copies))
+        if len(self._outgoing) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._outgoing:
+            frame, descriptors = self._outgoing[0]
+            try:
+                sent = socket.send_fds(self._socket, [frame], descriptors)
+            except BlockingIOError:
+                sent = -1
+            except OSError:
+                return  # its end is found out elsewhere
+            if sent >= 0:
+                _close(descriptors)
+                self._outgoing[0] = frame[sent:], []
+            if sent < len(frame):
+                self._wait_for_room(True)
+                return
+            self._outgoing.popleft()
+        self._wait_for_room(False)
+
+    def _wait_for_room(self, wanted: bool) -> None:
+        if wanted != self._waits_for_room:
+            self._waits_for_room = wanted
+            self._loop.forget(self._socket.fileno())
+            flags = select.EPOLLIN | (select.EPOLLOUT if wanted else 0)
+            self._loop.watch(self._socket.fileno(), self._on_event, flags)
+
+    def _on_event(self) -> None:
+        if self._outgoing:
+            self._flush()
+        self._read()
+
+    def _read(self) -> bool:
+        """Take in what is there; tell whether that was anything."""
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(_READ, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except BlockingIOError:
+            return False
+        except OSError:
+            data, ancillary = b"", []
+        if not data:
+            self._end()
+            return False
+        self._hear(data, ancillary)
+        return self.open
+
+    def _hear(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        if not self.pid:
+            self._meet(ancillary)
+        try:
+            for frame in self._decoder.feed(data):
+                if self.open:
+                    self._on_frame(frame)
+        except (wire.WireError, KeyError, TypeError, ValueError):
+            self.kill()  # what speaks no sense is not spoken with
+
+    def _meet(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+                self.pid = int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            self._end()
+            return
+        # Its end is seen here and not by the end of the stream, of which its children may hold copies.
+        self._loop.watch(self._pidfd, self._on_death)
+
+    def _on_death(self) -> None:
+        while self._read():
+            pass  # what it said last is still to be heard
+        self._end()
+
+    def signal(self, number: int) -> None:
+        """Send signal `number` to the process."""
+        if self._pidfd >= 0:
+            try:
+                signal.pidfd_send_signal(self._pidfd, number)
+            except ProcessLookupError:
+                return
+
+    def kill(self) -> None:
+        """End the process; `on_end` follows."""
+        self.signal(signal.SIGKILL)
+
+    def _end(self) -> None:
+        if self.open:
+            self.close()
+            self._on_end()
+
+    def close(self) -> None:
+        """Let go of it, without a word to anybody."""
+        if not self.open:
+            return
+        self.open = False
+        self._loop.forget(self._socket.fileno())
+        self._socket.close()
+        self.theirs.close()
+        if self._pidfd >= 0:
+            self._loop.forget(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        for _, descriptors in self._outgoing:
+            _close(descriptors)
+        self._outgoing.clear()
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,78 @@
+"""The inner end of a live session's control stream: frames that come and go, and descriptors that come with them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections import deque
+from typing import Any
+
+from . import wire
+
+_HIGH = 500  # code that closes all descriptors it can think of seldom thinks of these
+_READ = 1 << 18
+_MOST = 16  # descriptors that come at once
+
+
+class ControlLost(Exception):
+    """The stream has ended, or code has closed our end of it, or put another in its place."""
+
+
+class Control:
+    """A blocking stream of frames on descriptor `descriptor`, which is moved out of the way of user code."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = out_of_the_way(descriptor)
+        self._socket = socket.socket(fileno=self.descriptor)
+        self._identity = self._look()
+        self._decoder = wire.Decoder()
+        self._frames: deque[wire.Frame] = deque()
+
+    def _look(self) -> tuple[int, int]:
+        status = os.fstat(self.descriptor)
+        return status.st_dev, status.st_ino
+
+    def _check(self) -> None:
+        try:
+            if self._look() == self._identity:
+                return
+        except OSError:
+            pass
+        raise ControlLost
+
+    def receive(self) -> tuple[wire.Frame, list[int]]:
+        """Wait for the next frame; give it with the descriptors that came along. Raises `ControlLost`."""
+        self._check()
+        descriptors: list[int] = []
+        while not self._frames:
+            data, received, _, _ = socket.recv_fds(self._socket, _READ, _MOST, socket.MSG_CMSG_CLOEXEC)
+            if not data:
+                raise ControlLost
+            descriptors += received
+            self._frames += self._decoder.feed(data)
+        return self._frames.popleft(), descriptors
+
+    def send(self, kind: int, run: int, value: dict[str, Any] | bytes) -> None:
+        """Send one frame. Raises `ControlLost`."""
+        self._check()
+        payload = value if isinstance(value, bytes) else json.dumps(value).encode()
+        try:
+            self._socket.sendall(wire.encode(kind, run, payload))
+        except OSError as error:
+            raise ControlLost from error
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._socket.close()
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """Move `descriptor` to a high number, where few programs look."""
+    try:
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:  # the limit of open files is lower than that
+        return descriptor
+    os.close(descriptor)
+    return moved

@@ -1,0 +1,182 @@
+"""The cell that a live session is in, as the server sees it: its guard, its measure, and the cells of its branches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from . import init
+from .channel import Watcher
+from .meter import Groups, Meter
+
+_CREDENTIALS = struct.Struct("3i")
+_DEATHS = 1000  # ends that are remembered
+_DESCRIPTORS = 16
+
+
+class House:
+    """One guard and the socket to it.
+
+    `on_hello`: it waits for orders. `on_death`: a process has ended. `on_end`: the cell is gone, or never came, for a reason.
+    """
+
+    def __init__(
+        self,
+        loop: Watcher,
+        name: str,
+        groups: Groups,
+        on_hello: Callable[[], None],
+        on_death: Callable[[], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._loop, self._name, self._groups = loop, name, groups
+        self.on_hello, self._on_death, self._on_end = on_hello, on_death, on_end
+        self.pid = 0
+        self.deaths: dict[int, tuple[int | None, float]] = {}  # process id in the cell: status, CPU seconds
+        self.spaces: list[int] = []  # of a branch: the namespaces that its process has to come into
+        self.parent: House | None = None
+        self.branches: set[House] = set()
+        self._answers: list[Callable[[dict[str, Any]], None]] = []
+        self._pidfd = -1
+        self._meter: Meter | None = None
+        self._closed = False
+        self._link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        loop.watch(self._link.fileno(), self._on_news)
+
+    @property
+    def door(self) -> int:
+        """The guard's end of the socket, to be sent to it and then closed with `shown_in`."""
+        return self._theirs.fileno()
+
+    def shown_in(self) -> None:
+        """Let go of the guard's end: the guard has it."""
+        self._theirs.close()
+
+    def order(
+        self, order: dict[str, Any], descriptors: list[int], then: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        """Give the guard an order; `then` is called with its answer."""
+        self._answers.append(then or (lambda _answer: None))
+        with contextlib.suppress(OSError):  # its end is told of by itself
+            socket.send_fds(self._link, [json.dumps(order).encode()], descriptors)
+
+    def _on_news(self) -> None:
+        room = socket.CMSG_SPACE(_DESCRIPTORS * 4) + socket.CMSG_SPACE(_CREDENTIALS.size)
+        try:
+            data, ancillary, _, _ = self._link.recvmsg(init.PACKET, room, socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            data, ancillary = b"", []
+        if not data:
+            self._on_end("the first process of the session's cell ended")
+            return
+        news = json.loads(data)
+        if "died" in news:
+            self._note_death(news)
+        elif "hello" in news:
+            self._admit(ancillary)
+        elif not self.pid:
+            self._on_end(str(news.get("error")))
+        else:
+            self._answers.pop(0)(news)
+
+    def _note_death(self, news: dict[str, Any]) -> None:
+        self.deaths[news["died"]] = (news["status"], news["cpu"])
+        if len(self.deaths) > _DEATHS:
+            del self.deaths[next(iter(self.deaths))]
+        self._on_death()
+
+    def _admit(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        for _, kind, data in ancillary:
+            if kind == socket.SCM_CREDENTIALS:
+                self.pid = int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
+            else:
+                self.spaces += struct.unpack(f"{len(data) // 4}i", data)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+            self._meter = Meter(self._groups, self._name, self.pid)
+        except OSError as error:
+            self._on_end(f"a cell could not be admitted: {error}")
+            return
+        self.on_hello()
+
+    def let_go_of_spaces(self) -> None:
+        """The branch's process has come: nobody else is to."""
+        for descriptor in self.spaces:
+            os.close(descriptor)
+        self.spaces = []
+
+    # what is used
+
+    def admit(self, pid: int) -> None:
+        """Count process `pid`, which may have been forked in another cell, as the one that runs the blocks."""
+        if self._meter is None:
+            return
+        self._meter.follow(pid)
+        if self.parent is not None:
+            with contextlib.suppress(OSError):  # ended meanwhile
+                self._meter.admit(pid)
+
+    def begin(self, *, alone: bool) -> None:
+        """Count from here: the next block's share begins. `alone`: no process but the session's own lives on."""
+        if self._meter is not None:
+            self._meter.begin_among_the_living(alone=alone)
+
+    def out_of_memory(self) -> bool:
+        """Tell whether the kernel killed something of this block for want of memory."""
+        return self._meter is not None and self._meter.oom_kills() > 0
+
+    def peak_bytes(self) -> int:
+        """Give the most memory that the block has held, as far as that is known."""
+        return 0 if self._meter is None else self._meter.group_peak_bytes() or self._meter.peak_bytes
+
+    def exceeded(self, limits: dict[str, Any]) -> str | None:
+        """Name the limit that the block is over, if any."""
+        return None if self._meter is None else self._meter.exceeded(limits)
+
+    # the end
+
+    def close(self) -> None:
+        """Let go of the guard, which ends with all of its cell; not while branches live below it."""
+        self._closed = True
+        if not self.branches and self._link.fileno() >= 0:
+            self._loop.forget(self._link.fileno())
+            self._link.close()
+            self._theirs.close()
+            self.let_go_of_spaces()
+
+    def gone(self) -> bool:
+        """Tell whether, after `close`, the cell has ended and its control groups are removed."""
+        if self.branches or not self._closed or not self._has_ended():
+            return False
+        if self._meter is not None and not self._meter.remove():
+            return False
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self.parent is not None:
+            self.parent.branches.discard(self)
+            if self.parent._closed:
+                self.parent.close()
+            self.parent = None
+        return True
+
+    def _has_ended(self) -> bool:
+        if self._pidfd < 0:
+            return True
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return bool(poller.poll(0))
+
+    def kill(self) -> None:
+        """End the cell from outside, when its guard does not."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)

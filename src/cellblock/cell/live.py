@@ -1,0 +1,408 @@
+"""A live session as the server sees it: the process that runs its blocks, and what there is to bring that back.
+
+A session does one thing at a time: a block or a question. Whatever a block does to its process, the session goes on: from
+that process, when an interrupt ended the block; else from its last keeper; else from a fresh one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import tree, wire
+from .cells import Job, Run
+from .channel import Channel
+from .copies import Keeper
+from .house import House
+from .meter import Groups
+from .pool import Loop
+from .valve import Valve
+
+_LOOK = 0.05  # seconds between two looks at what a running block uses
+_INTERRUPTED = 1.0  # seconds that code has to end after an interrupt, before its process is killed
+_AGAIN = 0.002  # seconds between two looks whether what was killed is gone
+_TOLD = 2.0  # seconds to wait for the guard's word on how a process ended
+_START = 30.0  # seconds that a process of ours may take to come up; far more than a loaded machine needs
+_TRIES = 3
+_DISPLAYS = 64 * 1024 * 1024  # bytes of displays of one block that are passed on
+_FOREVER = float("inf")
+
+
+class Task:
+    """What a session is busy with: a block, or a question, and how far that has come."""
+
+    def __init__(self, run: Run, order: dict[str, Any], descriptors: list[int]) -> None:
+        self.run, self.order, self.descriptors = run, order, descriptors
+        self.is_block, self.is_halt = order["op"] == "run", order["op"] == "halt"
+        self.answer: dict[str, Any] | None = None
+        self.keeper: Keeper | None = None
+        self.kill_at = _FOREVER
+        self.shown = 0
+        self.dead_since = 0.0
+        self.died: tuple[int | None, float] | None = None
+        self.brought_back = False
+
+
+class Live:
+    """One session. `on_ready`: its process waits for work. `on_gone`: its cell has failed as a whole, with the reason."""
+
+    def __init__(self, loop: Loop, name: str, spec: dict[str, Any], groups: Groups) -> None:
+        self._loop, self._limits = loop, spec["limits"]
+        self.on_ready: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[str], None] = lambda _why: None
+        self.on_answer: Callable[[dict[str, Any]], None] | None = None  # instead of telling what became of a fork
+        self.valve = Valve(loop, self._limits.get("output_bytes"))
+        self.house = House(loop, name, groups, self._start_main, self._conclude, self._fail)
+        self.main: Channel | None = None
+        self._main_ready = False
+        self._main_inside = 0  # its process id in the cell, as it says
+        self._start_by = _FOREVER
+        self._failures = 0
+        self.blocks = 0
+        self.auto: Keeper | None = None
+        self.marks: dict[str, Keeper] = {}
+        self._next: Keeper | None = None  # the next `auto`, on the way
+        self._obstacles: list[str] = []
+        self._fate: tuple[str, int] = ("kept", 0)  # of the session since it was last told of, and how many blocks are lost
+        self.task: Task | None = None
+        self._again_at = self._look_at = _FOREVER
+        self.closing = False
+
+    # its process
+
+    def new_main(self) -> Channel:
+        """Give the channel of a process that is about to be made."""
+        self._main_ready = False
+        self._start_by = time.monotonic() + _START
+        self.main = Channel(self._loop, self._on_frame, self._on_main_end)
+        return self.main
+
+    @property
+    def main_ready(self) -> bool:
+        """Whether its process waits for work, or is at it."""
+        return self._main_ready
+
+    def _start_main(self) -> None:
+        channel = self.new_main()
+        self.house.order({"do": "start"}, [channel.hand_over(), *self.valve.writers])
+        channel.sent()
+
+    def _on_frame(self, frame: wire.Frame) -> None:
+        task = self.task
+        if frame.kind == wire.ANSWER and frame.run == 0:
+            if self._main_ready:
+                self._on_kept(frame.json())
+            else:
+                self._on_main_ready(frame.json())
+        elif task is None or frame.run != task.run.number or task.answer is not None:
+            return
+        elif frame.kind == wire.ANSWER:
+            task.answer = frame.json()
+            self._conclude()
+        elif frame.kind == wire.DISPLAY:
+            task.shown += len(frame.payload)
+            if task.shown <= _DISPLAYS:
+                self._loop.send(wire.encode(frame.kind, frame.run, frame.payload), can_wait=True)
+        elif frame.kind in (wire.PIECE, wire.INPUT):
+            self._loop.send(wire.encode(frame.kind, frame.run, frame.payload))
+            self._loop.flush()
+
+    def _on_main_ready(self, hello: dict[str, Any]) -> None:
+        assert self.main is not None
+        self._main_ready, self._start_by, self._failures = True, _FOREVER, 0
+        self._main_inside = int(hello["pid"])
+        self.house.admit(self.main.pid)
+        self.on_ready()
+        if self.task is not None and not self.task.brought_back and not self.task.dead_since:
+            self._send_order(self.task)
+        self._conclude()
+
+    def _on_main_end(self) -> None:
+        was_ready, self._main_ready = self._main_ready, False
+        self.main, self._start_by = None, _FOREVER
+        if self.closing:
+            return
+        if self.task is not None and (was_ready or self.task.is_halt):
+            self.task.dead_since = time.monotonic()
+            self._conclude()
+        elif not was_ready:
+            self._failures += 1
+            if self._failures >= _TRIES:
+                self._fail("the session's process does not start")
+                return
+            self._fate = "new", self._fate[1] + self.blocks
+            self.blocks = 0
+            self._start_main()
+        else:
+            self._bring_back()
+
+    # blocks and questions
+
+    def do(self, job: Job, descriptors: list[int] | None = None) -> Task | None:
+        """Do what `job` asks for: its request has ``op``, and what that takes. `None`: it has been refused."""
+        if self.task is not None or self.closing:
+            self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": "the session is busy, or closed"}))
+            return None
+        try:
+            run = Run(job, self._limits)
+        except OSError as error:
+            self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": f"the output file: {error}"}))
+            return None
+        task = self.task = Task(run, job.request, descriptors or [])
+        if task.is_block:
+            self.valve.open(run)
+            self._look_at = time.monotonic() + _LOOK
+        if task.is_halt:
+            self._halt(task)
+        elif self._main_ready:
+            self._send_order(task)
+        return task
+
+    def _halt(self, task: Task) -> None:
+        """Kill its process, and see that nothing is left of it, before it is made anew from a mark."""
+        self._drop_autos()
+        if self.main is None:
+            task.dead_since = time.monotonic()
+            self._conclude()
+        else:
+            self.main.kill()
+
+    def _send_order(self, task: Task) -> None:
+        assert self.main is not None
+        if task.order["op"] == "keep":
+            task.keeper = Keeper(self._loop, self.blocks, self._conclude)
+            task.descriptors = [task.keeper.channel.hand_over()]
+        self.main.send(wire.encode_json(wire.ASK, task.run.number, task.order), task.descriptors)
+        if task.keeper is not None:
+            task.keeper.channel.sent()
+
+    def data(self, frame: wire.Frame) -> None:
+        """Pass on a piece of a value, or a line of input."""
+        if self.main is not None:
+            self.main.send(wire.encode(wire.DATA, frame.run, frame.payload))
+
+    def cancel(self) -> None:
+        """End what it is busy with."""
+        self._interrupt("cancelled")
+
+    def _interrupt(self, why: str) -> None:
+        task = self.task
+        if task is None or task.run.why is not None or task.answer is not None:
+            return
+        task.run.why, task.kill_at = why, time.monotonic() + _INTERRUPTED
+        if self.main is not None:
+            self.main.signal(signal.SIGCONT)
+            self.main.signal(signal.SIGINT)
+
+    def patience(self) -> float:
+        """Give the moment at which `tend` must be called."""
+        moment = min(self._again_at, self._look_at, self._start_by)
+        return moment if self.task is None else min(moment, self.task.kill_at, self.task.run.deadline)
+
+    def tend(self, now: float) -> None:
+        """Do what is due."""
+        task = self.task
+        if task is not None and task.answer is None:
+            if now >= task.kill_at:
+                task.kill_at = _FOREVER
+                if self.main is not None:
+                    self.main.kill()
+            elif now >= task.run.deadline:
+                task.run.deadline = _FOREVER
+                self._interrupt("wall_seconds")
+            elif now >= self._look_at:
+                self._look_at = now + _LOOK
+                if limit := self.house.exceeded(self._limits):
+                    self._interrupt(limit)
+        if now >= self._start_by and self.main is not None:
+            self._start_by = _FOREVER
+            self.main.kill()
+        if now >= self._again_at:
+            self._conclude()
+
+    # the end of a block
+
+    def _conclude(self) -> None:
+        """When what it was busy with is over: see that nothing is left of it and the session can go on, then tell."""
+        task, now = self.task, time.monotonic()
+        self._again_at = _FOREVER
+        if task is None or (task.answer is None and not task.dead_since):
+            return
+        if not self._is_settled(task, now):
+            self._again_at = now + _AGAIN
+            return
+        if task.is_halt:
+            task.answer = {}
+            self._tell(task)
+            return
+        if self.main is None and not task.brought_back:
+            task.brought_back = True
+            self._bring_back()
+        if self._main_ready:
+            self._tell(task)
+
+    def _is_settled(self, task: Task, now: float) -> bool:
+        """Tell whether all is known of the end, and nothing left of the block."""
+        if task.dead_since and task.died is None:
+            task.died = self.house.deaths.pop(self._main_inside, None)
+            if task.died is None and now < task.dead_since + _TOLD:
+                return False
+            task.died = task.died or (None, 0.0)
+        # A keeper that is not known yet would be taken for something that was left behind.
+        if not all(keeper.settled for keeper in (self._next, task.keeper) if keeper is not None):
+            return False
+        ends_all = task.dead_since or (task.is_block and not task.order.get("keep_processes"))
+        return not (ends_all and self._sweep())
+
+    def _sweep(self) -> bool:
+        """Kill what is left of a block; tell whether there was anything."""
+        mine = {keeper.channel.pid for keeper in self._keepers()} | {branch.pid for branch in self.house.branches}
+        main = self.main.pid if self.main is not None else 0
+        left = [pid for pid in tree.children(self.house.pid) if pid != main]
+        if main:
+            left += tree.children(main)
+        left = [pid for pid in left if pid not in mine and not tree.is_zombie(pid)]
+        for pid in left:
+            tree.kill_below(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(left)
+
+    def _bring_back(self) -> None:
+        """Have a new process made, from the last keeper where there is one."""
+        if self.auto is not None and self.auto.alive:
+            lost = self.resume(self.auto)
+            self._fate = ("new" if self._fate[0] == "new" else "restored"), self._fate[1] + lost
+        else:
+            self._fate = "new", self._fate[1] + self.blocks
+            self.blocks = 0
+            self._start_main()
+
+    def resume(self, keeper: Keeper) -> int:
+        """Have `keeper` bring forth the session's process; give the number of blocks that it has not seen."""
+        channel = self.new_main()
+        keeper.order("resume", channel, [channel.hand_over()])
+        lost, self.blocks = self.blocks - keeper.blocks, keeper.blocks
+        return max(lost, 0)
+
+    def _tell(self, task: Task) -> None:
+        self.task, self._look_at = None, _FOREVER
+        number = task.run.number
+        if task.is_block:
+            self.valve.close(task.run)
+            self._loop.send(wire.encode_json(wire.ENDED, number, self._ending(task)))
+            self._fate = "kept", 0
+        elif self.on_answer is not None:
+            then, self.on_answer = self.on_answer, None
+            then(self._answer(task))
+        else:
+            self._loop.send(wire.encode_json(wire.ANSWER, number, self._answer(task)))
+        self._loop.flush()
+        task.run.close()
+        if task.is_block:
+            self._after_block(task)
+
+    def _after_block(self, task: Task) -> None:
+        self.blocks += not task.brought_back
+        if task.order.get("checkpoint") and (self.auto is None or not task.brought_back):
+            self._keep()
+        for keeper in self._keepers():
+            keeper.freeze()
+        self.house.begin(alone=not task.order.get("keep_processes"))
+
+    def _answer(self, task: Task) -> dict[str, Any]:
+        ended = {"error": "The session's process ended."}
+        answer = {**(ended if task.answer is None else task.answer), "why": task.run.why}
+        if task.keeper is not None:
+            if "refused" in answer or "error" in answer or not task.keeper.alive:
+                task.keeper.drop()
+            else:
+                self.marks[task.order["mark"]] = task.keeper
+        return answer
+
+    def _ending(self, task: Task) -> dict[str, Any]:
+        status, cpu = task.died or (None, 0.0)
+        if task.answer is not None:
+            status, cpu = (int(task.answer.get("exit", 1)) & 0xFF) << 8, float(task.answer.get("cpu", 0.0))
+        why = task.run.why or ("memory_bytes" if self.house.out_of_memory() else None)
+        return {
+            "status": status,
+            "why": why,
+            "wall": time.monotonic() - task.run.started,
+            "cpu": cpu,
+            "peak": self.house.peak_bytes(),
+            "queued": task.run.queued,
+            "session": self._fate[0],
+            "lost": self._fate[1],
+            "obstacles": self._obstacles,
+        }
+
+    # frozen copies
+
+    def _keepers(self) -> list[Keeper]:
+        task = self.task.keeper if self.task is not None else None
+        return [keeper for keeper in (self.auto, self._next, task, *self.marks.values()) if keeper is not None]
+
+    def _keep(self) -> None:
+        """Have the session's process make a frozen copy of itself, for the case that the next block ends it."""
+        if self.main is None or self._next is not None:
+            return
+        self._next = Keeper(self._loop, self.blocks, self._conclude)
+        self.main.send(wire.encode_json(wire.ASK, 0, {"op": "keep", "exact": False}), [self._next.channel.hand_over()])
+        self._next.channel.sent()
+
+    def _on_kept(self, answer: dict[str, Any]) -> None:
+        keeper, self._next = self._next, None
+        self._obstacles = [str(what) for what in answer.get("refused", ())]
+        if keeper is None:
+            return
+        if "refused" in answer or "error" in answer:
+            keeper.drop()
+            return
+        if self.auto is not None:
+            self.auto.drop()
+        self.auto = keeper
+
+    def drop(self, mark: str) -> None:
+        """End the copy that a mark stands for."""
+        if (keeper := self.marks.pop(mark, None)) is not None:
+            keeper.drop()
+
+    # the end
+
+    def _drop_autos(self) -> None:
+        for keeper in (self.auto, self._next):
+            if keeper is not None:
+                keeper.drop()
+        self.auto = self._next = None
+
+    def _fail(self, why: str) -> None:
+        """The cell is gone as a whole."""
+        if self.closing:
+            return
+        if self.task is not None:
+            self._loop.send(wire.encode_json(wire.FAILED, self.task.run.number, {"error": why}))
+            self.task.run.close()
+        self.close()
+        self.on_gone(why)
+
+    def close(self) -> None:
+        """End it. Its cell stays as long as branches live below it."""
+        self.task = None
+        if not self.closing:
+            self.closing = True
+            self._drop_autos()
+            for keeper in self.marks.values():
+                keeper.drop()
+            self.marks.clear()
+            if self.main is not None:
+                self.main.kill()
+                self.main.close()
+            self.main, self._main_ready = None, False
+            self._sweep()
+            self.valve.shut()
+        self.house.close()

@@ -1,0 +1,336 @@
+"""The live cell: one interpreter for all blocks of a session, and its copies, frozen by `fork`, to go back to or to branch from.
+
+A *keeper* is such a copy: it does nothing but wait on a control stream of its own until it is told to bring forth the session
+again (``resume``), or a branch of it in another cell (``branch``). The keeper itself stays as it is, so both can be done as
+often as wanted. Whatever comes from here is only ever framed and read as JSON by the server: code that runs here shares
+this process, so nothing that it says is trusted further than the code itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import forks, kernel, values, waiting, wire
+from .control import Control, ControlLost, out_of_the_way
+from .shell import Shell
+
+_PIECE = 1 << 20  # bytes of one piece of a value
+_LARGEST_DISPLAY = wire.MAX_FRAME // 2
+_SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+_EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
+
+
+class Reborn(BaseException):
+    """In a fork that is to go on as a session: unwinds the stack down to `Session.serve`."""
+
+    def __init__(self, control: int, frozen: forks.Frozen, streams: list[int] | None = None) -> None:
+        super().__init__()
+        self.control, self.frozen, self.streams = control, frozen, streams
+
+
+class Session:
+    """One shell, what it is told to do, and the frozen copies that it made of itself."""
+
+    def __init__(self, shell: Shell, control: int, cwd: str) -> None:
+        self._shell, self._control, self._cwd = shell, Control(control), cwd
+        self._streams = [out_of_the_way(os.dup(1)), out_of_the_way(os.dup(2))]
+        self._same = [os.fstat(stream) for stream in self._streams]
+        self._run = 0
+        self._interrupted = False
+        self._keepers = set[int]()
+        waiting.hide(self._keepers)
+        shell.publish = self._publish
+
+    def serve(self) -> NoReturn:
+        """Do as told until the control stream ends."""
+        _be_first_to_die()
+        self._hello()
+        while True:
+            try:
+                while True:
+                    self._take(*self._control.receive())
+            except Reborn as born:
+                self._begin_again(born)
+            except ControlLost:
+                os._exit(1)  # nothing that happens here could be told to anybody
+            except KeyboardInterrupt:
+                continue  # one that came too late for its cell
+
+    def _hello(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+
+    def _take(self, frame: wire.Frame, descriptors: list[int]) -> None:
+        self._run = frame.run
+        if frame.kind != wire.ASK:
+            return  # what is left of a value or a line of input that nobody waits for any more
+        try:
+            answer = self._do(frame.json(), descriptors)
+        except (ControlLost, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        self._control.send(wire.ANSWER, frame.run, answer)
+
+    def _do(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        match order["op"]:
+            case "enter":
+                os.chdir(self._cwd)
+                sys.path[0:0] = [""]
+                return {}
+            case "run":
+                return self._guarded(lambda: self._run_cell(order))
+            case "get":
+                return self._guarded(lambda: self._get(order["name"]))
+            case "set":
+                return self._guarded(lambda: self._set(order["name"], order["kind"], order["size"]))
+            case "variables":
+                shell = self._shell
+                return self._guarded(lambda: {"variables": values.describe(shell.variables, shell.hidden)})
+            case "keep":
+                return self._keep(descriptors[0], exact=bool(order["exact"]))
+            case "branch":
+                return self._branch(descriptors)
+            case unknown:
+                return {"error": f"A session cannot {unknown!r}."}
+
+    # cells and values
+
+    def _guarded(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Do what runs user code: an interrupt ends it, the time it takes is told."""
+        before = time.process_time() + _children_seconds()
+        self._interrupted = False
+        self._own_streams()
+        try:
+            try:
+                signal.signal(signal.SIGINT, self._on_interrupt)
+                answer = work()
+            finally:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:
+            answer = {"exit": 130, "error": "It was interrupted."}
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except ControlLost:
+            raise
+        except Exception as error:
+            answer = {"exit": 1, "error": f"{type(error).__name__}: {error}"}
+        answer["interrupted"] = self._interrupted
+        answer["cpu"] = time.process_time() + _children_seconds() - before
+        return answer
+
+    def _on_interrupt(self, _number: int, _frame: object) -> None:
+        self._interrupted = True
+        self._shell.interrupted = True
+        raise KeyboardInterrupt
+
+    def _own_streams(self) -> None:
+        """Have descriptors 1 and 2 be the session's streams again, whatever the cell before did to them."""
+        for target, (stream, same) in enumerate(zip(self._streams, self._same, strict=True), 1):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(target), same):
+                    continue
+            with contextlib.suppress(OSError):
+                os.dup2(stream, target)
+
+    def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
+        self._shell.interrupted = False
+        self._shell.ask = self._ask if order.get("input") else None
+        return {"exit": self._shell.run(order["code"], quietly=bool(order.get("quietly")))}
+
+    def _publish(self, data: Any, metadata: Any) -> None:
+        try:
+            frame = wire.encode_json(wire.DISPLAY, 0, {"data": dict(data), "metadata": dict(metadata)})
+        except (TypeError, ValueError) as error:
+            sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
+            return
+        if len(frame) > _LARGEST_DISPLAY:
+            sys.stderr.write(f"A display of {len(frame)} bytes was left out: the most is {_LARGEST_DISPLAY}.\n")
+            return
+        self._control.send(wire.DISPLAY, self._run, {"data": dict(data), "metadata": dict(metadata)})
+
+    def _ask(self, prompt: str, hidden: bool) -> str:
+        self._control.send(wire.INPUT, self._run, {"prompt": prompt, "hidden": hidden})
+        return self._data().decode(errors="replace")
+
+    def _data(self) -> bytes:
+        while True:
+            frame, _ = self._control.receive()
+            if frame.kind == wire.DATA and frame.run == self._run:
+                return frame.payload
+
+    def _get(self, name: str) -> dict[str, Any]:
+        if name not in self._shell.variables:
+            return {"error": f"There is no variable {name!r} in the session.", "missing": True}
+        kind, data = values.encode(self._shell.variables[name])
+        for start in range(0, len(data), _PIECE):
+            self._control.send(wire.PIECE, self._run, data[start : start + _PIECE])
+        return {"kind": kind}
+
+    def _set(self, name: str, kind: str, size: int) -> dict[str, Any]:
+        data = bytearray()
+        while len(data) < size:
+            data += self._data()
+        value = values.decode(kind, bytes(data))
+        self._shell.variables[name] = value.to_pandas() if kind == "frame" else value
+        return {}
+
+    # frozen copies
+
+    def _keep(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
+        """Make a keeper that listens on `descriptor`. `exact`: refuse whatever it could not carry over."""
+        why = forks.obstacles(self._keepers, self._shell.pending_tasks()) if exact else forks.python_threads()
+        if why:
+            os.close(descriptor)
+            return {"refused": why}
+        frozen = forks.Frozen(flush=exact)
+        pid = os.fork()
+        if pid == 0:
+            Keeper(self, descriptor, frozen).serve()
+        os.close(descriptor)
+        self._keepers.add(pid)
+        if why := forks.native_threads():
+            os.kill(pid, signal.SIGKILL)
+        self._reap()
+        return {"refused": why} if why else {}
+
+    def _reap(self) -> None:
+        """Clear away keepers that the server has ended."""
+        for pid in list(self._keepers):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._keepers.discard(pid)
+
+    def _branch(self, descriptors: list[int]) -> dict[str, Any]:
+        why = forks.obstacles(self._keepers, self._shell.pending_tasks())
+        if why:
+            _close(descriptors)
+            return {"refused": why}
+        answer = bring_forth(descriptors, forks.Frozen(flush=True))
+        return {"refused": why} if (why := forks.native_threads()) else answer
+
+    def let_go(self) -> None:
+        """In a keeper: let go of the session's control stream."""
+        self._control.close()
+
+    def _begin_again(self, born: Reborn) -> None:
+        """In a fresh fork: be a session of its own."""
+        self._control.close()
+        self._control = Control(born.control)
+        self._keepers.clear()
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        os.setsid()
+        self._shell.forget_loop()
+        if born.streams is not None:
+            self._settle(born.streams)
+        born.frozen.thaw()
+        if born.streams is not None:
+            forks.reseed()
+        _be_first_to_die()
+        self._hello()
+
+    def _settle(self, streams: list[int]) -> None:
+        """In a branch, which has come into another cell: take its streams, and give up what coming there needed."""
+        for old, new in zip(list(self._streams), streams, strict=True):
+            os.close(old)
+            self._streams[self._streams.index(old)] = out_of_the_way(new)
+        self._same = [os.fstat(stream) for stream in self._streams]
+        self._own_streams()
+        for capability in range(kernel.CAP_LAST + 1):
+            kernel.drop_from_bounding_set(capability)
+        kernel.capability_call(0, 0, 0)()
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        os.chdir(self._cwd)
+
+
+class Keeper:
+    """A frozen copy of a session, in a process of its own."""
+
+    def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
+        os.setsid()  # what its session sends to its own group does not come here
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+        session.let_go()
+        _adjust_memory_score(0)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody in the cell sees it, or reaches into it
+        self._control, self._frozen = Control(descriptor), frozen
+
+    def serve(self) -> NoReturn:
+        """Wait for orders. Raises `Reborn`, in a fork."""
+        try:
+            self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+            while True:
+                frame, descriptors = self._control.receive()
+                if frame.json()["op"] == "resume":
+                    answer = self._resume(descriptors[0])
+                else:
+                    answer = bring_forth(descriptors, self._frozen)
+                self._control.send(wire.ANSWER, frame.run, answer)
+        except Reborn:
+            self._control.close()
+            raise
+        except BaseException:
+            os._exit(1)
+
+    def _resume(self, control: int) -> dict[str, Any]:
+        # By way of a child that ends at once: the session's parent is then the first process of the cell, as ever.
+        between = os.fork()
+        if between == 0:
+            if os.fork() != 0:
+                os._exit(0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            raise Reborn(control, self._frozen)
+        os.close(control)
+        os.waitpid(between, 0)
+        return {}
+
+
+def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:
+    """Make a branch of this process in the cell whose four namespaces, control stream and output streams are given.
+
+    Raises `Reborn`, in the branch. Nobody can move into a process namespace, only be born there; and who is born there of a
+    father from outside becomes a child of somebody outside: hence three forks.
+    """
+    spaces, control, streams = descriptors[:4], descriptors[4], descriptors[5:7]
+    between = os.fork()
+    if between == 0:
+        try:
+            for space, kind in zip(spaces, _SPACES, strict=True):
+                kernel.setns(space, kind)
+                os.close(space)
+            if os.fork() != 0 or os.fork() != 0:
+                os._exit(0)
+        except OSError as error:
+            os.write(2, f"{error}\n".encode())
+            os._exit(1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Reborn(control, frozen, streams)
+    _close(descriptors)
+    _, status = os.waitpid(between, 0)
+    return {"error": "the fork could not enter its own cell"} if status else {}
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _children_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _be_first_to_die() -> None:
+    _adjust_memory_score(_EASY_TO_KILL)
+
+
+def _adjust_memory_score(value: int) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(value))

@@ -1,0 +1,173 @@
+"""The shell of a live session: IPython's own, without a terminal, whose rich output goes to whoever is told of it.
+
+The one module of this folder that needs more than the standard library: the IPython of the Python that runs the blocks.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
+Ask = Callable[[str, bool], str]
+
+_NOBODY = "input() has nobody to ask: this session was made without an input_callback."
+_INLINE = "module://matplotlib_inline.backend_inline"
+
+
+class Shell:
+    """One namespace and what runs cells in it. `publish` is told of each display, `ask` answers `input()`."""
+
+    def __init__(self) -> None:
+        self.publish: Publish = lambda _data, _metadata: None
+        self.ask: Ask | None = None
+        self.interrupted = False  # from outside, so that there is nothing to tell of it
+        self._shell = _make(self)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """What cells have defined, and what the shell itself keeps for them."""
+        return self._shell.user_ns
+
+    @property
+    def hidden(self) -> Mapping[str, Any]:
+        """What the shell itself put among the variables."""
+        return self._shell.user_ns_hidden
+
+    def run(self, code: str, *, quietly: bool = False) -> int:
+        """Run one cell and give its exit code. Output goes where output goes, an exception's traceback to stderr.
+
+        `quietly`: it is no part of the history, and shows no value. Raises `KeyboardInterrupt` when it was interrupted.
+        """
+        self._install_input()
+        result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+        error = result.error_before_exec or result.error_in_exec
+        for stream in (sys.stdout, sys.stderr):
+            _flush(stream)
+        if isinstance(error, SystemExit):
+            return _exit_code(error)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        return 1 if error is not None else 0
+
+    def _install_input(self) -> None:
+        # Again for every cell: what one of them put in its place is its own affair.
+        import getpass
+
+        builtins.input = lambda prompt="": self._input(str(prompt), hidden=False)
+        getpass.getpass = lambda prompt="Password: ", stream=None: self._input(str(prompt), hidden=True)
+
+    def _input(self, prompt: str, *, hidden: bool) -> str:
+        if self.ask is None:
+            raise EOFError(_NOBODY)
+        _flush(sys.stdout)
+        return self.ask(prompt, hidden)
+
+    def forget_loop(self) -> None:
+        """In a fork: let cells have an event loop of their own, since that of before is shared with the other side."""
+        import asyncio
+
+        from IPython.core import async_helpers
+
+        async_helpers._asyncio_event_loop = None  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        asyncio.set_event_loop(None)
+
+    def pending_tasks(self) -> list[str]:
+        """Name the asyncio tasks that cells have begun and not awaited."""
+        import asyncio
+
+        from IPython.core import async_helpers
+
+        loop = async_helpers._asyncio_event_loop  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        if loop is None or loop.is_closed():
+            return []
+        return [task.get_name() for task in asyncio.all_tasks(loop)]
+
+
+def _make(owner: Shell) -> Any:
+    """Give an IPython shell without terminal, colours, history file and threads, whose displays go to `owner.publish`."""
+    import warnings
+
+    import IPython
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **others: Any) -> None:
+            _show_text(data)
+            owner.publish(data, metadata or {})
+
+        def clear_output(self, wait: bool = False) -> None:
+            """What was shown stays shown: output is a record here, not a screen."""
+
+    class Hook(DisplayHook):
+        def write_output_prompt(self) -> None:
+            """Without a prompt."""
+
+        def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+            _show_text(format_dict)
+            owner.publish(format_dict, md_dict or {})
+
+        def finish_displayhook(self) -> None:
+            _flush(sys.stdout)
+
+    class CellShell(InteractiveShell):
+        displayhook_class = Hook
+        display_pub_class = Publisher
+
+        def ask_exit(self) -> None:
+            """`exit` and `quit` end the cell: a session ends from outside."""
+            raise SystemExit(0)
+
+        def _showtraceback(self, etype: object, evalue: BaseException, stb: list[str]) -> None:
+            if isinstance(evalue, SystemExit) or (owner.interrupted and isinstance(evalue, KeyboardInterrupt)):
+                return
+            _flush(sys.stdout)
+            sys.stderr.write("\n".join(stb) + "\n")
+
+        def showtraceback(self, *args: Any, **options: Any) -> None:
+            if isinstance(sys.exc_info()[1], SystemExit):
+                return
+            super().showtraceback(*args, **options)
+
+        def enable_gui(self, gui: object = None) -> None:
+            """There is no screen."""
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    os.environ.setdefault("MPLBACKEND", _INLINE)
+    warnings.filterwarnings("ignore", message="To exit: use")
+    shell = CellShell.instance(config=config)
+    shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
+    shell.system = shell.system_raw  # straight to the streams, in order with everything else
+    return shell
+
+
+def _show_text(data: Mapping[str, Any]) -> None:
+    text = data.get("text/plain")
+    if isinstance(text, str):
+        # A value of several lines begins in a line of its own, as in a notebook it stands in a box of its own.
+        sys.stdout.write(text + "\n")
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    sys.stderr.write(f"{error.code}\n")
+    _flush(sys.stderr)
+    return 1
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:
+        return  # whatever a cell has put there, it is no reason to end the session

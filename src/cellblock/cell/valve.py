@@ -1,0 +1,55 @@
+"""The output of a live session, block by block: what comes between two blocks is kept for the next one."""
+
+from __future__ import annotations
+
+import functools
+import select
+
+from .cells import Run
+from .outlet import pass_on, send_rest
+from .pool import Loop
+from .pump import Keeper, Pump
+
+
+class Valve:
+    """Two pipes that stay for as long as the session, and the run, if any, that their output belongs to."""
+
+    def __init__(self, loop: Loop, cap: int | None) -> None:
+        self._loop, self._cap = loop, cap
+        self._pump = Pump(cap)
+        self._run: Run | None = None
+        for reader in self._pump.pipes:
+            loop.watch(reader, functools.partial(self._on_output, reader), select.EPOLLIN | select.EPOLLET)
+
+    @property
+    def writers(self) -> list[int]:
+        """The writing ends, stdout first."""
+        return self._pump.writers
+
+    def open(self, run: Run) -> None:
+        """A block begins: what was written since the last one is its output as well."""
+        before, self._pump.keeper, self._run = self._pump.keeper, Keeper(self._cap), run
+        for stream, data in before.held():
+            pass_on(self._loop, run, self._pump.keeper, stream, data)
+
+    def close(self, run: Run) -> None:
+        """The block is over: send what is left of its output."""
+        for stream, data in self._pump.settle():
+            pass_on(self._loop, run, self._pump.keeper, stream, data)
+        send_rest(self._loop, run, self._pump.keeper)
+        self._pump.keeper, self._run = Keeper(self._cap), None
+
+    def _on_output(self, reader: int) -> None:
+        for stream, data in self._pump.readable(reader):
+            if self._run is not None:
+                pass_on(self._loop, self._run, self._pump.keeper, stream, data)
+            else:
+                self._pump.keeper.hold(stream, data)
+        if self._pump.pipes[reader].more:
+            self._loop.again(reader, select.EPOLLIN | select.EPOLLET)
+
+    def shut(self) -> None:
+        """For good."""
+        for reader in self._pump.pipes:
+            self._loop.forget(reader)
+        self._pump.close()

@@ -1,0 +1,140 @@
+"""SandboxSessionServer: one warmed-up cell server that any number of live sessions are forked from, each in milliseconds."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Self
+
+from ..cell.folders import remove_tree
+from ..engine import engine
+from ..environments import environment_for, site_packages
+from ..errors import PlaceLost
+from ..limits import SANDBOX_LIMITS, Limits
+from ..places.base import Connection
+from ..places.interpreter import Interpreter, find_interpreter, lay_environment
+from ..places.sandbox import ENVIRONMENT, SandboxPlace
+from ..policy import Policy
+from .command import texts
+
+
+class SandboxSessionServer:
+    """What sessions have in common: Python, packages, limits, policy, and the modules that are imported already.
+
+    A session of its own server takes as long to start as Python takes to import IPython and all of `preload`; one of a server that
+    runs takes milliseconds, and shares that memory. `async with` starts it and stops it, with all its sessions.
+
+    packages, limits, policy, preload, virtual_env_context   as for `SandboxCommandLineCodeExecutor`
+    """
+
+    def __init__(
+        self,
+        *,
+        packages: Sequence[str] = (),
+        limits: Limits = SANDBOX_LIMITS,
+        policy: Policy | None = None,
+        preload: Sequence[str] = (),
+        virtual_env_context: SimpleNamespace | None = None,
+    ) -> None:
+        self.packages, self.preload = texts("packages", packages), texts("preload", preload)
+        self.limits, self.policy = limits, policy or Policy()
+        self._python = None if virtual_env_context is None else str(virtual_env_context.env_exe)
+        self._connection: Connection | None = None
+        self._interpreter: Interpreter | None = None
+        self._shown: tuple[str, ...] = ()
+        self._scratch: Path | None = None
+        self._numbers = itertools.count(1)
+        self._lessees = 0
+        self._stops_with_last = False
+
+    async def __aenter__(self) -> Self:
+        await engine().call(self.open())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await engine().call(self.close())
+
+    # for executors, on the engine's loop
+
+    async def open(self, more_packages: Sequence[str] = ()) -> Connection:
+        """Give the connection, made on the first call. Raises as starting an executor does."""
+        if self._connection is not None:
+            if not self._connection.is_open:
+                raise PlaceLost("The server of this session has ended: stop everything that uses it, and start it again.")
+            return self._connection
+        interpreter = self._interpreter = await find_interpreter(self._python)
+        required = (*self.packages, *more_packages)
+        added = (str(site_packages(await environment_for(required, python=self._python))),) if required else ()
+        self._shown = (*added, *interpreter.packages)
+        self._scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
+        try:
+            (self._scratch / "work").mkdir()
+            self.furnish(self._scratch)
+            self._connection = await self._place().open()
+        except BaseException:
+            remove_tree(str(self._scratch))
+            raise
+        return self._connection
+
+    def _place(self) -> SandboxPlace:
+        assert self._interpreter is not None
+        return SandboxPlace(
+            work_dir=str(self._scratch and self._scratch / "work"),
+            scratch=str(self._scratch),
+            interpreter=self._interpreter,
+            packages=self._shown,
+            limits=self.limits,
+            policy=self.policy,
+            preload=self.preload,
+            delete=[str(self._scratch)],
+            sessions=True,
+        )
+
+    def furnish(self, folder: Path) -> None:
+        """Make the home and the Python environment of one session in `folder`."""
+        assert self._interpreter is not None
+        os.makedirs(folder / "home")
+        lay_environment(folder / "env", self._interpreter, self._shown, seen_as=ENVIRONMENT)
+
+    def next_number(self) -> int:
+        """Give the number of the next session."""
+        return next(self._numbers)
+
+    async def close(self) -> None:
+        """End all sessions and the server. Does nothing when it does not run."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        if self._scratch is not None:
+            remove_tree(str(self._scratch))
+            self._scratch = None
+
+    def lease(self) -> None:
+        """One more session uses it."""
+        self._lessees += 1
+
+    async def release(self) -> None:
+        """One less; a private server ends with the last one."""
+        self._lessees -= 1
+        if self._stops_with_last and self._lessees == 0:
+            await self.close()
+
+    @classmethod
+    def private(
+        cls,
+        packages: Sequence[str],
+        limits: Limits,
+        policy: Policy,
+        preload: Sequence[str],
+        context: SimpleNamespace | None,
+    ) -> Self:
+        """Make one that ends with the last session that uses it."""
+        server = cls(packages=packages, limits=limits, policy=policy, preload=preload, virtual_env_context=context)
+        server._stops_with_last = True
+        return server
