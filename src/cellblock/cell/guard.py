@@ -74,7 +74,7 @@ class Guard:
         try:
             match order["do"]:
                 case "start":
-                    self._start(descriptors)
+                    self._start(descriptors, entered=order["enter"])
                 case "mount":
                     _mount_all(order["targets"], descriptors)
                 case _:
@@ -87,17 +87,17 @@ class Guard:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _start(self, descriptors: list[int]) -> None:
+    def _start(self, descriptors: list[int], *, entered: bool) -> None:
         """Fork the session: shut in as any cell, on a control stream and two pipes."""
         if os.fork() != 0:
             return
         try:
-            self._become_session(descriptors)
+            self._become_session(descriptors, entered=entered)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
             os._exit(1)
 
-    def _become_session(self, descriptors: list[int]) -> NoReturn:
+    def _become_session(self, descriptors: list[int], *, entered: bool) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -113,7 +113,10 @@ class Guard:
         self._confinement.apply()
         from .session import Session  # imported by the zygote already
 
-        Session(zygote_shell(), control, self._spec["cwd"]).serve()
+        session = Session(zygote_shell(), control, self._spec["cwd"])
+        if entered:
+            session.enter()
+        session.serve()
 
     def _nest(self, targets: list[str], descriptors: list[int]) -> None:
         """Fork the guard of a branch: it begins below this one, in namespaces that the session may step into."""

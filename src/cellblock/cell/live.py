@@ -62,7 +62,8 @@ class Live:
         self._main_inside = 0  # its process id in the cell, as it says
         self._start_by = _FOREVER
         self._failures = 0
-        self.blocks = 0
+        self.blocks = 0  # and values set, that its present process has seen
+        self.entered = False  # its folders
         self.auto: Keeper | None = None
         self.marks: dict[str, Keeper] = {}
         self._next: Keeper | None = None  # the next `auto`, on the way
@@ -88,7 +89,7 @@ class Live:
 
     def _start_main(self) -> None:
         channel = self.new_main()
-        self.house.order({"do": "start"}, [channel.hand_over(), *self.valve.writers])
+        self.house.order({"do": "start", "enter": self.entered}, [channel.hand_over(), *self.valve.writers])
         channel.sent()
 
     def _on_frame(self, frame: wire.Frame) -> None:
@@ -134,9 +135,7 @@ class Live:
             if self._failures >= _TRIES:
                 self._fail("the session's process does not start")
                 return
-            self._fate = "new", self._fate[1] + self.blocks
-            self.blocks = 0
-            self._start_main()
+            self._begin_afresh()
         else:
             self._bring_back()
 
@@ -232,7 +231,7 @@ class Live:
         self._again_at = _FOREVER
         if task is None or (task.answer is None and not task.dead_since):
             return
-        if not self._is_settled(task, now):
+        if not task.brought_back and not self._is_settled(task, now):
             self._again_at = now + _AGAIN
             return
         if task.is_halt:
@@ -278,9 +277,14 @@ class Live:
             lost = self.resume(self.auto)
             self._fate = ("new" if self._fate[0] == "new" else "restored"), self._fate[1] + lost
         else:
-            self._fate = "new", self._fate[1] + self.blocks
-            self.blocks = 0
-            self._start_main()
+            self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        """Have a process made that knows nothing; as good as new where nothing had been done yet."""
+        lost = self._fate[1] + self.blocks
+        self._fate = ("new" if lost else "restored"), lost
+        self.blocks = 0
+        self._start_main()
 
     def resume(self, keeper: Keeper) -> int:
         """Have `keeper` bring forth the session's process; give the number of blocks that it has not seen."""
@@ -303,10 +307,11 @@ class Live:
             self._loop.send(wire.encode_json(wire.ANSWER, number, self._answer(task)))
         self._loop.flush()
         task.run.close()
-        if task.is_block:
-            self._after_block(task)
+        if task.is_block or task.order["op"] == "set":
+            self._after_change(task)
+        self.entered = self.entered or task.order["op"] == "enter"
 
-    def _after_block(self, task: Task) -> None:
+    def _after_change(self, task: Task) -> None:
         self.blocks += not task.brought_back
         if task.order.get("checkpoint") and (self.auto is None or not task.brought_back):
             self._keep()

@@ -63,6 +63,11 @@ class Session:
             except KeyboardInterrupt:
                 continue  # one that came too late for its cell
 
+    def enter(self) -> None:
+        """Go into the work folder, now that it is there."""
+        os.chdir(self._cwd)
+        sys.path[0:0] = [""]
+
     def _hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
@@ -82,8 +87,7 @@ class Session:
     def _do(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         match order["op"]:
             case "enter":
-                os.chdir(self._cwd)
-                sys.path[0:0] = [""]
+                self.enter()
                 return {}
             case "run":
                 return self._guarded(lambda: self._run_cell(order))
@@ -142,7 +146,7 @@ class Session:
     def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
         self._shell.ask = self._ask if order.get("input") else None
-        return {"exit": self._shell.run(order["code"], quietly=bool(order.get("quietly")))}
+        return {"exit": self._shell.run(order["code"], quietly=bool(order.get("quietly")), file=order.get("file"))}
 
     def _publish(self, data: Any, metadata: Any) -> None:
         try:

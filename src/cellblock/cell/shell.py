@@ -37,13 +37,20 @@ class Shell:
         """What the shell itself put among the variables."""
         return self._shell.user_ns_hidden
 
-    def run(self, code: str, *, quietly: bool = False) -> int:
+    def run(self, code: str, *, quietly: bool = False, file: str | None = None) -> int:
         """Run one cell and give its exit code. Output goes where output goes, an exception's traceback to stderr.
 
-        `quietly`: it is no part of the history, and shows no value. Raises `KeyboardInterrupt` when it was interrupted.
+        `quietly`: it is no part of the history, and shows no value. `file`: what it finds as ``__file__``. Raises
+        `KeyboardInterrupt` when it was interrupted.
         """
         self._install_input()
-        result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+        if file is not None:
+            self.variables["__file__"] = file
+        try:
+            result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+        finally:
+            if file is not None:
+                self.variables.pop("__file__", None)
         error = result.error_before_exec or result.error_in_exec
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ..blocks import CodeBlock, file_name, silence_pip
 from ..cancellation import CancellationToken
@@ -25,7 +25,7 @@ from ..functions import Function
 from ..languages import Action, Language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Connection
-from ..places.sandbox import own_mounts
+from ..places.sandbox import WORK_DIR, own_mounts
 from ..policy import Policy
 from ..result import Folder, SessionCodeResult
 from . import snapshot
@@ -65,6 +65,8 @@ class SandboxSessionCodeExecutor(SandboxCommandLineCodeExecutor):
     For the other parameters see `SandboxCommandLineCodeExecutor`. Results are `SessionCodeResult`s. Starting raises
     `SandboxUnavailable` where this machine does not allow the sandbox, and `PlaceError` when the blocks' Python has no IPython.
     """
+
+    is_live: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -209,7 +211,8 @@ class SandboxSessionCodeExecutor(SandboxCommandLineCodeExecutor):
             code_file = os.path.join(workspace.shown, name)
         yield Started(number, block.language, code_file)
         since = workspace.now()
-        async with contextlib.aclosing(self._in_session(number, code, token)) as events:
+        file = f"{WORK_DIR}/{name}" if name else None
+        async with contextlib.aclosing(self._in_session(number, code, token, file=file)) as events:
             async for event in events:
                 if isinstance(event, Ended):
                     for path, size in workspace.changed(since, besides=name or ""):
@@ -217,7 +220,7 @@ class SandboxSessionCodeExecutor(SandboxCommandLineCodeExecutor):
                 yield event
 
     async def _in_session(
-        self, number: int, code: str, token: CancellationToken | None, *, quietly: bool = False
+        self, number: int, code: str, token: CancellationToken | None, *, file: str | None = None, quietly: bool = False
     ) -> AsyncGenerator[Event, None]:
         assert self._connection is not None
         waited = time.monotonic()
@@ -231,6 +234,7 @@ class SandboxSessionCodeExecutor(SandboxCommandLineCodeExecutor):
                 "keep_processes": self._keep_processes,
                 "input": self._input_callback is not None,
                 "quietly": quietly,
+                "file": file,
                 "waited": time.monotonic() - waited,
             }
             if self._save_output and not quietly:
