@@ -274,7 +274,7 @@ class Live:
     def _bring_back(self) -> None:
         """Have a new process made, from the last keeper where there is one."""
         if self.auto is not None and self.auto.alive:
-            lost = self.resume(self.auto)
+            lost = self._resume_auto(self.auto)
             self._fate = ("new" if self._fate[0] == "new" else "restored"), self._fate[1] + lost
         else:
             self._begin_afresh()
@@ -286,12 +286,17 @@ class Live:
         self.blocks = 0
         self._start_main()
 
-    def resume(self, keeper: Keeper) -> int:
-        """Have `keeper` bring forth the session's process; give the number of blocks that it has not seen."""
-        channel = self.new_main()
-        keeper.order("resume", channel, [channel.hand_over()])
+    def _resume_auto(self, keeper: Keeper) -> int:
+        """Have the session go on from `keeper`; give the number of blocks that it has not seen."""
+        self.auto = keeper.resume(self._loop, self.new_main())
         lost, self.blocks = self.blocks - keeper.blocks, keeper.blocks
         return max(lost, 0)
+
+    def resume(self, mark: str) -> None:
+        """Have the session go on from the copy that `mark` stands for."""
+        keeper = self.marks[mark]
+        self.marks[mark] = keeper.resume(self._loop, self.new_main())
+        self.blocks = keeper.blocks
 
     def _tell(self, task: Task) -> None:
         self.task, self._look_at = None, _FOREVER

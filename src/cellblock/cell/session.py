@@ -28,11 +28,13 @@ _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the sessio
 
 
 class Reborn(BaseException):
-    """In a fork that is to go on as a session: unwinds the stack down to `Session.serve`."""
+    """In a process that is to go on as a session: unwinds the stack down to `Session.serve`."""
 
-    def __init__(self, control: int, frozen: forks.Frozen, streams: list[int] | None = None) -> None:
+    def __init__(
+        self, control: int, frozen: forks.Frozen, streams: list[int] | None = None, keepers: set[int] | None = None
+    ) -> None:
         super().__init__()
-        self.control, self.frozen, self.streams = control, frozen, streams
+        self.control, self.frozen, self.streams, self.keepers = control, frozen, streams, keepers or set()
 
 
 class Session:
@@ -229,8 +231,10 @@ class Session:
         self._control.close()
         self._control = Control(born.control)
         self._keepers.clear()
+        self._keepers |= born.keepers
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        os.setsid()
+        with contextlib.suppress(PermissionError):  # a keeper has done so
+            os.setsid()
         self._shell.forget_loop()
         if born.streams is not None:
             self._settle(born.streams)
@@ -269,31 +273,35 @@ class Keeper:
     def serve(self) -> NoReturn:
         """Wait for orders. Raises `Reborn`, in a fork."""
         try:
-            self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+            self._hello()
             while True:
                 frame, descriptors = self._control.receive()
                 if frame.json()["op"] == "resume":
-                    answer = self._resume(descriptors[0])
+                    self._resume(*descriptors)
                 else:
-                    answer = bring_forth(descriptors, self._frozen)
-                self._control.send(wire.ANSWER, frame.run, answer)
+                    self._control.send(wire.ANSWER, frame.run, bring_forth(descriptors, self._frozen))
         except Reborn:
             self._control.close()
             raise
         except BaseException:
             os._exit(1)
 
-    def _resume(self, control: int) -> dict[str, Any]:
-        # By way of a child that ends at once: the session's parent is then the first process of the cell, as ever.
-        between = os.fork()
-        if between == 0:
-            if os.fork() != 0:
-                os._exit(0)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            raise Reborn(control, self._frozen)
-        os.close(control)
-        os.waitpid(between, 0)
-        return {}
+    def _hello(self) -> None:
+        self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+
+    def _resume(self, session: int, keeper: int) -> None:
+        """Go on as the session, on the first descriptor; a fork of this process is the keeper from now on, on the second."""
+        pid = os.fork()
+        if pid == 0:
+            os.close(session)
+            os.setsid()
+            self._control.close()
+            self._control = Control(keeper)
+            self._hello()
+            return
+        os.close(keeper)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Reborn(session, self._frozen, keepers={pid})
 
 
 def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:

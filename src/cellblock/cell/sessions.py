@@ -193,7 +193,7 @@ class Sessions:
             self._answer(job, {})
 
         live.on_ready = ready
-        live.resume(keeper)
+        live.resume(job.request["mark"])
 
     def _fork(self, job: Job, live: Live) -> None:
         """Make a branch: a cell below the session's with folders of its own, and in it a fork of the session's process."""
