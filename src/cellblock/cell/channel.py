@@ -1,4 +1,4 @@
-"""The server's end of a control stream into a cell: frames in both directions, descriptors inwards, nothing ever waited for."""
+"""The server's end of a control stream into a cell: frames both ways, descriptors inwards, nothing ever waited for."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def python_threads() -> list[str]:
 
 
 def native_threads() -> list[str]:
-    """Name the threads that are not Python's. To be asked after a fork, which ends those that libraries bring back by themselves."""
+    """Name the threads that are not Python's; to be asked after a fork, which ends those that libraries bring back."""
     extra = len(os.listdir("/proc/self/task")) - threading.active_count()
     if extra <= 0:
         return []

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from . import init
+from . import init, tree
 from .channel import Watcher
 from .meter import Groups, Meter
 
@@ -112,6 +112,12 @@ class House:
         for descriptor in self.spaces:
             os.close(descriptor)
         self.spaces = []
+
+    def strays(self, main: int, others: set[int]) -> list[int]:
+        """List the cell's topmost processes besides the session's, `main`, the `others`, and the guards of its branches."""
+        known = {main, *others, *(branch.pid for branch in self.branches)}
+        found = tree.children(self.pid) + (tree.children(main) if main else [])
+        return [pid for pid in found if pid not in known and not tree.is_zombie(pid)]
 
     # what is used
 

@@ -6,8 +6,6 @@ that process, when an interrupt ended the block; else from its last keeper; else
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from .copies import Keeper
 from .house import House
 from .meter import Groups
 from .pool import Loop
+from .task import Task
 from .valve import Valve
 
 _LOOK = 0.05  # seconds between two looks at what a running block uses
@@ -30,21 +29,6 @@ _START = 30.0  # seconds that a process of ours may take to come up; far more th
 _TRIES = 3
 _DISPLAYS = 64 * 1024 * 1024  # bytes of displays of one block that are passed on
 _FOREVER = float("inf")
-
-
-class Task:
-    """What a session is busy with: a block, or a question, and how far that has come."""
-
-    def __init__(self, run: Run, order: dict[str, Any], descriptors: list[int]) -> None:
-        self.run, self.order, self.descriptors = run, order, descriptors
-        self.is_block, self.is_halt = order["op"] == "run", order["op"] == "halt"
-        self.answer: dict[str, Any] | None = None
-        self.keeper: Keeper | None = None
-        self.kill_at = _FOREVER
-        self.shown = 0
-        self.dead_since = 0.0
-        self.died: tuple[int | None, float] | None = None
-        self.brought_back = False
 
 
 class Live:
@@ -184,11 +168,8 @@ class Live:
         if self.main is not None:
             self.main.send(wire.encode(wire.DATA, frame.run, frame.payload))
 
-    def cancel(self) -> None:
+    def end(self, why: str) -> None:
         """End what it is busy with."""
-        self._interrupt("cancelled")
-
-    def _interrupt(self, why: str) -> None:
         task = self.task
         if task is None or task.run.why is not None or task.answer is not None:
             return
@@ -212,11 +193,11 @@ class Live:
                     self.main.kill()
             elif now >= task.run.deadline:
                 task.run.deadline = _FOREVER
-                self._interrupt("wall_seconds")
+                self.end("wall_seconds")
             elif now >= self._look_at:
                 self._look_at = now + _LOOK
                 if limit := self.house.exceeded(self._limits):
-                    self._interrupt(limit)
+                    self.end(limit)
         if now >= self._start_by and self.main is not None:
             self._start_by = _FOREVER
             self.main.kill()
@@ -259,17 +240,24 @@ class Live:
 
     def _sweep(self) -> bool:
         """Kill what is left of a block; tell whether there was anything."""
-        mine = {keeper.channel.pid for keeper in self._keepers()} | {branch.pid for branch in self.house.branches}
-        main = self.main.pid if self.main is not None else 0
-        left = [pid for pid in tree.children(self.house.pid) if pid != main]
-        if main:
-            left += tree.children(main)
-        left = [pid for pid in left if pid not in mine and not tree.is_zombie(pid)]
+        left = self._strays()
         for pid in left:
             tree.kill_below(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            tree.send(pid, signal.SIGKILL)
         return bool(left)
+
+    def _strays(self) -> list[int]:
+        keepers = {keeper.channel.pid for keeper in self._keepers()}
+        return self.house.strays(self.main.pid if self.main is not None else 0, keepers)
+
+    def pause(self, *, on: bool) -> None:
+        """Stop all code of the session, or let it go on: nothing of it may meet a guard that is not shut in yet."""
+        number = signal.SIGSTOP if on else signal.SIGCONT
+        if self.main is not None:
+            self.main.signal(number)
+        for stray in self._strays():
+            for pid in (stray, *tree.descendants(stray)):
+                tree.send(pid, number)
 
     def _bring_back(self) -> None:
         """Have a new process made, from the last keeper where there is one."""

@@ -1,9 +1,9 @@
-"""The live cell: one interpreter for all blocks of a session, and its copies, frozen by `fork`, to go back to or to branch from.
+"""The live cell: one interpreter for all blocks of a session, and frozen copies of it, to go back to or to branch from.
 
-A *keeper* is such a copy: it does nothing but wait on a control stream of its own until it is told to bring forth the session
-again (``resume``), or a branch of it in another cell (``branch``). The keeper itself stays as it is, so both can be done as
-often as wanted. Whatever comes from here is only ever framed and read as JSON by the server: code that runs here shares
-this process, so nothing that it says is trusted further than the code itself.
+A *keeper* is such a copy, made by `fork`: it does nothing but wait on a control stream of its own until it is told to bring
+forth the session again (``resume``), or a branch of it in another cell (``branch``). There is a keeper of the same state
+afterwards, so both can be done as often as wanted. Whatever comes from here is only ever framed and read as JSON by the
+server: code that runs here shares this process, so nothing that it says is trusted further than the code itself.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class Session:
 
     def _guarded(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Do what runs user code: an interrupt ends it, the time it takes is told."""
+        answer: dict[str, Any]
         before = time.process_time() + _children_seconds()
         self._interrupted = False
         self._own_streams()

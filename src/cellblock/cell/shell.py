@@ -99,33 +99,25 @@ def _make(owner: Shell) -> Any:
     import warnings
 
     import IPython
-    from IPython.core.displayhook import DisplayHook
-    from IPython.core.displaypub import DisplayPublisher
-    from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    class Publisher(DisplayPublisher):
-        def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **others: Any) -> None:
-            _show_text(data)
-            owner.publish(data, metadata or {})
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    os.environ.setdefault("MPLBACKEND", _INLINE)
+    warnings.filterwarnings("ignore", message="To exit: use")
+    shell = _class(owner).instance(config=config)
+    shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
+    shell.system = shell.system_raw  # straight to the streams, in order with everything else
+    return shell
 
-        def clear_output(self, wait: bool = False) -> None:
-            """What was shown stays shown: output is a record here, not a screen."""
 
-    class Hook(DisplayHook):
-        def write_output_prompt(self) -> None:
-            """Without a prompt."""
-
-        def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
-            _show_text(format_dict)
-            owner.publish(format_dict, md_dict or {})
-
-        def finish_displayhook(self) -> None:
-            _flush(sys.stdout)
+def _class(owner: Shell) -> Any:
+    from IPython.core.interactiveshell import InteractiveShell
 
     class CellShell(InteractiveShell):
-        displayhook_class = Hook
-        display_pub_class = Publisher
+        displayhook_class = _hook(owner)
+        display_pub_class = _publisher(owner)
 
         def ask_exit(self) -> None:
             """`exit` and `quit` end the cell: a session ends from outside."""
@@ -138,22 +130,44 @@ def _make(owner: Shell) -> Any:
             sys.stderr.write("\n".join(stb) + "\n")
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
-            if isinstance(sys.exc_info()[1], SystemExit):
-                return
-            super().showtraceback(*args, **options)
+            if not isinstance(sys.exc_info()[1], SystemExit):
+                super().showtraceback(*args, **options)
 
         def enable_gui(self, gui: object = None) -> None:
             """There is no screen."""
 
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.HistoryManager.hist_file = ":memory:"
-    os.environ.setdefault("MPLBACKEND", _INLINE)
-    warnings.filterwarnings("ignore", message="To exit: use")
-    shell = CellShell.instance(config=config)
-    shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
-    shell.system = shell.system_raw  # straight to the streams, in order with everything else
-    return shell
+    return CellShell
+
+
+def _publisher(owner: Shell) -> Any:
+    from IPython.core.displaypub import DisplayPublisher
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data: Any, metadata: Any = None, *others: Any, **more: Any) -> None:
+            _show_text(data)
+            owner.publish(data, metadata or {})
+
+        def clear_output(self, wait: bool = False) -> None:
+            """What was shown stays shown: output is a record here, not a screen."""
+
+    return Publisher
+
+
+def _hook(owner: Shell) -> Any:
+    from IPython.core.displayhook import DisplayHook
+
+    class Hook(DisplayHook):
+        def write_output_prompt(self) -> None:
+            """Without a prompt."""
+
+        def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+            _show_text(format_dict)
+            owner.publish(format_dict, md_dict or {})
+
+        def finish_displayhook(self) -> None:
+            _flush(sys.stdout)
+
+    return Hook
 
 
 def _show_text(data: Mapping[str, Any]) -> None:

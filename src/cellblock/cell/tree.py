@@ -50,6 +50,12 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
+def send(pid: int, number: int) -> None:
+    """Send signal `number` to process `pid`, if there is one that may be sent it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
 def kill_below(root: int) -> bool:
     """Send SIGKILL to every process below `root`; tell whether there was one.
 
@@ -58,8 +64,7 @@ def kill_below(root: int) -> bool:
     pids = descendants(root)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+            send(pid, number)
     return bool(pids)
 
 
