@@ -14,7 +14,7 @@ from typing import Protocol
 from . import wire
 
 _CREDENTIALS = struct.Struct("3i")
-_READ = 1 << 18
+_READ = 1 << 16  # more would make each read give memory back to the kernel
 
 
 class Watcher(Protocol):

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from . import forks, kernel, values, waiting, wire
 from .control import Control, ControlLost, out_of_the_way
+from .pages import HotPages
 from .shell import Shell
 
 _PIECE = 1 << 20  # bytes of one piece of a value
@@ -47,6 +48,7 @@ class Session:
         self._run = 0
         self._interrupted = False
         self._keepers = set[int]()
+        self._pages = HotPages()
         waiting.hide(self._keepers)
         shell.publish = self._publish
 
@@ -197,9 +199,11 @@ class Session:
             os.close(descriptor)
             return {"refused": why}
         frozen = forks.Frozen(flush=exact)
+        self._pages.learn()
         pid = os.fork()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
+        self._pages.copy()
         os.close(descriptor)
         self._keepers.add(pid)
         if why := forks.native_threads():

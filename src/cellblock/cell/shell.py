@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .plain import PlainCells, forget_old_inputs
+
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
 
@@ -26,6 +28,7 @@ class Shell:
         self.ask: Ask | None = None
         self.interrupted = False  # from outside, so that there is nothing to tell of it
         self._shell = _make(self)
+        self._plain = PlainCells(self._shell)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -47,11 +50,11 @@ class Shell:
         if file is not None:
             self.variables["__file__"] = file
         try:
-            result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+            error = self._run(code, quietly)
         finally:
             if file is not None:
                 self.variables.pop("__file__", None)
-        error = result.error_before_exec or result.error_in_exec
+        forget_old_inputs(self._shell)
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)
         if isinstance(error, SystemExit):
@@ -59,6 +62,13 @@ class Shell:
         if isinstance(error, KeyboardInterrupt):
             raise error
         return 1 if error is not None else 0
+
+    def _run(self, code: str, quietly: bool) -> BaseException | None:
+        program = None if quietly else self._plain.compiled(code)
+        if program is not None:
+            return self._plain.run(code, program)
+        result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+        return result.error_before_exec or result.error_in_exec
 
     def _install_input(self) -> None:
         # Again for every cell: what one of them put in its place is its own affair.
@@ -106,9 +116,11 @@ def _make(owner: Shell) -> Any:
     config.HistoryManager.hist_file = ":memory:"
     os.environ.setdefault("MPLBACKEND", _INLINE)
     warnings.filterwarnings("ignore", message="To exit: use")
+    warnings.filterwarnings("ignore", message="Output cache limit")
     shell = _class(owner).instance(config=config)
     shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
     shell.system = shell.system_raw  # straight to the streams, in order with everything else
+    shell.builtin_trap.__enter__()  # `get_ipython`, `display`: for good, and not anew for each cell
     return shell
 
 

@@ -105,7 +105,7 @@ def prepare_sessions() -> None:
         raise ImportError(
             f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
         ) from error
-    for name in ("session", "values", "forks", "waiting", "control"):
+    for name in ("session", "values", "forks", "waiting", "control", "pages"):
         importlib.import_module(f"cellblock.cell.{name}")
 
 
