@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
     from .executors.base import CodeExecutor
+    from .executors.jupyter import JupyterCodeExecutor
     from .executors.local import LocalCommandLineCodeExecutor
     from .executors.sandbox import SandboxCommandLineCodeExecutor
     from .functions import (
@@ -70,6 +71,7 @@ __all__ = [
     "FunctionWithRequirements",
     "FunctionWithRequirementsStr",
     "ImportFromModule",
+    "JupyterCodeExecutor",
     "JupyterCodeResult",
     "Limits",
     "LocalCommandLineCodeExecutor",
@@ -105,6 +107,7 @@ _HOMES = {
     ),
     "events": "Cut Display Ended Event FileMade Output Started Usage",
     "executors.base": "CodeExecutor",
+    "executors.jupyter": "JupyterCodeExecutor",
     "executors.local": "LocalCommandLineCodeExecutor",
     "executors.sandbox": "SandboxCommandLineCodeExecutor",
     "functions": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",

@@ -20,6 +20,7 @@ from ..result import CodeResult
 KNOWN = {
     "sandbox": "cellblock:SandboxCommandLineCodeExecutor",
     "local": "cellblock:LocalCommandLineCodeExecutor",
+    "jupyter": "cellblock:JupyterCodeExecutor",
 }
 
 
