@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
     from .executors.base import CodeExecutor
     from .executors.jupyter import JupyterCodeExecutor
+    from .executors.jupyter_connection import JupyterConnectable, JupyterConnectionInfo
+    from .executors.jupyter_server import JupyterServerCodeExecutor
     from .executors.local import LocalCommandLineCodeExecutor
+    from .executors.local_jupyter_server import LocalJupyterServer
     from .executors.sandbox import SandboxCommandLineCodeExecutor
     from .functions import (
         Alias,
@@ -73,8 +76,12 @@ __all__ = [
     "ImportFromModule",
     "JupyterCodeExecutor",
     "JupyterCodeResult",
+    "JupyterConnectable",
+    "JupyterConnectionInfo",
+    "JupyterServerCodeExecutor",
     "Limits",
     "LocalCommandLineCodeExecutor",
+    "LocalJupyterServer",
     "MarkdownCodeExtractor",
     "Mount",
     "Output",
@@ -108,6 +115,9 @@ _HOMES = {
     "events": "Cut Display Ended Event FileMade Output Started Usage",
     "executors.base": "CodeExecutor",
     "executors.jupyter": "JupyterCodeExecutor",
+    "executors.jupyter_connection": "JupyterConnectable JupyterConnectionInfo",
+    "executors.jupyter_server": "JupyterServerCodeExecutor",
+    "executors.local_jupyter_server": "LocalJupyterServer",
     "executors.local": "LocalCommandLineCodeExecutor",
     "executors.sandbox": "SandboxCommandLineCodeExecutor",
     "functions": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",

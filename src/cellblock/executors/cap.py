@@ -34,8 +34,9 @@ class Cap:
             self._head_room -= len(data)
             return [output]
         head = data[: self._head_room].decode(errors="ignore")
-        self._head_is_full = True
-        self._keep(output.stream, data[len(head.encode()) :])
+        size = len(head.encode())  # what is too short for a whole character is given to the tail
+        self._head_is_full, self._tail_room = True, self._tail_room + self._head_room - size
+        self._keep(output.stream, data[size:])
         return [Output(self._block, output.stream, head)] if head else []
 
     def end(self) -> list[Cut | Output]:

@@ -80,11 +80,7 @@ def _events_of(execution: Execution, news: object) -> list[Event]:
         return [execution.end_as_replied()]
     if isinstance(news, Death):
         return [execution.end(news.exit_code, news.outcome, news.limit, news.message)]
-    events = [*execution.feed(news)]
-    if execution.kernel_died and not execution.ended:
-        death = Death()
-        events.append(execution.end(death.exit_code, death.outcome, death.limit, death.message))
-    return events
+    return [*execution.feed(news)]
 
 
 def _end_of_alarm(execution: Execution, alarm: Alarm) -> Ended:

@@ -25,7 +25,6 @@ class Execution:
         self._exit_code = 0
         self.replied = False
         self.ended = False
-        self.kernel_died = False
         self.wants_input = False
 
     def feed(self, message: object) -> Iterable[Event]:
@@ -33,9 +32,7 @@ class Execution:
         if self.ended:
             return ()
         parts = _mapping(message)
-        kind = _text(parts.get("msg_type")) or _text(_mapping(parts.get("header")).get("msg_type"))
-        content = _mapping(parts.get("content"))
-        self._look_for_death(kind, content)
+        kind, content = _kind(parts), _mapping(parts.get("content"))
         parent = _mapping(parts.get("parent_header"))
         if parent.get("msg_id") == self._request:
             return [*self._own(kind, content)]
@@ -55,11 +52,6 @@ class Execution:
     def end_as_replied(self) -> Ended:
         """End it with what is known of its success."""
         return self.end(self._exit_code, "error" if self._exit_code else "ok")
-
-    def _look_for_death(self, kind: str, content: Mapping[str, Any]) -> None:
-        # A server that watches its kernels says this of one that is gone, as an answer to no request.
-        if kind == "status" and content.get("execution_state") in ("restarting", "dead", "autorestarting"):
-            self.kernel_died = True
 
     def _own(self, kind: str, content: Mapping[str, Any]) -> Iterator[Event]:
         match kind:
@@ -117,6 +109,17 @@ class Execution:
             text = value
         if text and not self._quiet:
             yield Output(self._block, "stderr", plain(text.rstrip("\n")) + "\n")
+
+
+def tells_of_death(message: object) -> bool:
+    """Tell whether a server says by `message` that the kernel it watches is gone, or another one in its place already."""
+    parts = _mapping(message)
+    state = _mapping(parts.get("content")).get("execution_state")
+    return _kind(parts) == "status" and state in ("restarting", "autorestarting", "dead")
+
+
+def _kind(message: Mapping[str, Any]) -> str:
+    return _text(message.get("msg_type")) or _text(_mapping(message.get("header")).get("msg_type"))
 
 
 def _number(value: str) -> int | None:

@@ -248,7 +248,7 @@ class KernelExecutor(CodeExecutor):
         conversation, saved = Conversation(kernel, number), _Saved(self._save_folder() if self._save_output else None)
         seconds = min(self._timeout, self._limits.wall_seconds or self._timeout)
         begun, used = time.monotonic(), kernel.cpu_seconds()
-        code = silence_pip(block.code, block.language)
+        code = silence_pip(block.code, block.language).encode(errors="replace").decode()
         async with contextlib.aclosing(conversation.events(code, seconds, token)) as events:
             async for event in events:
                 match event:
