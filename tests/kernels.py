@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cellblock import CodeBlock, JupyterCodeResult, sync
+
 _BASH = {
     "argv": [sys.executable, "-m", "bash_kernel", "-f", "{connection_file}"],
     "display_name": "Bash",
@@ -31,3 +33,10 @@ def prepare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "run"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "config"))
     monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
+
+
+def run(executor: sync.SyncCodeExecutor, code: str, language: str = "python") -> JupyterCodeResult:
+    """Run one block."""
+    result = executor.execute_code_blocks([CodeBlock(code, language)])
+    assert isinstance(result, JupyterCodeResult)
+    return result

@@ -96,7 +96,7 @@ def test_an_error_is_told_once_and_without_colours(messages: list[dict[str, Any]
     ],
 )
 def test_exit_codes_are_the_codes_own(name: str, value: str, exit_code: int, text: str) -> None:
-    content = {"status": "error", "ename": name, "evalue": value, "traceback": []}
+    content: dict[str, Any] = {"status": "error", "ename": name, "evalue": value, "traceback": []}
     *output, end = feed([message("execute_reply", content), message("status", IDLE)])
     assert output == ([Output(3, "stderr", text)] if text else [])
     assert end == Ended(3, exit_code, "error" if exit_code else "ok")

@@ -120,8 +120,13 @@ class LocalJupyterServer:
         work_dir = str((self._work_dir or Path.cwd()).resolve())
         self._connection = await HostPlace(work_dir, self._limits, dict(os.environ), [str(folder)]).open()
         # The token goes by the environment: arguments can be read by every user of this machine.
-        names = {"JUPYTER_TOKEN": self._token, "JUPYTER_RUNTIME_DIR": str(folder), "JUPYTER_NO_CONFIG": "1"}
-        request = {"argv": self._argv(work_dir), "env": {**names, "JPY_PARENT_PID": "0"}}
+        environment = {
+            "JUPYTER_TOKEN": self._token,
+            "JUPYTER_RUNTIME_DIR": str(folder),
+            "JUPYTER_CONFIG_DIR": str(folder / "config"),
+            "JPY_PARENT_PID": "0",
+        }
+        request = {"argv": self._argv(work_dir), "env": environment}
         self._said = b""
         self._watching = asyncio.create_task(self._watch(self._connection, request))
         with contextlib.suppress(TimeoutError):
