@@ -141,6 +141,12 @@ def test_a_threads_late_output_goes_to_the_next_block(python: sync.JupyterCodeEx
     assert result.output == "late\n"
 
 
+def test_the_output_of_child_processes_is_their_blocks(python: sync.JupyterCodeExecutor) -> None:
+    for number in range(10):
+        code = f"import subprocess\nsubprocess.run(['echo', '{number}'])\nNone"
+        assert run(python, code).output == f"{number}\n"
+
+
 def test_too_much_output_is_cut(work: Path) -> None:
     with sync.JupyterCodeExecutor(limits=Limits(output_bytes=1000), save_output=True, work_dir=work / "much") as executor:
         result = run(executor, "print('a' * 5000 + 'z')")

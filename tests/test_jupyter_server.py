@@ -148,11 +148,12 @@ def test_a_cancelled_task_ends_the_code(server: LocalJupyterServer, work: Path) 
     asyncio.run(main())
 
 
-def test_a_dead_kernel_is_told_and_replaced(python: sync.JupyterServerCodeExecutor) -> None:
-    result = run(python, "import os, time; print('x'); time.sleep(0.4); os._exit(9)")
-    assert (result.exit_code, result.outcome) == (137, "killed")
-    assert result.output == "x\n\nKilled: the kernel died.\nThe kernel was restarted: its variables are gone."
-    assert run(python, "1").output == "1\n"
+def test_a_dead_kernel_is_told_and_replaced(server: LocalJupyterServer) -> None:
+    with sync.JupyterServerCodeExecutor(server) as executor:
+        result = run(executor, "import os, time; print('x'); time.sleep(0.4); os._exit(9)")
+        assert (result.exit_code, result.outcome) == (137, "killed")
+        assert result.output == "x\n\nKilled: the kernel died.\nThe kernel was restarted: its variables are gone."
+        assert run(executor, "1").output == "1\n"
 
 
 def test_a_dropped_connection_is_made_again(python: sync.JupyterServerCodeExecutor) -> None:

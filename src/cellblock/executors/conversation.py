@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from typing import Any
 
 from ..cancellation import CancellationToken
@@ -18,11 +18,14 @@ _LOST = 5.0  # seconds of silence after a reply, after which the news of the end
 
 
 class Conversation:
-    """One request to `kernel`, for block `number`. `deaf` tells whether the code went on in spite of interrupts."""
+    """One request to `kernel`, for block `number`. `deaf` tells whether the code went on in spite of interrupts.
 
-    def __init__(self, kernel: LiveKernel, number: int) -> None:
+    flush   code that has the kernel send what is still on its way inside it; run after code that ended by itself
+    """
+
+    def __init__(self, kernel: LiveKernel, number: int, flush: str = "") -> None:
         self.deaf = False
-        self._kernel, self._number = kernel, number
+        self._kernel, self._number, self._flush = kernel, number, flush
 
     async def events(self, code: str, seconds: float, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         """Run `code`, and give what happens, `Ended` as the last. Afterwards the code has ended, if need be with its kernel.
@@ -41,6 +44,9 @@ class Conversation:
                         yield _end_of_alarm(execution, news)
                         continue
                     for event in _events_of(execution, news):
+                        if isinstance(event, Ended):
+                            async for late in self._late():
+                                yield late
                         yield event
                     if execution.wants_input and not execution.ended:
                         async for event in self._stop(execution):
@@ -67,6 +73,20 @@ class Conversation:
                     yield event
         self.deaf = True
         await self._kernel.close()
+
+    async def _late(self) -> AsyncGenerator[Event, None]:
+        """Give what the kernel had read but not yet sent when the code ended."""
+        if not self._flush or self._kernel.inbox.death is not None:
+            return
+        execution = Execution(self._number, await self._kernel.execute(self._flush, silent=True), self._kernel.session)
+        while True:
+            news = await self._kernel.inbox.take_within(_LOST)
+            if not isinstance(news, Mapping):
+                return  # a limit that comes too late, or a death that is told of when it matters
+            for event in execution.feed(news):
+                if isinstance(event, Ended):
+                    return
+                yield event
 
     async def _abandon(self, execution: Execution) -> None:
         async with contextlib.aclosing(self._stop(execution)) as events:

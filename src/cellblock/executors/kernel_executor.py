@@ -39,6 +39,8 @@ _SHELLS = (("sh", "bash"), ("shell", "bash"))
 
 # IPython's advice to whoever calls sys.exit() at its prompt is of no use in a block.
 _PREPARE = """__import__("warnings").filterwarnings("ignore", "To exit: use 'exit'")"""
+# ipykernel reads what child processes print in threads of its own, and the end of a request does not wait for them.
+_FLUSH = """__import__("time").sleep(0.005)"""
 # Our text as JSON inside a Python literal: nothing in it can end the literal.
 _LOAD = """
 def _cellblock_load():
@@ -245,7 +247,9 @@ class KernelExecutor(CodeExecutor):
         """Run a block and give its events as the result is to have them: output capped, displays saved, use measured."""
         cap, files = Cap(number, self._limits.output_bytes), DisplayFiles(self.output_dir)
         kernel, notice = await self._living_kernel()
-        conversation, saved = Conversation(kernel, number), _Saved(self._save_folder() if self._save_output else None)
+        flush = _FLUSH if _same_language("python", kernel.language) else ""
+        conversation = Conversation(kernel, number, flush)
+        saved = _Saved(self._save_folder() if self._save_output else None)
         seconds = min(self._timeout, self._limits.wall_seconds or self._timeout)
         begun, used = time.monotonic(), kernel.cpu_seconds()
         code = silence_pip(block.code, block.language).encode(errors="replace").decode()

@@ -150,6 +150,7 @@ class LocalJupyterServer:
             "ServerApp.allow_root": True,
             "ServerApp.terminals_enabled": False,
             "ServerApp.log_level": self._log_level,
+            "KernelRestarter.time_to_dead": 1.0,
             # Else it would drop output beyond a megabyte a second.
             "ZMQChannelsWebsocketConnection.limit_rate": False,
         }
