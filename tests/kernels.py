@@ -10,6 +10,13 @@ import pytest
 
 from cellblock import CodeBlock, JupyterCodeResult, sync
 
+# Under pytest, which it knows by that variable, ipykernel does not look at what child processes print.
+_START = "import os; os.environ.pop('PYTEST_CURRENT_TEST', 0); from ipykernel.kernelapp import main; main()"
+_PYTHON = {
+    "argv": [sys.executable, "-c", _START, "-f", "{connection_file}"],
+    "display_name": "Python",
+    "language": "python",
+}
 _BASH = {
     "argv": [sys.executable, "-m", "bash_kernel", "-f", "{connection_file}"],
     "display_name": "Bash",
@@ -25,7 +32,7 @@ _BROKEN = {
 
 def prepare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Have kernels `bash` and `broken` beside `python3`, and all that kernels write in `folder`."""
-    for name, spec in (("bash", _BASH), ("broken", _BROKEN)):
+    for name, spec in (("python3", _PYTHON), ("bash", _BASH), ("broken", _BROKEN)):
         place = folder / "share" / "kernels" / name
         place.mkdir(parents=True)
         (place / "kernel.json").write_text(json.dumps(spec))

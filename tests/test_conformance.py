@@ -24,6 +24,7 @@ SUBJECTS = {
 _DIES = "the process that a block ends is the kernel: told as such, and its last, unsent output is lost"
 _LIVES = "a session goes on after a block, and so does what the block started there"
 _NO_FILE = "a block is a request, not a file: there is no __file__"
+_VALUE = "the value of the last expression is shown as well"
 _STREAMS = "ipykernel reads the descriptors 1 and 2 apart, in pieces that may end inside a character"
 # Subject and check -> what differs by nature.
 DIFFERENCES = {
@@ -31,7 +32,6 @@ DIFFERENCES = {
     ("jupyter", "exit_codes_are_the_programs_own"): _DIES,
     ("jupyter", "signals_and_crashes_are_128_and_their_number"): _DIES,
     ("jupyter", "out_of_memory_is_named"): "the last line is the notice that the kernel was restarted",
-    ("jupyter", "stopped_processes_are_ended"): _DIES,
     ("jupyter", "processes_that_fork_without_end_are_ended"): _DIES,
     ("jupyter", "closed_streams_do_not_end_a_block"): _DIES,
     ("jupyter", "a_block_starts_from_nothing"): _LIVES,
@@ -40,7 +40,8 @@ DIFFERENCES = {
     ("jupyter", "a_daemon_that_closed_the_pipes_is_ended"): _LIVES,
     ("jupyter", "a_daemon_that_keeps_the_pipes_is_ended"): _LIVES,
     ("jupyter", "an_exception_shows_the_users_own_frames"): "the traceback is IPython's",
-    ("jupyter", "unflushed_output_comes_at_the_end"): "the value of the last expression is shown as well",
+    ("jupyter", "unflushed_output_comes_at_the_end"): _VALUE,
+    ("jupyter", "blocks_share_their_files"): _VALUE,
     ("jupyter", "standard_input_is_at_its_end"): "input() raises StdinNotImplementedError",
     ("jupyter", "a_temporary_work_folder_goes_with_it"): "without a work_dir a kernel starts in the current folder",
     ("jupyter", "a_full_disk_is_told_and_survived"): "a block is not written to the disk, and so not refused",
@@ -58,6 +59,8 @@ UNSURE = {
         "a_gigabyte_is_cut_and_says_so",
     ): "takes a minute; and what is printed in 0.2 s comes in one piece, of any size",
     ("jupyter", "open_files_are_bounded"): "IPython's history needs a file as well, and complains when it gets none",
+    ("jupyter", "stopped_processes_are_ended"): _DIES,
+    ("jupyter", "cpu_seconds_end_a_busy_block"): "they are those of the kernel, which may have used them up at its start",
     ("jupyter", "bytes_that_are_no_text_are_replaced"): _STREAMS,
 }
 
