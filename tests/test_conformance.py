@@ -87,7 +87,9 @@ def cases() -> list[object]:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("subject", "name"), cases())
-def test_contract(subject: str, name: str) -> None:
+def test_contract(subject: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where kernels without a work_dir run
+
     async def check() -> None:
         await CHECKS[name](SUBJECTS[subject])
 

@@ -46,7 +46,7 @@ _LOAD = """
 def _cellblock_load():
     import json, linecache, sys, types
     name, source, folders = json.loads({data!r})
-    sys.path += [folder for folder in folders if folder not in sys.path]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     module = types.ModuleType(name)
     module.__file__ = f"<{{name}}>"
     linecache.cache[module.__file__] = (len(source), None, source.splitlines(True), module.__file__)
