@@ -31,7 +31,7 @@ from .checkpoints import Checkpoint
 from .displays import DisplayFiles
 from .output import Frames
 from .sandbox import SandboxCommandLineCodeExecutor
-from .session_server import SandboxSessionServer
+from .session_server import SandboxSessionServer, WarmServer
 from .workspace import Workspace
 
 InputCallback = Callable[[str], str] | Callable[[str], Awaitable[str]]
@@ -74,7 +74,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
                 raise ValueError(
                     "packages, limits, policy, preload and virtual_env_context are the server's: give them to it."
                 )
-            limits, policy = server.limits, server.policy
+            limits, policy = server.warm.limits, server.warm.policy
         super().__init__(
             timeout,
             work_dir,
@@ -92,7 +92,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
         self._keeps_copies, self._keep_processes = checkpoints, keep_processes
         self._input_callback = input_callback
         self._given_server = server
-        self._server: SandboxSessionServer | None = None
+        self._server: WarmServer | None = None
         self._number = 0
         self._scratch: Path | None = None
         self._marks: dict[str, Checkpoint] = {}
@@ -104,9 +104,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
 
     async def _open(self) -> None:
         self._workspace = Workspace(self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir))
-        server = self._given_server or SandboxSessionServer.private(
-            self._packages, self._limits, self._policy, self._preload, self._virtual_env_context
-        )
+        server = self._given_server.warm if self._given_server is not None else self._own_server()
         connection = await server.open(() if self._given_server else self._module.packages)
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
         try:
@@ -122,8 +120,18 @@ class LiveSession(SandboxCommandLineCodeExecutor):
                 await server.close()
             raise
 
+    def _own_server(self) -> WarmServer:
+        return WarmServer(
+            packages=self._packages,
+            limits=self._limits,
+            policy=self._policy,
+            preload=self._preload,
+            virtual_env_context=self._virtual_env_context,
+            stops_with_last=True,
+        )
+
     async def _enter(
-        self, server: SandboxSessionServer, connection: Connection, scratch: Path, request: dict[str, Any]
+        self, server: WarmServer, connection: Connection, scratch: Path, request: dict[str, Any]
     ) -> dict[str, Any]:
         """Have a session made in the folders that are ready for it."""
         number = server.next_number()
