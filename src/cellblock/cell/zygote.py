@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any
 
-from . import init, kernel, script
+from . import init, kernel, practice, script
 from .confine import Confinement
 
 
@@ -61,9 +61,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    script.look_around()
-    gc.collect()
-    gc.freeze()
+    _settle(practising=namespaces)
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     while True:
         data, received, _, _ = socket.recv_fds(link, 1, 1)
@@ -79,6 +77,17 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         if namespaces:
             kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
         os.close(received[0])
+
+
+def _settle(*, practising: bool) -> None:
+    """Bring memory into the state in which forks find it best."""
+    gc.collect()
+    gc.freeze()  # before the practice as well, whose collections would walk through all of it
+    if practising:
+        practice.practise()
+    script.look_around()
+    gc.collect()
+    gc.freeze()
 
 
 def preload(modules: list[str]) -> None:
