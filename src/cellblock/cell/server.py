@@ -138,7 +138,7 @@ class Server:
 
     def _on_control(self) -> None:
         try:
-            data = os.read(self._control_in, 1 << 18)
+            data = os.read(self._control_in, 1 << 16)
         except BlockingIOError:
             return
         except OSError:
