@@ -15,7 +15,7 @@ from cellblock.sync import SandboxCommandLineCodeExecutor
 
 from .figures import Bound, Figure, alone
 from .measure import HI, Effort, in_fresh_process, run_sandboxed
-from .processes import control_groups, descriptors, mounts, own_bytes, processes_of, proportional_bytes
+from .processes import control_groups, descriptors, living, mounts, own_bytes, processes_of, proportional_bytes
 
 _MIB = 1 << 20
 _WARM_UP = 500
@@ -79,7 +79,7 @@ def holdings(pids: list[int], whose: str) -> dict[str, int]:
         "the caller's memory": own_bytes([os.getpid()]),
         f"{whose} memory": own_bytes(pids),
         what: descriptors(readable),
-        "processes": len(pids),
+        "processes": len(living(pids)),
         "control groups": control_groups(),
         "mounts": mounts([os.getpid(), *pids]),
         "temporary files": sum(len(folders) + len(files) for _, folders, files in os.walk(tempfile.gettempdir())),

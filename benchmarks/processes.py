@@ -20,7 +20,7 @@ def processes_of(executor: SandboxCommandLineCodeExecutor) -> list[int]:
 
 def processes_of_server(server: SandboxSessionServer) -> list[int]:
     """Give all processes of a server that runs: itself, and all sessions."""
-    return _below(server)
+    return _below(server.warm)
 
 
 def _below(owner: Any) -> list[int]:

@@ -93,11 +93,11 @@ def server(**options: Any) -> Iterator[SandboxSessionServer]:
     """Give a server that runs; skip the test where this machine does not allow a sandbox."""
     need_sandbox()
     running = SandboxSessionServer(**options)
-    wait(running.open())
+    wait(running.__aenter__())
     try:
         yield running
     finally:
-        wait(running.close())
+        wait(running.__aexit__(None, None, None))
 
 
 def session(on: SandboxSessionServer | None, work_dir: Path | None = None, *, timeout: float = 15, **options: Any) -> Live:
