@@ -20,19 +20,18 @@ from typing import Any, NoReturn
 
 from . import forks, kernel, values, waiting, wire
 from .control import Control, ControlLost, out_of_the_way
-from .pages import HotPages
 from .shell import Shell
 
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
 _SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC, kernel.CLONE_NEWNET)
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
 
 
 # Without the enums of `signal`, which each cell would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
-_SIGINT, _IGNORE = int(signal.SIGINT), int(signal.SIG_IGN)
+_SIGINT, _SIGTERM, _SIGCHLD = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGCHLD)
+_IGNORE, _DEFAULT = int(signal.SIG_IGN), int(signal.SIG_DFL)
 
 
 class Reborn(BaseException):
@@ -55,7 +54,6 @@ class Session:
         self._run = 0
         self._interrupted = False
         self._keepers = set[int]()
-        self._pages = HotPages()
         waiting.hide(self._keepers)
         shell.publish = self._publish
 
@@ -208,18 +206,19 @@ class Session:
         if why:
             os.close(descriptor)
             return {"refused": why}
-        frozen = forks.Frozen(flush=exact)
-        self._pages.learn()
+        frozen = self._freeze(flush=exact)
         pid = os.fork()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
-        self._pages.copy()
         os.close(descriptor)
         self._keepers.add(pid)
         if why := forks.native_threads():
             os.kill(pid, signal.SIGKILL)
         self._reap()
         return {"refused": why} if why else {}
+
+    def _freeze(self, *, flush: bool) -> forks.Frozen:
+        return forks.Frozen(flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams})
 
     def _reap(self) -> None:
         """Clear away keepers that the server has ended."""
@@ -234,7 +233,7 @@ class Session:
         if why:
             _close(descriptors)
             return {"refused": why}
-        answer = bring_forth(descriptors, forks.Frozen(flush=True))
+        answer = bring_forth(descriptors, self._freeze(flush=True))
         return {"refused": why} if (why := forks.native_threads()) else answer
 
     def let_go(self) -> None:
@@ -278,8 +277,8 @@ class Keeper:
 
     def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
         os.setsid()  # what its session sends to its own group does not come here
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+        _set_signal(_SIGTERM, _IGNORE)
+        _set_signal(_SIGCHLD, _DEFAULT)
         session.let_go()
         _adjust_memory_score(0)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody in the cell sees it, or reaches into it
@@ -371,5 +370,7 @@ def _be_first_to_die() -> None:
 
 
 def _adjust_memory_score(value: int) -> None:
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(str(value))
+    with contextlib.suppress(OSError):
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(descriptor, str(value).encode())
+        os.close(descriptor)

@@ -103,7 +103,7 @@ def prepare_sessions() -> None:
         raise ImportError(
             f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
         ) from error
-    for name in ("session", "values", "forks", "waiting", "control", "pages"):
+    for name in ("session", "values", "forks", "waiting", "control"):
         importlib.import_module(f"cellblock.cell.{name}")
 
 
