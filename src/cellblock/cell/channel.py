@@ -103,7 +103,10 @@ class Channel:
         except OSError:
             data, ancillary = b"", []
         if not data:
-            self._end()
+            if self._pidfd < 0:
+                self._end()
+            else:  # it lives on, as another program perhaps: its end will be told
+                self._loop.forget(self._socket.fileno())
             return False
         self._hear(data, ancillary)
         return self.open
