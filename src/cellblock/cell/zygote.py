@@ -64,7 +64,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    _settle(practising=namespaces)
+    _settle(practising=namespaces and "session_confinement" not in spec)  # a session is no block
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, own_processes)
     if kind == init.SESSION:
