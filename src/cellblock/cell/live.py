@@ -323,6 +323,7 @@ class Live:
             "queued": task.run.queued,
             "session": self._fate[0],
             "lost": self._fate[1],
+            "error": task.answer.get("error") if task.answer is not None and not task.answer.get("interrupted") else None,
             "obstacles": self.copies.obstacles,
         }
 

@@ -92,6 +92,9 @@ def forget_old_inputs(shell: Any) -> None:
     old = shell.execution_count - _REMEMBERED
     if old > 0:
         shell.user_ns.pop(f"_i{old}", None)
+        for name in (f"_i{old}", f"_{old}"):
+            shell.user_ns_hidden.pop(name, None)
+        manager.output_hist_reprs.pop(old, None)
         for history in (manager.input_hist_parsed, manager.input_hist_raw):
             if old < len(history):
                 history[old] = ""

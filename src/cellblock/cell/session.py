@@ -129,7 +129,7 @@ class Session:
             finally:
                 _set_signal(_SIGINT, _IGNORE)
         except KeyboardInterrupt:
-            answer = {"exit": 130, "error": "It was interrupted."}
+            answer = {"exit": 130} | ({"error": "It was interrupted."} if self._interrupted else {})
             _set_signal(_SIGINT, _IGNORE)
         except ControlLost:
             raise
@@ -151,9 +151,10 @@ class Session:
                 is_same = os.fstat(target).st_ino == same.st_ino
             except OSError:
                 is_same = False
-            if not is_same:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if not is_same:
                     os.dup2(stream, target)
+                os.set_blocking(stream, True)  # of both: they are one open file
 
     def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False

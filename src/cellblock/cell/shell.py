@@ -6,6 +6,7 @@ The one module of this folder that needs more than the standard library: the IPy
 from __future__ import annotations
 
 import builtins
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -49,6 +50,7 @@ class Shell:
         """
         if builtins.input is not self._ask_outside:
             self._install_input()
+        _mend_streams()
         if file is not None:
             self.variables["__file__"] = file
         try:
@@ -192,6 +194,16 @@ def _hook(owner: Shell) -> Any:
             _flush(sys.stdout)
 
     return Hook
+
+
+def _mend_streams() -> None:
+    """Put working streams in the place of those that a cell has closed, removed or broken; others may stay."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        try:
+            getattr(sys, name).flush()
+        except Exception:
+            raw = open(descriptor, "wb", buffering=0, closefd=False)
+            setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True))
 
 
 def _show_text(data: Mapping[str, Any]) -> None:
