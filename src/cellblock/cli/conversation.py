@@ -1,0 +1,79 @@
+"""A conversation with a live session: cells that run and commands, one after the other, with what they say shown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+
+from ..blocks import CodeBlock
+from ..cancellation import CancellationToken
+from ..events import Display, Ended, Started
+from ..executors.session import SandboxSessionCodeExecutor
+from .commands import CommandError, Commands, is_command
+from .pictures import Pictures
+from .render import Piece, Renderer, harmless
+from .streams import write
+
+_STILL = 0.02  # seconds without news after which all is written that was on its way
+
+
+class Conversation:
+    """Say blocks and commands to `session`. `pictures`: what opens those that are shown."""
+
+    def __init__(
+        self, session: SandboxSessionCodeExecutor, renderer: Renderer, folder: str, pictures: Pictures | None
+    ) -> None:
+        self._session, self._renderer, self._pictures = session, renderer, pictures
+        self._commands = Commands(session, folder)
+        self._written = 0.0  # when the last piece of output was; infinity while one is
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a command has ended it."""
+        return self._commands.has_quit
+
+    async def say(self, text: str, token: CancellationToken) -> int:
+        """Run a cell, or do a command, and give its exit code. Raises our errors when it could not be run."""
+        if not is_command(text):
+            return await self._cell(text, token)
+        try:
+            lines = [Piece("stdout", f"{harmless(line)}\n") for line in await self._commands.do(text)]
+        except CommandError as error:
+            lines = [*self._renderer.note(str(error))]
+        await asyncio.to_thread(write, lines)
+        return 1 if lines and lines[-1].stream == "stderr" else 0
+
+    async def _cell(self, code: str, token: CancellationToken) -> int:
+        exit_code, shown = 0, list[str]()
+        async with contextlib.aclosing(self._session.execute_stream([CodeBlock(code, "python")], token)) as events:
+            async for event in events:
+                self._written = float("inf")
+                if isinstance(event, Display):
+                    shown += event.files
+                if isinstance(event, Ended):
+                    exit_code = event.exit_code
+                    event = _with_news_only(event)
+                if not isinstance(event, Started):
+                    await asyncio.to_thread(write, list(self._renderer.pieces(event)))
+                self._written = time.monotonic()
+        self.fresh_line()
+        if self._pictures is not None:
+            self._pictures.open(shown)
+        return exit_code
+
+    def fresh_line(self) -> None:
+        """End the line that a cell left unfinished."""
+        write(self._renderer.fresh_line())
+
+    async def settle(self) -> None:
+        """Wait until what a running cell has written is shown: a question comes another way than output."""
+        while time.monotonic() < self._written + _STILL:
+            await asyncio.sleep(_STILL / 4)
+
+
+def _with_news_only(ended: Ended) -> Ended:
+    """Give the end without what the traceback above it says already."""
+    was_exception = ended.outcome == "error" and ended.exit_code == 1 and not ended.notice
+    return dataclasses.replace(ended, exit_code=0) if was_exception else ended
