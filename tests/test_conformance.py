@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.testing.conformance import CHECKS, KNOWN, NotHere, Subject
+from cellblock.testing.conformance import CHECKS, KNOWN, NotHere, Subject, checks_for
 from plain_user import command
 
 SUBJECTS = {
     "sandbox": Subject(KNOWN["sandbox"]),
     "landlock": Subject(KNOWN["sandbox"], {"isolation": "landlock"}),
     "local": Subject(KNOWN["local"]),
+    "session": Subject(KNOWN["session"]),
 }
 # The weaker sandbox has no sockets and no /dev/shm, so multiprocessing does not work in it.
 DIFFERENCES = {("landlock", "threads_and_processes_work")}
@@ -25,7 +26,7 @@ DIFFERENCES = {("landlock", "threads_and_processes_work")}
 def cases() -> list[object]:
     found: list[object] = []
     for subject in SUBJECTS:
-        for name in CHECKS:
+        for name in checks_for(SUBJECTS[subject]):
             differs = (subject, name) in DIFFERENCES
             mark = pytest.mark.xfail(strict=True, raises=AssertionError) if differs else ()
             found.append(pytest.param(subject, name, marks=mark, id=f"{subject}-{name}"))
@@ -45,8 +46,9 @@ def test_contract(subject: str, name: str) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_the_sandbox_keeps_the_contract_without_root() -> None:
-    made = command("-m", "cellblock.testing.conformance", "sandbox")
+@pytest.mark.parametrize("name", ["sandbox", "session"])
+def test_the_sandbox_keeps_the_contract_without_root(name: str) -> None:
+    made = command("-m", "cellblock.testing.conformance", name)
     if made is None:
         pytest.skip("no Python that a user without rights could start")
     argv, environment = made

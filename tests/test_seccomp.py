@@ -73,7 +73,7 @@ def test_the_process_that_makes_cells_keeps_what_that_needs(machine: str) -> Non
         for name, numbers in seccomp._REFUSED.items()
         if (number := numbers[column]) is not None and verdict(seccomp.zygote_program(), WORDS[machine], number) == ALLOWED
     ]
-    assert kept == ["mount", "umount2", "unshare", "setns"]
+    assert kept == ["mount", "umount2", "move_mount", "unshare", "setns"]
 
 
 def test_calls_of_other_architectures_kill(machine: str) -> None:

@@ -111,7 +111,8 @@ _HOMES = {
     "components": "Component ComponentModel load_component register_component",
     "environments": "create_virtual_env",
     "errors": (
-        "CellblockError CheckpointError ComponentError ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
+        "CellblockError CheckpointError ComponentError ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout "
+        "FunctionError "
         "PackageError PlaceError PlaceLost SandboxUnavailable SessionError WorkspaceError"
     ),
     "events": "Cut Display Ended Event FileMade Output Started Usage",

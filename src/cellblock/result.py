@@ -83,11 +83,13 @@ class SessionCodeResult(CodeResult):
 
     `output_files` are the pictures and pages among the displays, as files. `session_restored`: a block took the session down,
     and it has the variables of before that block again. `notice` says what became of a session that could not simply go on.
+    `code_file` is the file of the first block that has one.
     """
 
     output_files: list[Path] = field(default_factory=list[Path])
     session_restored: bool = field(default=False, kw_only=True)
     notice: str = field(default="", kw_only=True)
+    code_file: str | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         return f"{super().__str__()} output_files={[str(path) for path in self.output_files]!r}"
@@ -131,7 +133,9 @@ class Folder:
         block.stdout = "".join(text for kind, text in parts if kind in ("stdout", "cut stdout"))
         block.stderr = "".join(text for kind, text in parts if kind in ("stderr", "cut stderr"))
         block.output = "".join(text for kind, text in parts if kind in ("stdout", "stderr", "cut"))
-        block.output += event.message + (f"\n{event.notice}" if event.notice else "")
+        block.output += event.message
+        if event.notice and not event.session_restored:  # something is lost: whoever reads the output must know
+            block.output += f"\n{event.notice}"
         parts.clear()
 
     def result(self) -> CommandLineCodeResult:
@@ -148,6 +152,7 @@ class Folder:
             **self._common(),
             output_files=[path for block in self.blocks for path in block.output_files],
             session_restored=any(block.session_restored for block in self.blocks),
+            code_file=next((block.code_file for block in self.blocks if block.code_file), None),
             notice="\n".join(block.notice for block in self.blocks if block.notice),
         )
 

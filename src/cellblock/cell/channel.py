@@ -1,4 +1,4 @@
-"""The server's end of a control stream into a cell: frames in both directions, descriptors inwards, nothing ever waited for."""
+"""The server's end of a control stream into a cell: frames both ways, descriptors inwards, nothing ever waited for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Protocol
 from . import wire
 
 _CREDENTIALS = struct.Struct("3i")
-_READ = 1 << 18
+_READ = 1 << 16  # more would make each read give memory back to the kernel
 
 
 class Watcher(Protocol):

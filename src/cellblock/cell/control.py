@@ -12,7 +12,7 @@ from typing import Any
 from . import wire
 
 _HIGH = 500  # code that closes all descriptors it can think of seldom thinks of these
-_READ = 1 << 18
+_READ = 1 << 16
 _MOST = 16  # descriptors that come at once
 
 

@@ -44,6 +44,14 @@ class Keeper:
         """Stop it in earnest, whatever code has made of it."""
         self.channel.signal(signal.SIGSTOP)
 
+    def resume(self, loop: Watcher, session: Channel) -> Keeper:
+        """Have the session go on from it, on `session`; give the keeper of the same state that there is from now on."""
+        heir = Keeper(loop, self.blocks, self._on_news)
+        self.order("resume", session, [session.hand_over(), heir.channel.hand_over()])
+        heir.channel.sent()
+        self.channel.close()
+        return heir
+
     def order(self, op: str, channel: Channel, descriptors: list[int]) -> None:
         """Wake it up for one order, which brings forth a process on `channel`."""
         self.channel.signal(signal.SIGCONT)

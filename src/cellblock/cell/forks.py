@@ -29,7 +29,7 @@ def python_threads() -> list[str]:
 
 
 def native_threads() -> list[str]:
-    """Name the threads that are not Python's. To be asked after a fork, which ends those that libraries bring back by themselves."""
+    """Name the threads that are not Python's; to be asked after a fork, which ends those that libraries bring back."""
     extra = len(os.listdir("/proc/self/task")) - threading.active_count()
     if extra <= 0:
         return []
@@ -117,10 +117,11 @@ class Frozen:
 
     def __init__(self, *, flush: bool) -> None:
         """Note it. `flush`: first write out what open files hold back, or both sides would write it."""
-        if flush:
-            _flush_files()
         self._random = sys.modules["random"].getstate() if "random" in sys.modules else None
-        self._files = [file for file in map(_open_file, _descriptors()) if file is not None]
+        self._files = _open_files()
+        if flush and any(file.flags & os.O_ACCMODE != os.O_RDONLY for file in self._files):
+            _flush_files()
+            self._files = _open_files()
 
     def thaw(self) -> None:
         """In the fork: go on exactly as the other side would have; Python's own `random` is reseeded by every fork."""
@@ -128,6 +129,10 @@ class Frozen:
             sys.modules["random"].setstate(self._random)
         for file in self._files:
             _reopen(file)
+
+
+def _open_files() -> list[_File]:
+    return [file for file in map(_open_file, _descriptors()) if file is not None]
 
 
 def _open_file(entry: tuple[int, str]) -> _File | None:

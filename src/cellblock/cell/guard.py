@@ -1,14 +1,16 @@
 """The first process of a session's cell: it starts the session, reaps whatever ends, and makes cells for branches.
 
 It speaks to the cell server in packets over one socket: JSON, with descriptors. To it: ``start`` with the session's control
-stream and output pipes; ``mount`` with folders; ``nest`` with the socket of a new guard. From it: ``{"hello"}``, with four namespaces
-when it is the guard of a branch; ``{"done"}`` or ``{"error"}`` to each order; ``{"died"}`` for each process that it reaps.
+stream and output pipes; ``mount`` with folders; ``nest`` with the socket of a new guard. From it: ``{"hello"}``, with four
+namespaces when it is the guard of a branch; ``{"done"}`` or ``{"error"}`` to each order; ``{"died"}`` for each process that
+it reaps.
 It never runs user code, and ends with everything in its process namespace when the server lets go of it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -74,7 +76,7 @@ class Guard:
         try:
             match order["do"]:
                 case "start":
-                    self._start(descriptors)
+                    self._start(descriptors, entered=order["enter"])
                 case "mount":
                     _mount_all(order["targets"], descriptors)
                 case _:
@@ -87,17 +89,17 @@ class Guard:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _start(self, descriptors: list[int]) -> None:
+    def _start(self, descriptors: list[int], *, entered: bool) -> None:
         """Fork the session: shut in as any cell, on a control stream and two pipes."""
         if os.fork() != 0:
             return
         try:
-            self._become_session(descriptors)
+            self._become_session(descriptors, entered=entered)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
             os._exit(1)
 
-    def _become_session(self, descriptors: list[int]) -> NoReturn:
+    def _become_session(self, descriptors: list[int], *, entered: bool) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -113,7 +115,10 @@ class Guard:
         self._confinement.apply()
         from .session import Session  # imported by the zygote already
 
-        Session(zygote_shell(), control, self._spec["cwd"]).serve()
+        session = Session(zygote_shell(), control, self._spec["cwd"])
+        if entered:
+            session.enter()
+        session.serve()
 
     def _nest(self, targets: list[str], descriptors: list[int]) -> None:
         """Fork the guard of a branch: it begins below this one, in namespaces that the session may step into."""
@@ -131,7 +136,6 @@ class Guard:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
             _keep_few_capabilities()
             spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _SPACES]
-            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
             self._link = link
             self._say({"hello": True}, spaces)
             for descriptor in (*spaces, *descriptors):
@@ -190,13 +194,21 @@ def _mount_all(targets: list[str], mounts: list[int]) -> None:
 
 
 def _enter_namespaces() -> None:
-    """Enter namespaces that are owned by a user namespace of the branch's own, so that who comes from the session may enter."""
+    """Enter namespaces that belong to a user namespace of the branch's own, so that who comes from the session may enter."""
     user, group = os.geteuid(), os.getegid()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else the maps below would belong to root
-    kernel.unshare(_FULL)
+    try:
+        kernel.unshare(_FULL)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise OSError(
+                "branches of branches are nested too deep for this kernel; fork an earlier one"
+            ) from error
+        raise
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
 
 
 def _keep_few_capabilities() -> None:

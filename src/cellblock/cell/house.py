@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from . import init
+from . import init, tree
 from .channel import Watcher
 from .meter import Groups, Meter
 
@@ -43,6 +43,7 @@ class House:
         self.spaces: list[int] = []  # of a branch: the namespaces that its process has to come into
         self.parent: House | None = None
         self.branches: set[House] = set()
+        self._watched: dict[int, tree.Children] = {}
         self._answers: list[Callable[[dict[str, Any]], None]] = []
         self._pidfd = -1
         self._meter: Meter | None = None
@@ -113,6 +114,19 @@ class House:
             os.close(descriptor)
         self.spaces = []
 
+    def strays(self, main: int, others: set[int]) -> list[int]:
+        """List the cell's topmost processes besides the session's, `main`, the `others`, and the guards of its branches."""
+        known = {main, *others, *(branch.pid for branch in self.branches)}
+        found = self._children_of(self.pid) + (self._children_of(main) if main else [])
+        return [pid for pid in found if pid not in known and not tree.is_zombie(pid)]
+
+    def _children_of(self, pid: int) -> list[int]:
+        if pid not in self._watched:
+            for other in [other for other in self._watched if other != self.pid]:
+                self._watched.pop(other).close()
+            self._watched[pid] = tree.Children(pid)
+        return self._watched[pid].list()
+
     # what is used
 
     def admit(self, pid: int) -> None:
@@ -146,6 +160,9 @@ class House:
     def close(self) -> None:
         """Let go of the guard, which ends with all of its cell; not while branches live below it."""
         self._closed = True
+        for children in self._watched.values():
+            children.close()
+        self._watched.clear()
         if not self.branches and self._link.fileno() >= 0:
             self._loop.forget(self._link.fileno())
             self._link.close()

@@ -48,6 +48,7 @@ LANDLOCK_CREATE_RULESET: Final = 444
 LANDLOCK_ADD_RULE: Final = 445
 LANDLOCK_RESTRICT_SELF: Final = 446
 
+_MADV_POPULATE_WRITE = 23
 _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 
@@ -118,6 +119,11 @@ def prctl(option: int, *arguments: int) -> None:
     """Change a property of this process."""
     words = [ctypes.c_ulong(item) for item in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *words), f"prctl {option}")
+
+
+def populate(address: int, size: int) -> bool:
+    """Have the pages of a range made writable now, so that writing to them traps no more; False where that is not known."""
+    return _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_POPULATE_WRITE) == 0
 
 
 def flush_c_streams() -> None:

@@ -6,8 +6,6 @@ that process, when an interrupt ended the block; else from its last keeper; else
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from .copies import Keeper
 from .house import House
 from .meter import Groups
 from .pool import Loop
+from .task import Task
 from .valve import Valve
 
 _LOOK = 0.05  # seconds between two looks at what a running block uses
@@ -30,21 +29,6 @@ _START = 30.0  # seconds that a process of ours may take to come up; far more th
 _TRIES = 3
 _DISPLAYS = 64 * 1024 * 1024  # bytes of displays of one block that are passed on
 _FOREVER = float("inf")
-
-
-class Task:
-    """What a session is busy with: a block, or a question, and how far that has come."""
-
-    def __init__(self, run: Run, order: dict[str, Any], descriptors: list[int]) -> None:
-        self.run, self.order, self.descriptors = run, order, descriptors
-        self.is_block, self.is_halt = order["op"] == "run", order["op"] == "halt"
-        self.answer: dict[str, Any] | None = None
-        self.keeper: Keeper | None = None
-        self.kill_at = _FOREVER
-        self.shown = 0
-        self.dead_since = 0.0
-        self.died: tuple[int | None, float] | None = None
-        self.brought_back = False
 
 
 class Live:
@@ -62,7 +46,8 @@ class Live:
         self._main_inside = 0  # its process id in the cell, as it says
         self._start_by = _FOREVER
         self._failures = 0
-        self.blocks = 0
+        self.blocks = 0  # and values set, that its present process has seen
+        self.entered = False  # its folders
         self.auto: Keeper | None = None
         self.marks: dict[str, Keeper] = {}
         self._next: Keeper | None = None  # the next `auto`, on the way
@@ -88,7 +73,7 @@ class Live:
 
     def _start_main(self) -> None:
         channel = self.new_main()
-        self.house.order({"do": "start"}, [channel.hand_over(), *self.valve.writers])
+        self.house.order({"do": "start", "enter": self.entered}, [channel.hand_over(), *self.valve.writers])
         channel.sent()
 
     def _on_frame(self, frame: wire.Frame) -> None:
@@ -134,9 +119,7 @@ class Live:
             if self._failures >= _TRIES:
                 self._fail("the session's process does not start")
                 return
-            self._fate = "new", self._fate[1] + self.blocks
-            self.blocks = 0
-            self._start_main()
+            self._begin_afresh()
         else:
             self._bring_back()
 
@@ -185,11 +168,8 @@ class Live:
         if self.main is not None:
             self.main.send(wire.encode(wire.DATA, frame.run, frame.payload))
 
-    def cancel(self) -> None:
+    def end(self, why: str) -> None:
         """End what it is busy with."""
-        self._interrupt("cancelled")
-
-    def _interrupt(self, why: str) -> None:
         task = self.task
         if task is None or task.run.why is not None or task.answer is not None:
             return
@@ -213,11 +193,11 @@ class Live:
                     self.main.kill()
             elif now >= task.run.deadline:
                 task.run.deadline = _FOREVER
-                self._interrupt("wall_seconds")
+                self.end("wall_seconds")
             elif now >= self._look_at:
                 self._look_at = now + _LOOK
                 if limit := self.house.exceeded(self._limits):
-                    self._interrupt(limit)
+                    self.end(limit)
         if now >= self._start_by and self.main is not None:
             self._start_by = _FOREVER
             self.main.kill()
@@ -232,7 +212,7 @@ class Live:
         self._again_at = _FOREVER
         if task is None or (task.answer is None and not task.dead_since):
             return
-        if not self._is_settled(task, now):
+        if not task.brought_back and not self._is_settled(task, now):
             self._again_at = now + _AGAIN
             return
         if task.is_halt:
@@ -260,34 +240,51 @@ class Live:
 
     def _sweep(self) -> bool:
         """Kill what is left of a block; tell whether there was anything."""
-        mine = {keeper.channel.pid for keeper in self._keepers()} | {branch.pid for branch in self.house.branches}
-        main = self.main.pid if self.main is not None else 0
-        left = [pid for pid in tree.children(self.house.pid) if pid != main]
-        if main:
-            left += tree.children(main)
-        left = [pid for pid in left if pid not in mine and not tree.is_zombie(pid)]
+        left = self._strays()
         for pid in left:
             tree.kill_below(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            tree.send(pid, signal.SIGKILL)
         return bool(left)
+
+    def _strays(self) -> list[int]:
+        keepers = {keeper.channel.pid for keeper in self._keepers()}
+        return self.house.strays(self.main.pid if self.main is not None else 0, keepers)
+
+    def pause(self, *, on: bool) -> None:
+        """Stop all code of the session, or let it go on: nothing of it may meet a guard that is not shut in yet."""
+        number = signal.SIGSTOP if on else signal.SIGCONT
+        if self.main is not None:
+            self.main.signal(number)
+        for stray in self._strays():
+            for pid in (stray, *tree.descendants(stray)):
+                tree.send(pid, number)
 
     def _bring_back(self) -> None:
         """Have a new process made, from the last keeper where there is one."""
         if self.auto is not None and self.auto.alive:
-            lost = self.resume(self.auto)
+            lost = self._resume_auto(self.auto)
             self._fate = ("new" if self._fate[0] == "new" else "restored"), self._fate[1] + lost
         else:
-            self._fate = "new", self._fate[1] + self.blocks
-            self.blocks = 0
-            self._start_main()
+            self._begin_afresh()
 
-    def resume(self, keeper: Keeper) -> int:
-        """Have `keeper` bring forth the session's process; give the number of blocks that it has not seen."""
-        channel = self.new_main()
-        keeper.order("resume", channel, [channel.hand_over()])
+    def _begin_afresh(self) -> None:
+        """Have a process made that knows nothing; as good as new where nothing had been done yet."""
+        lost = self._fate[1] + self.blocks
+        self._fate = ("new" if lost else "restored"), lost
+        self.blocks = 0
+        self._start_main()
+
+    def _resume_auto(self, keeper: Keeper) -> int:
+        """Have the session go on from `keeper`; give the number of blocks that it has not seen."""
+        self.auto = keeper.resume(self._loop, self.new_main())
         lost, self.blocks = self.blocks - keeper.blocks, keeper.blocks
         return max(lost, 0)
+
+    def resume(self, mark: str) -> None:
+        """Have the session go on from the copy that `mark` stands for."""
+        keeper = self.marks[mark]
+        self.marks[mark] = keeper.resume(self._loop, self.new_main())
+        self.blocks = keeper.blocks
 
     def _tell(self, task: Task) -> None:
         self.task, self._look_at = None, _FOREVER
@@ -303,10 +300,11 @@ class Live:
             self._loop.send(wire.encode_json(wire.ANSWER, number, self._answer(task)))
         self._loop.flush()
         task.run.close()
-        if task.is_block:
-            self._after_block(task)
+        if task.is_block or task.order["op"] == "set":
+            self._after_change(task)
+        self.entered = self.entered or task.order["op"] == "enter"
 
-    def _after_block(self, task: Task) -> None:
+    def _after_change(self, task: Task) -> None:
         self.blocks += not task.brought_back
         if task.order.get("checkpoint") and (self.auto is None or not task.brought_back):
             self._keep()

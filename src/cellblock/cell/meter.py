@@ -83,7 +83,7 @@ class Meter:
                 self.can_begin_again = False
 
     def begin_among_the_living(self, *, alone: bool) -> None:
-        """Count from here, in a cell whose processes live on from one block to the next. `alone`: just the one that `follow` told of."""
+        """Count from here, in a cell whose processes live on. `alone`: none but the one that `follow` told of does."""
         self.peak_bytes, self._kills_before = 0, self._oom_kills()
         with contextlib.suppress(OSError):  # a kernel that cannot set it back gives the most there ever was
             os.pwrite(self._peak, b"0", 0)

@@ -54,7 +54,7 @@ class OutputPipe:
 
     def _read_once(self) -> bytes:
         try:
-            return os.read(self.reader, _READ)
+            return os.read(self.reader, _PAGE if self._tight else _READ)
         except BlockingIOError:
             return b""
 

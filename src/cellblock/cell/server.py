@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .sessions import Sessions
 
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which cells have to wait
+_READ = 1 << 16  # more would make each read give memory back to the kernel
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
 _FOREVER = float("inf")
 _CREDENTIALS = struct.Struct("3i")
@@ -157,7 +158,7 @@ class Server:
 
     def _on_control(self) -> None:
         try:
-            data = os.read(self._control_in, 1 << 18)
+            data = os.read(self._control_in, _READ)
         except BlockingIOError:
             return
         except OSError:

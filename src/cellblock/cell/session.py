@@ -1,9 +1,9 @@
-"""The live cell: one interpreter for all blocks of a session, and its copies, frozen by `fork`, to go back to or to branch from.
+"""The live cell: one interpreter for all blocks of a session, and frozen copies of it, to go back to or to branch from.
 
-A *keeper* is such a copy: it does nothing but wait on a control stream of its own until it is told to bring forth the session
-again (``resume``), or a branch of it in another cell (``branch``). The keeper itself stays as it is, so both can be done as
-often as wanted. Whatever comes from here is only ever framed and read as JSON by the server: code that runs here shares
-this process, so nothing that it says is trusted further than the code itself.
+A *keeper* is such a copy, made by `fork`: it does nothing but wait on a control stream of its own until it is told to bring
+forth the session again (``resume``), or a branch of it in another cell (``branch``). There is a keeper of the same state
+afterwards, so both can be done as often as wanted. Whatever comes from here is only ever framed and read as JSON by the
+server: code that runs here shares this process, so nothing that it says is trusted further than the code itself.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from . import forks, kernel, values, waiting, wire
 from .control import Control, ControlLost, out_of_the_way
+from .pages import HotPages
 from .shell import Shell
 
 _PIECE = 1 << 20  # bytes of one piece of a value
@@ -28,11 +29,13 @@ _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the sessio
 
 
 class Reborn(BaseException):
-    """In a fork that is to go on as a session: unwinds the stack down to `Session.serve`."""
+    """In a process that is to go on as a session: unwinds the stack down to `Session.serve`."""
 
-    def __init__(self, control: int, frozen: forks.Frozen, streams: list[int] | None = None) -> None:
+    def __init__(
+        self, control: int, frozen: forks.Frozen, streams: list[int] | None = None, keepers: set[int] | None = None
+    ) -> None:
         super().__init__()
-        self.control, self.frozen, self.streams = control, frozen, streams
+        self.control, self.frozen, self.streams, self.keepers = control, frozen, streams, keepers or set()
 
 
 class Session:
@@ -45,6 +48,7 @@ class Session:
         self._run = 0
         self._interrupted = False
         self._keepers = set[int]()
+        self._pages = HotPages()
         waiting.hide(self._keepers)
         shell.publish = self._publish
 
@@ -62,6 +66,11 @@ class Session:
                 os._exit(1)  # nothing that happens here could be told to anybody
             except KeyboardInterrupt:
                 continue  # one that came too late for its cell
+
+    def enter(self) -> None:
+        """Go into the work folder, now that it is there."""
+        os.chdir(self._cwd)
+        sys.path[0:0] = [""]
 
     def _hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -82,8 +91,7 @@ class Session:
     def _do(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         match order["op"]:
             case "enter":
-                os.chdir(self._cwd)
-                sys.path[0:0] = [""]
+                self.enter()
                 return {}
             case "run":
                 return self._guarded(lambda: self._run_cell(order))
@@ -105,6 +113,7 @@ class Session:
 
     def _guarded(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Do what runs user code: an interrupt ends it, the time it takes is told."""
+        answer: dict[str, Any]
         before = time.process_time() + _children_seconds()
         self._interrupted = False
         self._own_streams()
@@ -142,7 +151,7 @@ class Session:
     def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
         self._shell.ask = self._ask if order.get("input") else None
-        return {"exit": self._shell.run(order["code"], quietly=bool(order.get("quietly")))}
+        return {"exit": self._shell.run(order["code"], quietly=bool(order.get("quietly")), file=order.get("file"))}
 
     def _publish(self, data: Any, metadata: Any) -> None:
         try:
@@ -190,9 +199,11 @@ class Session:
             os.close(descriptor)
             return {"refused": why}
         frozen = forks.Frozen(flush=exact)
+        self._pages.learn()
         pid = os.fork()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
+        self._pages.copy()
         os.close(descriptor)
         self._keepers.add(pid)
         if why := forks.native_threads():
@@ -225,8 +236,10 @@ class Session:
         self._control.close()
         self._control = Control(born.control)
         self._keepers.clear()
+        self._keepers |= born.keepers
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        os.setsid()
+        with contextlib.suppress(PermissionError):  # a keeper has done so
+            os.setsid()
         self._shell.forget_loop()
         if born.streams is not None:
             self._settle(born.streams)
@@ -265,31 +278,35 @@ class Keeper:
     def serve(self) -> NoReturn:
         """Wait for orders. Raises `Reborn`, in a fork."""
         try:
-            self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+            self._hello()
             while True:
                 frame, descriptors = self._control.receive()
                 if frame.json()["op"] == "resume":
-                    answer = self._resume(descriptors[0])
+                    self._resume(*descriptors)
                 else:
-                    answer = bring_forth(descriptors, self._frozen)
-                self._control.send(wire.ANSWER, frame.run, answer)
+                    self._control.send(wire.ANSWER, frame.run, bring_forth(descriptors, self._frozen))
         except Reborn:
             self._control.close()
             raise
         except BaseException:
             os._exit(1)
 
-    def _resume(self, control: int) -> dict[str, Any]:
-        # By way of a child that ends at once: the session's parent is then the first process of the cell, as ever.
-        between = os.fork()
-        if between == 0:
-            if os.fork() != 0:
-                os._exit(0)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            raise Reborn(control, self._frozen)
-        os.close(control)
-        os.waitpid(between, 0)
-        return {}
+    def _hello(self) -> None:
+        self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+
+    def _resume(self, session: int, keeper: int) -> None:
+        """Go on as the session, on the first descriptor; a fork of this process is the keeper from now on, on the second."""
+        pid = os.fork()
+        if pid == 0:
+            os.close(session)
+            os.setsid()
+            self._control.close()
+            self._control = Control(keeper)
+            self._hello()
+            return
+        os.close(keeper)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Reborn(session, self._frozen, keepers={pid})
 
 
 def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """All live sessions of a server: one always ready in advance, those that are open, and those that are going.
 
-Orders come as `wire.ASK` with ``op``: ``open``, ``close``, ``fork`` (a branch), ``halt`` and ``resume`` (back to a mark), ``drop``; and
-what the session itself does: ``run``, ``get``, ``set``, ``variables``, ``keep``. ``program`` is a block for a fresh process over its folders.
+Orders come as `wire.ASK` with ``op``: ``open``, ``close``, ``fork`` (a branch), ``halt`` and ``resume`` (back to a mark),
+``drop``, ``program`` (a block for a fresh process over the session's folders), and what the session itself does: ``run``,
+``get``, ``set``, ``variables``, ``keep``.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Sessions:
         live = self._runs.get(number)
         if live is None or live.task is None or live.task.run.number != number:
             return False
-        live.cancel()
+        live.end("cancelled")
         return True
 
     def _answer(self, job: Job, answer: dict[str, Any]) -> None:
@@ -193,7 +194,7 @@ class Sessions:
             self._answer(job, {})
 
         live.on_ready = ready
-        live.resume(keeper)
+        live.resume(job.request["mark"])
 
     def _fork(self, job: Job, live: Live) -> None:
         """Make a branch: a cell below the session's with folders of its own, and in it a fork of the session's process."""
@@ -207,13 +208,15 @@ class Sessions:
         branch.house.parent = live.house
         live.house.branches.add(branch.house)
         branch.house.on_hello = functools.partial(self._on_branch_hello, job, live, branch)
-        branch.on_gone = functools.partial(self._on_branch_gone, job, branch)
+        branch.on_gone = functools.partial(self._on_branch_gone, job, live, branch)
         targets = [mount["target"] for mount in job.request["mounts"]]
+        live.pause(on=True)
         live.house.order({"do": "nest", "targets": targets}, [branch.house.door, *mounts])
         branch.house.shown_in()
         _close_all(mounts)
 
     def _on_branch_hello(self, job: Job, live: Live, branch: Live) -> None:
+        live.pause(on=False)
         channel = branch.new_main()
         descriptors = [*branch.house.spaces, channel.hand_over(), *branch.valve.writers]
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
@@ -221,7 +224,7 @@ class Sessions:
         mark = job.request.get("mark")
         if mark is not None:
             if (keeper := live.marks.get(mark)) is None or not keeper.alive:
-                self._on_branch_gone(job, branch, "the checkpoint is gone")
+                self._on_branch_gone(job, live, branch, "the checkpoint is gone")
             else:
                 keeper.order("branch", channel, descriptors)
             return
@@ -254,9 +257,10 @@ class Sessions:
         self._enter(number, branch, job)
         self._answer(job, {})
 
-    def _on_branch_gone(self, job: Job, branch: Live, why: str) -> None:
+    def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
+        live.pause(on=False)
         self._bury(branch)
-        self._refuse(job, why)
+        self._answer(job, {"error": f"The branch could not be made: {why}"})
 
     # fresh processes beside a session
 

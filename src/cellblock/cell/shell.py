@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .plain import PlainCells, forget_old_inputs
+
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
 
@@ -26,6 +28,7 @@ class Shell:
         self.ask: Ask | None = None
         self.interrupted = False  # from outside, so that there is nothing to tell of it
         self._shell = _make(self)
+        self._plain = PlainCells(self._shell)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -37,14 +40,21 @@ class Shell:
         """What the shell itself put among the variables."""
         return self._shell.user_ns_hidden
 
-    def run(self, code: str, *, quietly: bool = False) -> int:
+    def run(self, code: str, *, quietly: bool = False, file: str | None = None) -> int:
         """Run one cell and give its exit code. Output goes where output goes, an exception's traceback to stderr.
 
-        `quietly`: it is no part of the history, and shows no value. Raises `KeyboardInterrupt` when it was interrupted.
+        `quietly`: it is no part of the history, and shows no value. `file`: what it finds as ``__file__``. Raises
+        `KeyboardInterrupt` when it was interrupted.
         """
         self._install_input()
-        result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
-        error = result.error_before_exec or result.error_in_exec
+        if file is not None:
+            self.variables["__file__"] = file
+        try:
+            error = self._run(code, quietly)
+        finally:
+            if file is not None:
+                self.variables.pop("__file__", None)
+        forget_old_inputs(self._shell)
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)
         if isinstance(error, SystemExit):
@@ -52,6 +62,13 @@ class Shell:
         if isinstance(error, KeyboardInterrupt):
             raise error
         return 1 if error is not None else 0
+
+    def _run(self, code: str, quietly: bool) -> BaseException | None:
+        program = None if quietly else self._plain.compiled(code)
+        if program is not None:
+            return self._plain.run(code, program)
+        result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+        return result.error_before_exec or result.error_in_exec
 
     def _install_input(self) -> None:
         # Again for every cell: what one of them put in its place is its own affair.
@@ -92,33 +109,27 @@ def _make(owner: Shell) -> Any:
     import warnings
 
     import IPython
-    from IPython.core.displayhook import DisplayHook
-    from IPython.core.displaypub import DisplayPublisher
-    from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    class Publisher(DisplayPublisher):
-        def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **others: Any) -> None:
-            _show_text(data)
-            owner.publish(data, metadata or {})
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    os.environ.setdefault("MPLBACKEND", _INLINE)
+    warnings.filterwarnings("ignore", message="To exit: use")
+    warnings.filterwarnings("ignore", message="Output cache limit")
+    shell = _class(owner).instance(config=config)
+    shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
+    shell.system = shell.system_raw  # straight to the streams, in order with everything else
+    shell.builtin_trap.__enter__()  # `get_ipython`, `display`: for good, and not anew for each cell
+    return shell
 
-        def clear_output(self, wait: bool = False) -> None:
-            """What was shown stays shown: output is a record here, not a screen."""
 
-    class Hook(DisplayHook):
-        def write_output_prompt(self) -> None:
-            """Without a prompt."""
-
-        def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
-            _show_text(format_dict)
-            owner.publish(format_dict, md_dict or {})
-
-        def finish_displayhook(self) -> None:
-            _flush(sys.stdout)
+def _class(owner: Shell) -> Any:
+    from IPython.core.interactiveshell import InteractiveShell
 
     class CellShell(InteractiveShell):
-        displayhook_class = Hook
-        display_pub_class = Publisher
+        displayhook_class = _hook(owner)
+        display_pub_class = _publisher(owner)
 
         def ask_exit(self) -> None:
             """`exit` and `quit` end the cell: a session ends from outside."""
@@ -131,22 +142,44 @@ def _make(owner: Shell) -> Any:
             sys.stderr.write("\n".join(stb) + "\n")
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
-            if isinstance(sys.exc_info()[1], SystemExit):
-                return
-            super().showtraceback(*args, **options)
+            if not isinstance(sys.exc_info()[1], SystemExit):
+                super().showtraceback(*args, **options)
 
         def enable_gui(self, gui: object = None) -> None:
             """There is no screen."""
 
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.HistoryManager.hist_file = ":memory:"
-    os.environ.setdefault("MPLBACKEND", _INLINE)
-    warnings.filterwarnings("ignore", message="To exit: use")
-    shell = CellShell.instance(config=config)
-    shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
-    shell.system = shell.system_raw  # straight to the streams, in order with everything else
-    return shell
+    return CellShell
+
+
+def _publisher(owner: Shell) -> Any:
+    from IPython.core.displaypub import DisplayPublisher
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data: Any, metadata: Any = None, *others: Any, **more: Any) -> None:
+            _show_text(data)
+            owner.publish(data, metadata or {})
+
+        def clear_output(self, wait: bool = False) -> None:
+            """What was shown stays shown: output is a record here, not a screen."""
+
+    return Publisher
+
+
+def _hook(owner: Shell) -> Any:
+    from IPython.core.displayhook import DisplayHook
+
+    class Hook(DisplayHook):
+        def write_output_prompt(self) -> None:
+            """Without a prompt."""
+
+        def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+            _show_text(format_dict)
+            owner.publish(format_dict, md_dict or {})
+
+        def finish_displayhook(self) -> None:
+            _flush(sys.stdout)
+
+    return Hook
 
 
 def _show_text(data: Mapping[str, Any]) -> None:

@@ -7,6 +7,8 @@ import os
 import signal
 
 _PAGE = 1 << 16
+_FULL = 4000  # bytes of a list that may go on: the kernel gives out a page at a time
+_ONE_THREAD = 3  # links of the folder of a process's threads: itself, its parent, one thread
 
 
 def descendants(root: int) -> list[int]:
@@ -42,12 +44,45 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
+class Children:
+    """The children of one process that is asked for them often."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._threads = self._list = -1
+        with contextlib.suppress(OSError):
+            self._threads = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_CLOEXEC)
+            self._list = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+
+    def list(self) -> list[int]:
+        """List them as they are now; none when there is no such process any more."""
+        with contextlib.suppress(OSError):
+            if os.fstat(self._threads).st_nlink == _ONE_THREAD:
+                data = os.pread(self._list, _PAGE, 0)
+                return [int(word) for word in data.split()] if len(data) < _FULL else children(self.pid)
+            return children(self.pid)
+        return []
+
+    def close(self) -> None:
+        """Let go of it."""
+        for descriptor in (self._threads, self._list):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._threads = self._list = -1
+
+
 def is_zombie(pid: int) -> bool:
     """Tell whether process `pid` has ended and only waits to be reaped, or is gone."""
     try:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
     except OSError:
         return True
+
+
+def send(pid: int, number: int) -> None:
+    """Send signal `number` to process `pid`, if there is one that may be sent it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 def kill_below(root: int) -> bool:
@@ -58,8 +93,7 @@ def kill_below(root: int) -> bool:
     pids = descendants(root)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+            send(pid, number)
     return bool(pids)
 
 

@@ -1,6 +1,6 @@
 """Values that go into a live session and out of it: JSON, bytes, Arrow tables. Nothing that would be run to be read.
 
-Arrow's stream format: the "IPC streaming format" of the Arrow columnar specification; `pyarrow` is needed for it on both sides.
+Tables have the "IPC streaming format" of the Arrow columnar specification; `pyarrow` is needed for it on both sides.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import reprlib
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 _LONGEST = 120  # characters of a short repr
 
@@ -21,7 +21,7 @@ class NotExchangeable(TypeError):
 def encode(value: Any) -> tuple[str, bytes]:
     """Give the kind of `value`, "json", "bytes", "arrow" or "frame" (of pandas), and its bytes. Raises `NotExchangeable`."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return "bytes", bytes(value)
+        return "bytes", bytes(cast("bytes", value))
     if (kind := _table_kind(value)) is not None:
         return kind, _to_arrow(value)
     try:
@@ -38,11 +38,7 @@ def decode(kind: str, data: bytes) -> Any:
         case "bytes":
             return data
         case "arrow" | "frame":
-            try:
-                import pyarrow
-            except ImportError:
-                raise NotExchangeable("An Arrow table needs pyarrow here: pip install pyarrow.") from None
-            return pyarrow.ipc.open_stream(data).read_all()
+            return _pyarrow().ipc.open_stream(data).read_all()
         case "json":
             return json.loads(data)
         case _:
@@ -57,10 +53,7 @@ def _table_kind(value: Any) -> str | None:
 
 
 def _to_arrow(value: Any) -> bytes:
-    try:
-        import pyarrow
-    except ImportError:
-        raise NotExchangeable("A table is exchanged as an Arrow table, which needs pyarrow: pip install pyarrow.") from None
+    pyarrow = _pyarrow()
     if hasattr(value, "to_arrow"):
         value = value.to_arrow()
     elif not isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
@@ -70,6 +63,15 @@ def _to_arrow(value: Any) -> bytes:
     with pyarrow.ipc.new_stream(sink, value.schema) as writer:
         writer.write(value)
     return sink.getvalue().to_pybytes()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc  # pyright: ignore[reportUnusedImport] - it is no part of pyarrow until it is imported
+    except ImportError:
+        raise NotExchangeable("A table is exchanged as an Arrow table, which needs pyarrow: pip install pyarrow.") from None
+    return pyarrow
 
 
 def _plain(value: Any) -> Any:
@@ -85,7 +87,7 @@ def describe(variables: Mapping[str, Any], hidden: Mapping[str, Any]) -> list[di
     for name, value in list(variables.items()):
         if name.startswith("_") or (name in hidden and hidden[name] is value):
             continue
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         shown = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         found.append({"name": name, "type": shown, "size_bytes": _size(value), "repr": _short(value)})
     return sorted(found, key=lambda entry: entry["name"])

@@ -12,32 +12,33 @@ from .forks import children
 
 def hide(hidden: set[int]) -> None:
     """Make the functions of `os` that wait for any child pass over those in `hidden`, which may change."""
-    real_waitpid, real_wait4, real_waitid = os.waitpid, os.wait4, os.waitid
+    waitpid, wait4, waitid = os.waitpid, os.wait4, os.waitid
 
-    def visible(call: Callable[[], Any], pid_of: Callable[[Any], int]) -> Any:
-        while True:
-            if hidden.issuperset(children()):
-                raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
-            result = call()
-            if result is None or pid_of(result) not in hidden:
-                return result
-            hidden.discard(pid_of(result))
+    def of_any(pid: object) -> bool:
+        return pid == -1 and bool(hidden)
 
-    def waitpid(pid: int, options: int, /) -> tuple[int, int]:
-        if pid != -1 or not hidden:
-            return real_waitpid(pid, options)
-        return visible(lambda: real_waitpid(pid, options), lambda result: result[0])
+    def new_waitpid(pid: int, options: int, /) -> tuple[int, int]:
+        return _visible(hidden, lambda: waitpid(pid, options)) if of_any(pid) else waitpid(pid, options)
 
-    def wait4(pid: int, options: int) -> tuple[int, int, Any]:
-        if pid != -1 or not hidden:
-            return real_wait4(pid, options)
-        return visible(lambda: real_wait4(pid, options), lambda result: result[0])
+    def new_wait4(pid: int, options: int) -> tuple[int, int, Any]:
+        return _visible(hidden, lambda: wait4(pid, options)) if of_any(pid) else wait4(pid, options)
 
-    def waitid(kind: int, number: int, options: int, /) -> Any:
-        if kind != os.P_ALL or not hidden:
-            return real_waitid(kind, number, options)
-        return visible(lambda: real_waitid(kind, number, options), lambda result: result.si_pid)
+    def new_waitid(kind: int, number: int, options: int, /) -> Any:
+        some = -1 if kind == os.P_ALL else number
+        return _visible(hidden, lambda: waitid(kind, number, options)) if of_any(some) else waitid(kind, number, options)
 
-    os.waitpid, os.wait4, os.waitid = waitpid, wait4, waitid
+    os.waitpid, os.wait4, os.waitid = new_waitpid, new_wait4, new_waitid
     os.wait = lambda: os.waitpid(-1, 0)
     os.wait3 = lambda options: os.wait4(-1, options)
+
+
+def _visible(hidden: set[int], call: Callable[[], Any]) -> Any:
+    """Wait by `call` until it tells of a child that is not hidden. Raises `ChildProcessError` when there is none."""
+    while True:
+        if hidden.issuperset(children()):
+            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+        result = call()
+        pid = getattr(result, "si_pid", 0) if result is None or hasattr(result, "si_pid") else result[0]
+        if pid not in hidden:
+            return result
+        hidden.discard(pid)

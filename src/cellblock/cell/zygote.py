@@ -49,7 +49,6 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     """Fork a cell for every request until the server goes away. Returns in a cell's main process, with its job."""
     confinement = Confinement.from_spec(spec["confinement"])
-    session_confinement = Confinement.from_spec(spec.get("session_confinement") or {})
     namespaces = bool(spec["namespaces"])
     preload(spec["preload"])
     if "session_confinement" in spec:
@@ -69,21 +68,26 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     gc.collect()
     gc.freeze()
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
+    kind, theirs = _fork_for_each(link, own_processes)
+    if kind == init.SESSION:
+        guard().enter(theirs, spec, Confinement.from_spec(spec["session_confinement"]))
+    return init.enter(theirs, spec, confinement)
+
+
+def _fork_for_each(link: socket.socket, own_processes: int) -> tuple[bytes, socket.socket]:
+    """Fork a cell for every request. Returns in the cell, with what it is to be, and its socket."""
     while True:
-        data, received, _, _ = socket.recv_fds(link, 1, 1)
-        if not data:
+        kind, received, _, _ = socket.recv_fds(link, 1, 1)
+        if not kind:
             os._exit(0)
-        if namespaces:
+        if own_processes >= 0:
             kernel.unshare(kernel.CLONE_NEWPID)
         if os.fork() == 0:
             link.close()
-            if namespaces:
+            if own_processes >= 0:
                 os.close(own_processes)
-            theirs = socket.socket(fileno=received[0])
-            if data == init.SESSION:
-                guard().enter(theirs, spec, session_confinement)
-            return init.enter(theirs, spec, confinement)
-        if namespaces:
+            return kind, socket.socket(fileno=received[0])
+        if own_processes >= 0:
             kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
         os.close(received[0])
 
@@ -101,7 +105,7 @@ def prepare_sessions() -> None:
         raise ImportError(
             f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
         ) from error
-    for name in ("session", "values", "forks", "waiting", "control"):
+    for name in ("session", "values", "forks", "waiting", "control", "pages"):
         importlib.import_module(f"cellblock.cell.{name}")
 
 

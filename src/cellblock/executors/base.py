@@ -37,6 +37,7 @@ class CodeExecutor(Component, ABC):
     """
 
     component_type: ClassVar[str] = "code_executor"
+    is_live: ClassVar[bool] = False  # whether blocks share one live interpreter; else each is a fresh process
 
     def __init__(self) -> None:
         self._is_open = False

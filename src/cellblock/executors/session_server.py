@@ -25,8 +25,8 @@ from .command import texts
 class SandboxSessionServer:
     """What sessions have in common: Python, packages, limits, policy, and the modules that are imported already.
 
-    A session of its own server takes as long to start as Python takes to import IPython and all of `preload`; one of a server that
-    runs takes milliseconds, and shares that memory. `async with` starts it and stops it, with all its sessions.
+    A session with a server of its own takes as long to start as Python takes to import IPython and all of `preload`; one of a
+    server that runs takes milliseconds, and shares that memory. `async with` starts it and stops it, with all its sessions.
 
     packages, limits, policy, preload, virtual_env_context   as for `SandboxCommandLineCodeExecutor`
     """

@@ -1,7 +1,8 @@
-"""Copies of a folder that code may be writing into: nothing is followed out of it, and nothing that has not changed is copied twice.
+"""Copies of a folder that code may be writing into: nothing is followed out of it, nothing unchanged is copied twice.
 
-A snapshot is a folder of ours that nobody changes. A file of it that has not changed since the snapshot before is a hard link to the
-one there; else it shares its bytes with the original where the filesystem can do that (a "reflink"); else it is copied.
+A snapshot is a folder of ours that nobody changes. A file of it that has not changed since the snapshot before is a hard
+link to the one there; else it shares its bytes with the original where the filesystem can do that (a "reflink"); else it
+is copied.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -130,7 +131,7 @@ def _copy_folder(
 
 
 @contextlib.contextmanager
-def _inside(folder: int, name: str) -> Iterator[int]:
+def _inside(folder: int, name: str) -> Generator[int]:
     inner = os.open(name, _FOLDER, dir_fd=folder)
     try:
         yield inner
@@ -139,7 +140,7 @@ def _inside(folder: int, name: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _made(folder: int, name: str) -> Iterator[int]:
+def _made(folder: int, name: str) -> Generator[int]:
     os.mkdir(name, 0o700, dir_fd=folder)
     with _inside(folder, name) as inner:
         yield inner

@@ -19,7 +19,7 @@ from ..cancellation import CancellationToken
 from ..cell import wire
 from ..errors import PlaceError, PlaceLost
 
-_READ = 1 << 18
+_READ = 1 << 16  # more would make each read give memory back to the kernel
 _UNREAD_FRAMES = 512  # frames of one run that wait for their reader, at which nothing more is read from the server
 _PATIENCE = 60.0  # seconds that a server may take to start: far more than a loaded machine needs
 _END = 60.0  # seconds that it may take to end its cells and clean up: a temporary folder may hold a million files

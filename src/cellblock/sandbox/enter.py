@@ -37,6 +37,8 @@ def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socke
             porter.fork(porter_link, None)  # in the new user namespace, which may mount, and after its first process
         os._exit(0)
     try:
+        if porter_link:
+            kernel.unshare(kernel.CLONE_NEWNS)  # what it sees from here on is not what the porter has to see
         _inside(box, trees, link)
     except BaseException as error:
         import json

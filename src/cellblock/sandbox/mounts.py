@@ -31,7 +31,7 @@ def open_trees(mounts: Iterable[dict[str, Any]], map_to: int | None, maps: Maps)
     """Take hold of what `mounts` name, with its rights set, before the view of the machine changes.
 
     A mount is ``{"source", "target", "writable", "own", "mapped", "device"}``. With `map_to` (root only) the owner of a
-    mapped one appears as that user, and what that user makes belongs to the owner; `maps` keeps what that takes, owner by owner.
+    mapped one appears as that user, and what that user makes belongs to the owner; `maps` keeps what that takes for the next.
     """
     return [_open_tree(mount, map_to if mount["mapped"] else None, maps) for mount in mounts]
 

@@ -14,15 +14,15 @@ import traceback
 from typing import TextIO
 
 from . import checks
-from .subject import CHECKS, KNOWN, Check, NotHere, Subject
+from .subject import CHECKS, KNOWN, Check, NotHere, Subject, checks_for
 
-__all__ = ["CHECKS", "Check", "NotHere", "Subject", "checks", "main", "run"]
+__all__ = ["CHECKS", "Check", "NotHere", "Subject", "checks", "checks_for", "main", "run"]
 
 
 async def run(subject: Subject, only: str = "", out: TextIO = sys.stdout) -> int:
     """Run the checks whose names hold `only`; write what happens to `out`, and give the number of failures."""
     failed, not_here = list[str](), list[str]()
-    for name, function in CHECKS.items():
+    for name, function in checks_for(subject).items():
         if only not in name:
             continue
         try:
@@ -50,7 +50,7 @@ def main() -> None:
     @click.argument("executor")
     @click.option("--only", default="", help="Run the checks whose names hold this text.")
     def conformance(executor: str, only: str) -> None:
-        """Check EXECUTOR: sandbox, local, or module:Class."""
+        """Check EXECUTOR: sandbox, local, session, or module:Class."""
         factory = KNOWN.get(executor, executor)
         if ":" not in factory:
             raise click.BadParameter(f"{executor!r} is neither one of {', '.join(KNOWN)} nor module:Class")

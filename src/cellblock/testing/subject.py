@@ -20,6 +20,7 @@ from ..result import CodeResult
 KNOWN = {
     "sandbox": "cellblock:SandboxCommandLineCodeExecutor",
     "local": "cellblock:LocalCommandLineCodeExecutor",
+    "session": "cellblock:SandboxSessionCodeExecutor",
 }
 
 
@@ -34,12 +35,20 @@ class Subject:
     factory: str
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def live(self) -> bool:
+        """Whether blocks share one live interpreter; else each has a fresh process."""
+        return bool(getattr(self._class(), "is_live", False))
+
+    def _class(self) -> Any:
+        module, _, attribute = self.factory.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
     def make(self, **options: Any) -> CodeExecutor:
         """Make an executor. Warnings that it is not safe are expected here."""
-        module, _, attribute = self.factory.partition(":")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return getattr(importlib.import_module(module), attribute)(**{**self.options, **options})
+            return self._class()(**{**self.options, **options})
 
     @contextlib.asynccontextmanager
     async def executor(self, **options: Any) -> AsyncGenerator[tuple[CodeExecutor, Path]]:
@@ -56,12 +65,31 @@ class Subject:
 
 Check = Callable[[Subject], Awaitable[None]]
 CHECKS: dict[str, Check] = {}
+_MODES: dict[str, bool] = {}  # of those checks that are about one mode: whether it is the live one
 
 
 def check(function: Check) -> Check:
     """Enter `function` in the list under its name."""
     CHECKS[getattr(function, "__name__", repr(function))] = function
     return function
+
+
+def check_fresh(function: Check) -> Check:
+    """Enter `function` for executors whose blocks are fresh processes."""
+    _MODES[getattr(function, "__name__", repr(function))] = False
+    return check(function)
+
+
+def check_live(function: Check) -> Check:
+    """Enter `function` for executors whose blocks share one live interpreter."""
+    _MODES[getattr(function, "__name__", repr(function))] = True
+    return check(function)
+
+
+def checks_for(subject: Subject) -> dict[str, Check]:
+    """Give the checks that are about `subject`, by name."""
+    live = subject.live
+    return {name: function for name, function in CHECKS.items() if _MODES.get(name, live) == live}
 
 
 # Appends to a file as long as it lives: from outside, the one sign of life that every place can give.

@@ -9,7 +9,7 @@ from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
 from ...errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
 from ...limits import MIB, Limits
-from ..subject import Subject, assert_dead, check, heartbeat, until
+from ..subject import Subject, assert_dead, check, check_fresh, heartbeat, until
 
 
 @check
@@ -50,7 +50,7 @@ async def signals_and_crashes_are_128_and_their_number(subject: Subject) -> None
         assert result.exit_code == 137
 
 
-@check
+@check_fresh
 async def an_exception_shows_the_users_own_frames(subject: Subject) -> None:
     result = await subject.run("def f():\n    return 1 / 0\n\nf()")
     assert result.exit_code == 1

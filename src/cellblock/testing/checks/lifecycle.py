@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...blocks import CodeBlock
 from ...errors import CellblockError
-from ..subject import NotHere, Subject, check
+from ..subject import NotHere, Subject, check, check_fresh
 
 _HI = CodeBlock("print('hi')", "python")
 
@@ -69,7 +69,7 @@ async def a_work_folder_that_vanishes_is_an_error_of_ours(subject: Subject) -> N
         assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
 
 
-@check
+@check_fresh
 async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
     with _small_disk() as folder:
         async with subject.make(work_dir=str(folder), timeout=30) as executor:

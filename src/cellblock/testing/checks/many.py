@@ -9,7 +9,7 @@ import threading
 from ...blocks import CodeBlock
 from ...executors.base import CodeExecutor
 from ...result import CodeResult
-from ..subject import Subject, check
+from ..subject import Subject, check, check_fresh
 
 
 async def _echo(executor: CodeExecutor, number: int) -> CodeResult:
@@ -29,7 +29,7 @@ async def calls_on_one_executor_get_their_own_results(subject: Subject) -> None:
         _check(await asyncio.gather(*(_echo(executor, number) for number in range(48))))
 
 
-@check
+@check_fresh
 async def equal_blocks_at_once_do_not_share_a_file(subject: Subject) -> None:
     async with subject.executor(timeout=60) as (executor, _):
         block = CodeBlock("import os\nprint(os.path.exists(__file__))", "python")

@@ -55,7 +55,7 @@ async def output_without_newline_is_kept(subject: Subject) -> None:
 
 @check
 async def unflushed_output_comes_at_the_end(subject: Subject) -> None:
-    result = await subject.run("import sys\nsys.stdout.write('a'); sys.stderr.write('b')")
+    result = await subject.run("import sys\nn = sys.stdout.write('a'); n = sys.stderr.write('b')")
     assert result.stdout == "a"
     assert result.stderr == "b"
 
@@ -70,7 +70,7 @@ for _ in range(1000):
     left = block
     while left:
         left = left[os.write(1, left):]
-os.write(1, b"last\\n")
+n = os.write(1, b"last\\n")
 """
     cap = 1024 * 1024
     async with subject.executor(limits=Limits(output_bytes=cap), timeout=120) as (executor, _):

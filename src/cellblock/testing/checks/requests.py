@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ...blocks import CodeBlock
-from ..subject import Subject, check
+from ..subject import Subject, check, check_fresh
 
 
 @check
@@ -89,7 +89,7 @@ async def blocks_share_their_files(subject: Subject) -> None:
     async with subject.executor() as (executor, folder):
         (folder / "given.txt").write_text("given")
         blocks = [
-            CodeBlock("open('made.txt', 'w').write(open('given.txt').read() + ' made')", "python"),
+            CodeBlock("n = open('made.txt', 'w').write(open('given.txt').read() + ' made')", "python"),
             CodeBlock("# filename: helper.py\ndef double(x):\n    return 2 * x", "python"),
             CodeBlock("cat made.txt; echo", "sh"),
             CodeBlock("from helper import double\nprint(double(4))", "python"),
@@ -99,7 +99,7 @@ async def blocks_share_their_files(subject: Subject) -> None:
         assert (folder / "made.txt").read_text() == "given made"
 
 
-@check
+@check_fresh
 async def a_block_starts_from_nothing(subject: Subject) -> None:
     async with subject.executor() as (executor, _):
         first = "import os, sys\nx = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys\nos.chdir('/')"

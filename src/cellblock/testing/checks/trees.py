@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from ...blocks import CodeBlock
-from ..subject import Subject, assert_dead, check, heartbeat, until, until_dead
+from ..subject import Subject, assert_dead, check, check_fresh, heartbeat, until, until_dead
 
 _SPAWN = """
 import subprocess, sys, time, pathlib
@@ -153,7 +153,7 @@ async def output_of_children_is_kept(subject: Subject) -> None:
     assert result.output == "a\nb\nc\nd\n"
 
 
-@check
+@check_fresh
 async def threads_and_processes_work(subject: Subject) -> None:
     code = """
 import asyncio, concurrent.futures, multiprocessing, threading

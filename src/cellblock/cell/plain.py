@@ -1,0 +1,84 @@
+"""The short way for cells in which there is nothing of IPython's: plain statements, the last of which shows no value.
+
+The shell's own way takes such a cell through transformers, event handlers and formatters that have nothing to do for it. That
+costs little time, but touches hundreds of pages of memory, each of which must be copied when the session is frozen before the
+next cell. What is left here is what can be seen: the numbered input, the cell's source in tracebacks, and these themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from types import CodeType
+from typing import Any
+
+_REMEMBERED = 1000  # inputs that are kept
+
+
+class PlainCells:
+    """Whether a cell of `shell` can go the short way, and that way."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._flags = shell.compile.flags
+        self._as_made = self._extensions()
+
+    def _extensions(self) -> tuple[object, ...]:
+        """Give what changes when a cell has the shell do more than it does by itself: magics and libraries add handlers."""
+        shell = self._shell
+        transformers = shell.input_transformer_manager
+        return (
+            [list(handlers) for handlers in shell.events.callbacks.values()],
+            list(transformers.cleanup_transforms),
+            list(transformers.line_transforms),
+            list(transformers.token_transformers),
+            list(shell.input_transformers_post),
+            list(shell.ast_transformers),
+            shell.compile.flags,
+        )
+
+    def compiled(self, code: str) -> CodeType | None:
+        """Give `code` compiled; None when it is a matter for the shell: its syntax, a value to show, handlers to call."""
+        if "__future__" in code or self._extensions() != self._as_made:
+            return None
+        try:
+            tree = ast.parse(code)
+            if not tree.body or isinstance(tree.body[-1], ast.Expr):
+                return None
+            name = self._shell.compile.cache(code, self._shell.execution_count)
+            return compile(tree, name, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None  # the shell knows what it means, or says what is wrong with it
+
+    def run(self, code: str, program: CodeType) -> BaseException | None:
+        """Run one cell; give the exception that ended it, which has been shown."""
+        shell = self._shell
+        shell.user_ns.pop("__warningregistry__", None)  # each cell warns anew
+        failure: BaseException | None = None
+        try:
+            exec(program, shell.user_global_ns, shell.user_ns)
+        except SystemExit as error:
+            failure = error
+        except BaseException as error:
+            failure = error
+            shell.showtraceback(running_compiled_code=True)
+        shell.history_manager.store_inputs(shell.execution_count, code, code)
+        shell.execution_count += 1
+        return failure
+
+
+def forget_old_inputs(shell: Any) -> None:
+    """Keep what a session remembers of its inputs from growing for ever."""
+    manager = shell.history_manager
+    manager.db_input_cache.clear()  # for a database that there is none of
+    old = shell.execution_count - _REMEMBERED
+    if old > 0:
+        shell.user_ns.pop(f"_i{old}", None)
+        for history in (manager.input_hist_parsed, manager.input_hist_raw):
+            if old < len(history):
+                history[old] = ""
+        names = shell.compile._filename_map
+        if len(names) > _REMEMBERED:
+            oldest = next(iter(names))
+            del names[oldest]
+            linecache.cache.pop(oldest, None)
