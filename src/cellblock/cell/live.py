@@ -93,6 +93,8 @@ class Live:
             if task.shown <= _DISPLAYS:
                 self._loop.send(wire.encode(frame.kind, frame.run, frame.payload), can_wait=True)
         elif frame.kind in (wire.PIECE, wire.INPUT):
+            if frame.kind == wire.INPUT:
+                self.valve.settle(task.run)  # what leads up to the question is read before it
             self._loop.send(wire.encode(frame.kind, frame.run, frame.payload))
             self._loop.flush()
 
