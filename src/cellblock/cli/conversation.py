@@ -9,7 +9,7 @@ import time
 
 from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
-from ..events import Display, Ended, Started
+from ..events import Display, Ended, Event, Output, Started
 from ..executors.session import SandboxSessionCodeExecutor
 from .commands import CommandError, Commands, is_command
 from .pictures import Pictures
@@ -28,6 +28,7 @@ class Conversation:
         self._session, self._renderer, self._pictures = session, renderer, pictures
         self._commands = Commands(session, folder)
         self._written = 0.0  # when the last piece of output was; infinity while one is
+        self._mid_line = False  # whether the last cell left standard output in the middle of a line
 
     @property
     def is_over(self) -> bool:
@@ -39,11 +40,15 @@ class Conversation:
         if not is_command(text):
             return await self._cell(text, token)
         try:
-            lines = [Piece("stdout", f"{harmless(line)}\n") for line in await self._commands.do(text)]
+            answer, exit_code = await self._commands.do(text), 0
+            pieces = [Piece("stdout", f"{harmless(line)}\n") for line in answer]
         except CommandError as error:
-            lines = [*self._renderer.note(str(error))]
-        await asyncio.to_thread(write, lines)
-        return 1 if lines and lines[-1].stream == "stderr" else 0
+            pieces, exit_code = list(self._renderer.note(str(error))), 1
+        if pieces and pieces[0].stream == "stdout" and self._mid_line:
+            pieces.insert(0, Piece("stdout", "\n"))
+            self._mid_line = False
+        await asyncio.to_thread(write, pieces)
+        return exit_code
 
     async def _cell(self, code: str, token: CancellationToken) -> int:
         exit_code, shown = 0, list[str]()
@@ -52,20 +57,28 @@ class Conversation:
                 self._written = float("inf")
                 if isinstance(event, Display):
                     shown += event.files
-                if isinstance(event, Ended):
+                elif isinstance(event, Ended):
                     exit_code = event.exit_code
-                    event = _with_news_only(event)
-                if not isinstance(event, Started):
-                    await asyncio.to_thread(write, list(self._renderer.pieces(event)))
+                await self._show(event)
                 self._written = time.monotonic()
         self.fresh_line()
         if self._pictures is not None:
             self._pictures.open(shown)
         return exit_code
 
+    async def _show(self, event: Event) -> None:
+        if isinstance(event, Started):
+            return
+        if isinstance(event, Output) and event.stream == "stdout":
+            self._mid_line = not event.text.endswith("\n")
+        pieces = self._renderer.pieces(_with_news_only(event) if isinstance(event, Ended) else event)
+        await asyncio.to_thread(write, list(pieces))
+
     def fresh_line(self) -> None:
-        """End the line that a cell left unfinished."""
-        write(self._renderer.fresh_line())
+        """End the line that a cell left unfinished, where both streams are shown."""
+        if pieces := list(self._renderer.fresh_line()):
+            write(pieces)
+            self._mid_line = False
 
     async def settle(self) -> None:
         """Wait until what a running cell has written is shown: a question comes another way than output."""
@@ -74,6 +87,8 @@ class Conversation:
 
 
 def _with_news_only(ended: Ended) -> Ended:
-    """Give the end without what the traceback above it says already."""
+    """Give the end without what the user has done, or the traceback above it says already."""
+    if ended.outcome == "cancelled":
+        return dataclasses.replace(ended, message="interrupted")
     was_exception = ended.outcome == "error" and ended.exit_code == 1 and not ended.notice
     return dataclasses.replace(ended, exit_code=0) if was_exception else ended

@@ -123,7 +123,9 @@ async def at_terminal(settings: Settings, *, opens: bool) -> int:
     speaker = _Speaker(terminal)
     async with talk.conversation(interrupts, speaker.answer) as conversation:
         speaker.conversation = conversation
-        talk.note(f"cellblock {__version__}: Python in a sandbox, over the folder {talk.folder}; :help says more, Ctrl-D leaves")
+        talk.note(
+            f"cellblock {__version__}: Python in a sandbox, over the folder {talk.folder}; :help says more, Ctrl-D leaves"
+        )
         while not conversation.is_over:
             try:
                 block = await terminal.read()

@@ -38,7 +38,7 @@ class Terminal:
     async def read(self) -> str:
         """Give the next block. Raises `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
         # Signals have another listener, who is there while cells run as well.
-        return (await self._blocks.prompt_async(handle_sigint=False)).rstrip()
+        return await self._blocks.prompt_async(handle_sigint=False)
 
     async def ask(self, prompt: str) -> str:
         """Give a line that answers `prompt`. Raises as `read` does."""
@@ -58,6 +58,7 @@ def _keys() -> KeyBindings:
         buffer = event.current_buffer
         indent = 0 if buffer.document.text_after_cursor.strip() else missing_indent(buffer.text)
         if indent is None:
+            buffer.text = buffer.text.rstrip()  # the empty line that ended it
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n" + " " * indent)
