@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
     from .executors.base import CodeExecutor
     from .executors.checkpoints import Checkpoint
+    from .executors.jupyter import JupyterCodeExecutor
+    from .executors.jupyter_connection import JupyterConnectable, JupyterConnectionInfo
+    from .executors.jupyter_server import JupyterServerCodeExecutor
     from .executors.local import LocalCommandLineCodeExecutor
+    from .executors.local_jupyter_server import LocalJupyterServer
     from .executors.sandbox import SandboxCommandLineCodeExecutor
     from .executors.session import SandboxSessionCodeExecutor, Variable
     from .executors.session_server import SandboxSessionServer
@@ -77,9 +81,14 @@ __all__ = [
     "FunctionWithRequirements",
     "FunctionWithRequirementsStr",
     "ImportFromModule",
+    "JupyterCodeExecutor",
     "JupyterCodeResult",
+    "JupyterConnectable",
+    "JupyterConnectionInfo",
+    "JupyterServerCodeExecutor",
     "Limits",
     "LocalCommandLineCodeExecutor",
+    "LocalJupyterServer",
     "MarkdownCodeExtractor",
     "Mount",
     "Output",
@@ -117,6 +126,10 @@ _HOMES = {
     ),
     "events": "Cut Display Ended Event FileMade Output Started Usage",
     "executors.base": "CodeExecutor",
+    "executors.jupyter": "JupyterCodeExecutor",
+    "executors.jupyter_connection": "JupyterConnectable JupyterConnectionInfo",
+    "executors.jupyter_server": "JupyterServerCodeExecutor",
+    "executors.local_jupyter_server": "LocalJupyterServer",
     "executors.local": "LocalCommandLineCodeExecutor",
     "executors.checkpoints": "Checkpoint",
     "executors.sandbox": "SandboxCommandLineCodeExecutor",

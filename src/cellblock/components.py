@@ -20,6 +20,8 @@ _OURS = {
     "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor": (
         "cellblock.executors.local:LocalCommandLineCodeExecutor"
     ),
+    "cellblock.JupyterCodeExecutor": "cellblock.executors.jupyter:JupyterCodeExecutor",
+    "autogen_ext.code_executors.jupyter.JupyterCodeExecutor": "cellblock.executors.jupyter:JupyterCodeExecutor",
 }
 # Written by `register_component` alone: what the caller allows holds for the whole process, as imports do.
 _registered: dict[str, type[Component]] = {}

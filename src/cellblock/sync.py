@@ -14,11 +14,16 @@ from .cancellation import CancellationToken
 from .components import ComponentModel
 from .engine import engine
 from .events import Event
-from .executors import local, sandbox
+from .executors import jupyter, jupyter_server, local, sandbox
 from .executors.base import CodeExecutor
 from .result import CodeResult
 
-__all__ = ["LocalCommandLineCodeExecutor", "SandboxCommandLineCodeExecutor"]
+__all__ = [
+    "JupyterCodeExecutor",
+    "JupyterServerCodeExecutor",
+    "LocalCommandLineCodeExecutor",
+    "SandboxCommandLineCodeExecutor",
+]
 
 
 class SyncCodeExecutor:
@@ -83,6 +88,18 @@ class SyncCodeExecutor:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+
+class JupyterCodeExecutor(SyncCodeExecutor):
+    """`cellblock.JupyterCodeExecutor`, without `await`."""
+
+    _kind = jupyter.JupyterCodeExecutor
+
+
+class JupyterServerCodeExecutor(SyncCodeExecutor):
+    """`cellblock.JupyterServerCodeExecutor`, without `await`."""
+
+    _kind = jupyter_server.JupyterServerCodeExecutor
 
 
 class LocalCommandLineCodeExecutor(SyncCodeExecutor):

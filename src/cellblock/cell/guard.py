@@ -201,9 +201,7 @@ def _enter_namespaces() -> None:
         kernel.unshare(_FULL)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise OSError(
-                "branches of branches are nested too deep for this kernel; fork an earlier one"
-            ) from error
+            raise OSError("branches of branches are nested too deep for this kernel; fork an earlier one") from error
         raise
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:

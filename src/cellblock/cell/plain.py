@@ -45,10 +45,17 @@ class PlainCells:
             tree = ast.parse(code)
             if not tree.body or isinstance(tree.body[-1], ast.Expr):
                 return None
-            name = self._shell.compile.cache(code, self._shell.execution_count)
-            return compile(tree, name, "exec", dont_inherit=True)
+            return compile(tree, self._name(code), "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None  # the shell knows what it means, or says what is wrong with it
+
+    def _name(self, code: str) -> str:
+        """Have tracebacks know the cell by the name that is given here."""
+        number = self._shell.execution_count
+        name = f"<ipython-input-{number}>"
+        self._shell.compile._filename_map[name] = number
+        linecache.cache[name] = len(code), None, [f"{line}\n" for line in code.splitlines()], name
+        return name
 
     def run(self, code: str, program: CodeType) -> BaseException | None:
         """Run one cell; give the exception that ended it, which has been shown."""
@@ -62,9 +69,22 @@ class PlainCells:
         except BaseException as error:
             failure = error
             shell.showtraceback(running_compiled_code=True)
-        shell.history_manager.store_inputs(shell.execution_count, code, code)
-        shell.execution_count += 1
+        if self._extensions() != self._as_made:
+            shell.events.trigger("post_execute")  # a handler that this very cell has brought: matplotlib's draws its figures
+        self._remember(code)
         return failure
+
+    def _remember(self, code: str) -> None:
+        """Number the input, as `HistoryManager.store_inputs` does, without the bookkeeping of its attributes."""
+        shell, variables = self._shell, self._shell.user_ns
+        manager, number = shell.history_manager, shell.execution_count
+        manager.input_hist_parsed.append(code)
+        manager.input_hist_raw.append(code)
+        last = manager._trait_values
+        last["_iii"], last["_ii"], last["_i"] = last["_ii"], last["_i"], last["_i00"]
+        last["_i00"] = variables[f"_i{number}"] = code
+        variables["_i"], variables["_ii"], variables["_iii"] = last["_i"], last["_ii"], last["_iii"]
+        shell._trait_values["execution_count"] = number + 1
 
 
 def forget_old_inputs(shell: Any) -> None:

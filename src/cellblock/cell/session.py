@@ -9,6 +9,7 @@ server: code that runs here shares this process, so nothing that it says is trus
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
@@ -26,6 +27,11 @@ _LARGEST_DISPLAY = wire.MAX_FRAME // 2
 _SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
+
+
+# Without the enums of `signal`, which each cell would have to copy.
+_set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
+_SIGINT, _IGNORE = int(signal.SIGINT), int(signal.SIG_IGN)
 
 
 class Reborn(BaseException):
@@ -119,13 +125,13 @@ class Session:
         self._own_streams()
         try:
             try:
-                signal.signal(signal.SIGINT, self._on_interrupt)
+                _set_signal(_SIGINT, self._on_interrupt)
                 answer = work()
             finally:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                _set_signal(_SIGINT, _IGNORE)
         except KeyboardInterrupt:
             answer = {"exit": 130, "error": "It was interrupted."}
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _set_signal(_SIGINT, _IGNORE)
         except ControlLost:
             raise
         except Exception as error:
@@ -142,11 +148,13 @@ class Session:
     def _own_streams(self) -> None:
         """Have descriptors 1 and 2 be the session's streams again, whatever the cell before did to them."""
         for target, (stream, same) in enumerate(zip(self._streams, self._same, strict=True), 1):
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(target), same):
-                    continue
-            with contextlib.suppress(OSError):
-                os.dup2(stream, target)
+            try:
+                is_same = os.fstat(target).st_ino == same.st_ino
+            except OSError:
+                is_same = False
+            if not is_same:
+                with contextlib.suppress(OSError):
+                    os.dup2(stream, target)
 
     def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False

@@ -28,6 +28,7 @@ class Shell:
         self.ask: Ask | None = None
         self.interrupted = False  # from outside, so that there is nothing to tell of it
         self._shell = _make(self)
+        self._ask_outside: Callable[..., str] | None = None
         self._plain = PlainCells(self._shell)
 
     @property
@@ -46,7 +47,8 @@ class Shell:
         `quietly`: it is no part of the history, and shows no value. `file`: what it finds as ``__file__``. Raises
         `KeyboardInterrupt` when it was interrupted.
         """
-        self._install_input()
+        if builtins.input is not self._ask_outside:
+            self._install_input()
         if file is not None:
             self.variables["__file__"] = file
         try:
@@ -71,10 +73,9 @@ class Shell:
         return result.error_before_exec or result.error_in_exec
 
     def _install_input(self) -> None:
-        # Again for every cell: what one of them put in its place is its own affair.
         import getpass
 
-        builtins.input = lambda prompt="": self._input(str(prompt), hidden=False)
+        self._ask_outside = builtins.input = lambda prompt="": self._input(str(prompt), hidden=False)
         getpass.getpass = lambda prompt="Password: ", stream=None: self._input(str(prompt), hidden=True)
 
     def _input(self, prompt: str, *, hidden: bool) -> str:

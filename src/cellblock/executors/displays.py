@@ -72,6 +72,8 @@ def text_of(data: Mapping[str, Any]) -> str:
 
 def plain(text: str) -> str:
     """Give `text` without the codes that colour and steer terminals; what else cannot be printed is replaced."""
+    if text.isascii() and "\x1b" not in text and "\0" not in text:
+        return text  # nearly always, and ten times as fast
     return _CONTROL.sub("", text).translate(_UNSAFE)
 
 

@@ -21,6 +21,7 @@ KNOWN = {
     "sandbox": "cellblock:SandboxCommandLineCodeExecutor",
     "local": "cellblock:LocalCommandLineCodeExecutor",
     "session": "cellblock:SandboxSessionCodeExecutor",
+    "jupyter": "cellblock:JupyterCodeExecutor",
 }
 
 

@@ -1,0 +1,194 @@
+"""LocalJupyterServer: a Jupyter server of our own on this machine, reachable from this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from ..cell import wire
+from ..cell.folders import remove_tree
+from ..engine import engine
+from ..errors import PlaceError
+from ..limits import LOCAL_LIMITS, Limits
+from ..places.base import Connection
+from ..places.host import HostPlace
+from .jupyter_connection import JupyterConnectionInfo
+
+_PATIENCE = 60.0  # seconds that it may take to start
+_MISSING = "There is no jupyter_server here: pip install 'cellblock[jupyter]'."
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class LocalJupyterServer:
+    """Run a Jupyter server on this machine's loopback, with a token, for as long as this object, or its process, wants it.
+
+    ip         an address of the loopback
+    port       None: any free one
+    token      None: a new random one
+    work_dir   the current folder of its kernels; `None`: the caller's, as it is at the start
+    log_file   where its log is appended to; `None`: nowhere
+    limits     how much it and all its kernels may use, together
+
+    It starts on `with`, `async with`, `start()`, or when somebody asks for its `connection_info`. It runs as a cell: when it
+    is stopped, or its owner dies, all that it and its kernels started ends as well. Its settings are its own: the files of
+    the user for Jupyter servers are not read, those that describe kernels are.
+    """
+
+    def __init__(
+        self,
+        ip: str = "127.0.0.1",
+        port: int | None = None,
+        token: str | None = None,
+        log_file: str | os.PathLike[str] | None = None,
+        log_level: str = "INFO",
+        *,
+        work_dir: str | os.PathLike[str] | None = None,
+        limits: Limits = LOCAL_LIMITS,
+    ) -> None:
+        if ip not in _LOOPBACK:
+            raise ValueError(f"ip must be one of {', '.join(_LOOPBACK)}, not {ip!r}: others could reach it.")
+        if token == "":
+            raise ValueError("token must not be empty: everybody on this machine could use the server.")
+        self._ip, self._port, self._token = ip, port, token or secrets.token_hex(32)
+        self._log_file = None if log_file is None else Path(log_file)
+        self._log_level = log_level
+        self._work_dir = None if work_dir is None else Path(work_dir)
+        self._limits = limits
+        self._info: JupyterConnectionInfo | None = None
+        self._connection: Connection | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._said = b""
+        # Keeps "running" and the process behind it one fact while several threads start or stop it.
+        self._changing = asyncio.Lock()
+
+    @property
+    def connection_info(self) -> JupyterConnectionInfo:
+        """Where it is, and what lets one in. Starts it when that has not been done. Raises `PlaceError`."""
+        info = self._info
+        return info if info is not None else engine().wait(self._start())
+
+    def start(self) -> None:
+        """Start it, and wait until it answers. Does nothing when that has been done. Raises `PlaceError`."""
+        engine().wait(self._start())
+
+    def stop(self) -> None:
+        """End it and all its kernels. Does nothing when it does not run."""
+        engine().wait(self._stop())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        await engine().call(self._start())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await engine().call(self._stop())
+
+    # on the engine's loop
+
+    async def _start(self) -> JupyterConnectionInfo:
+        async with self._changing:
+            if self._info is not None and self._watching is not None and not self._watching.done():
+                return self._info
+            await self._end()
+            folder = Path(tempfile.mkdtemp(prefix="cellblock-jupyter-"))
+            try:
+                self._info = await self._launch(folder)
+            except BaseException:
+                await self._end()
+                await asyncio.to_thread(remove_tree, str(folder))
+                raise
+            return self._info
+
+    async def _launch(self, folder: Path) -> JupyterConnectionInfo:
+        work_dir = str((self._work_dir or Path.cwd()).resolve())
+        self._connection = await HostPlace(work_dir, self._limits, dict(os.environ), [str(folder)]).open()
+        # The token goes by the environment: arguments can be read by every user of this machine.
+        environment = {
+            "JUPYTER_TOKEN": self._token,
+            "JUPYTER_RUNTIME_DIR": str(folder),
+            "JUPYTER_CONFIG_DIR": str(folder / "config"),
+            "JPY_PARENT_PID": "0",
+        }
+        request = {"argv": self._argv(work_dir), "env": environment}
+        self._said = b""
+        self._watching = asyncio.create_task(self._watch(self._connection, request))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not self._watching.done():
+                    if (port := _port_in(folder)) is not None:
+                        return JupyterConnectionInfo(self._ip, False, port, self._token)
+                    await asyncio.sleep(0.05)
+        words = self._said.decode(errors="replace").replace(self._token, "***").strip()
+        raise PlaceError(
+            f"The Jupyter server did not start. {_MISSING if 'No module named' in words else ''} It said: {words}"
+        )
+
+    def _argv(self, work_dir: str) -> list[str]:
+        settings: Mapping[str, Any] = {
+            "ServerApp.ip": self._ip,
+            "ServerApp.port": self._port or 0,
+            "ServerApp.port_retries": 0,
+            "ServerApp.root_dir": work_dir,
+            "ServerApp.open_browser": False,
+            "ServerApp.allow_root": True,
+            "ServerApp.terminals_enabled": False,
+            "ServerApp.log_level": self._log_level,
+            "KernelRestarter.time_to_dead": 1.0,
+            # Else it would drop output beyond a megabyte a second.
+            "ZMQChannelsWebsocketConnection.limit_rate": False,
+        }
+        return [sys.executable, "-m", "jupyter_server", *(f"--{name}={value}" for name, value in settings.items())]
+
+    async def _watch(self, connection: Connection, request: dict[str, Any]) -> None:
+        async with contextlib.aclosing(connection.run(request)) as frames:
+            async for frame in frames:
+                if frame.kind in (wire.STDOUT, wire.STDERR):
+                    self._said = (self._said + frame.payload)[-2000:]
+                    self._log(frame.payload)
+
+    def _log(self, data: bytes) -> None:
+        if self._log_file is not None:
+            with contextlib.suppress(OSError), open(self._log_file, "ab") as file:
+                file.write(data.replace(self._token.encode(), b"***"))
+
+    async def _stop(self) -> None:
+        async with self._changing:
+            await self._end()
+
+    async def _end(self) -> None:
+        self._info = None
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _port_in(folder: Path) -> int | None:
+    """Give the port that the server listens on, when it has said so."""
+    for path in folder.glob("jpserver-*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            said: object = json.loads(path.read_text())
+            port = cast("dict[str, object]", said).get("port") if isinstance(said, dict) else None
+            if isinstance(port, int) and port:
+                return port
+    return None
