@@ -213,8 +213,8 @@ def test_the_exit_code_is_that_of_the_last_failure() -> None:
 
 
 def test_commands_work_by_a_pipe() -> None:
-    script = "x = 1\n:checkpoint\nx = 2\n:restore 1\nx\n:variables\nn = open('made.txt', 'w').write('abc')\n:files\n:quit\nprint('no')"
-    done = piped(script)
+    script = "x = 1\n:checkpoint\nx = 2\n:restore 1\nx\n:variables\n"
+    done = piped(script + "n = open('made.txt', 'w').write('abc')\n:files\n:quit\nprint('no')")
     assert done.returncode == 0
     assert done.stdout.split("\n", 1)[0].startswith("checkpoint 1: ")
     assert "\n1\nx  int  28 bytes  1\n" in done.stdout

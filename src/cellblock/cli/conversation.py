@@ -82,7 +82,7 @@ class Conversation:
 
     async def settle(self) -> None:
         """Wait until what a running cell has written is shown: a question comes another way than output."""
-        while time.monotonic() < self._written + _STILL:
+        while time.monotonic() < self._written + _STILL:  # noqa: ASYNC110 - silence is no event
             await asyncio.sleep(_STILL / 4)
 
 
