@@ -1,6 +1,7 @@
 """The work folder: names stay inside it, whatever the code made of it, and what changed is listed."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,22 @@ def test_name_that_is_not_utf_8_can_be_printed(workspace: Workspace) -> None:
     since = workspace.write("script.py", "")
     Path(os.fsdecode(os.fsencode(workspace.path) + b"/bad\xff")).write_text("")
     assert workspace.changed(since, besides="script.py") == [("bad\ufffd", 0)]
+
+
+def test_file_that_could_not_be_written_whole_is_not_left(workspace: Workspace) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        for write in (workspace.write, workspace.write_temporary):
+            with pytest.raises(WorkspaceError, match=r"big.py cannot be written"):
+                write("big.py", "x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name for path in workspace.path.iterdir()} == {"folder", "link", "out"}
+
+
+def test_temporary_file_never_replaces_another(workspace: Workspace) -> None:
+    (workspace.path / "taken.py").write_text("kept")
+    with pytest.raises(WorkspaceError, match=r"taken.py cannot be written"):
+        workspace.write_temporary("taken.py", "new")
+    assert (workspace.path / "taken.py").read_text() == "kept"

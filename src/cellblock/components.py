@@ -16,6 +16,7 @@ from .errors import CellblockError, ComponentError
 # Provider -> where its class is. The first name of a class is the one it is saved under.
 _OURS = {
     "cellblock.SandboxCommandLineCodeExecutor": "cellblock.executors.sandbox:SandboxCommandLineCodeExecutor",
+    "cellblock.SandboxSessionCodeExecutor": "cellblock.executors.session:SandboxSessionCodeExecutor",
     "cellblock.LocalCommandLineCodeExecutor": "cellblock.executors.local:LocalCommandLineCodeExecutor",
     "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor": (
         "cellblock.executors.local:LocalCommandLineCodeExecutor"

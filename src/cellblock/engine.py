@@ -56,10 +56,10 @@ class Engine:
             raise RuntimeError("The synchronous interface cannot be used from inside an executor's own callbacks.")
         hop = _Hop(self.loop, work)
         try:
-            concurrent.futures.wait([hop.done])
+            hop.done.exception()  # waits, as `concurrent.futures.wait` does with more ado
         except BaseException:
             hop.cancel()
-            concurrent.futures.wait([hop.done])
+            hop.done.exception()
             raise
         return hop.done.result()
 

@@ -14,8 +14,9 @@ from .cancellation import CancellationToken
 from .components import ComponentModel
 from .engine import engine
 from .events import Event
-from .executors import jupyter, jupyter_server, local, sandbox
+from .executors import jupyter, jupyter_server, local, sandbox, session, session_server
 from .executors.base import CodeExecutor
+from .executors.checkpoints import Checkpoint
 from .result import CodeResult
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "JupyterServerCodeExecutor",
     "LocalCommandLineCodeExecutor",
     "SandboxCommandLineCodeExecutor",
+    "SandboxSessionCodeExecutor",
+    "SandboxSessionServer",
 ]
 
 
@@ -100,6 +103,65 @@ class JupyterServerCodeExecutor(SyncCodeExecutor):
     """`cellblock.JupyterServerCodeExecutor`, without `await`."""
 
     _kind = jupyter_server.JupyterServerCodeExecutor
+
+
+class SandboxSessionServer:
+    """`cellblock.SandboxSessionServer`, for ``with``; its `session` makes executors of this face."""
+
+    def __init__(self, **options: Any) -> None:
+        self._server = session_server.SandboxSessionServer(**options)
+
+    def session(self, *args: Any, **options: Any) -> SandboxSessionCodeExecutor:
+        """Make a session of this server; it takes what `SandboxSessionCodeExecutor` takes."""
+        return SandboxSessionCodeExecutor(*args, server=self._server, **options)
+
+    def __enter__(self) -> Self:
+        engine().wait(self._server.warm.open())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        engine().wait(self._server.warm.close())
+
+
+class SandboxSessionCodeExecutor(SyncCodeExecutor):
+    """`cellblock.SandboxSessionCodeExecutor`, without `await`."""
+
+    _kind = session.SandboxSessionCodeExecutor
+    _executor: session.SandboxSessionCodeExecutor
+
+    def get(self, name: str) -> Any:
+        """Give the value of a variable."""
+        return engine().wait(self._executor.get(name))
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a variable."""
+        engine().wait(self._executor.set(name, value))
+
+    def variables(self) -> list[session.Variable]:
+        """List the variables that blocks have made."""
+        return engine().wait(self._executor.variables())
+
+    def checkpoint(self, *, lifetime_seconds: float | None = None) -> Checkpoint:
+        """Make a frozen copy of memory and work folder."""
+        return engine().wait(self._executor.checkpoint(lifetime_seconds=lifetime_seconds))
+
+    def restore(self, mark: Checkpoint) -> None:
+        """Go back to a checkpoint."""
+        engine().wait(self._executor.restore(mark))
+
+    def drop(self, mark: Checkpoint) -> None:
+        """Forget a checkpoint."""
+        engine().wait(self._executor.drop(mark))
+
+    def fork(self, count: int = 1, *, mark: Checkpoint | None = None) -> list[Self]:
+        """Make independent sessions that start from here, or from a checkpoint."""
+        return [self._face(branch) for branch in engine().wait(self._executor.fork(count, mark=mark))]
+
+    @classmethod
+    def _face(cls, executor: session.SandboxSessionCodeExecutor) -> Self:
+        face = cls.__new__(cls)
+        face._executor = executor
+        return face
 
 
 class LocalCommandLineCodeExecutor(SyncCodeExecutor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 from . import wire
 from .channel import Channel, Watcher
@@ -62,3 +63,102 @@ class Keeper:
         """End it."""
         self.channel.kill()
         self.channel.close()
+
+
+class Copies:
+    """All frozen copies of one session: the one from before the block that runs, and those that marks stand for.
+
+    `on_news` is called when something has become of one. `obstacles` says why the last one could not be made.
+    """
+
+    def __init__(self, loop: Watcher, on_news: Callable[[], None]) -> None:
+        self._loop, self._on_news = loop, on_news
+        self._auto: Keeper | None = None
+        self._next: Keeper | None = None  # the next `_auto`, on the way
+        self._asked: Keeper | None = None  # the next mark, on the way
+        self.marks: dict[str, Keeper] = {}
+        self.obstacles: list[str] = []
+
+    def all(self) -> list[Keeper]:
+        """List them."""
+        return [keeper for keeper in (self._auto, self._next, self._asked, *self.marks.values()) if keeper is not None]
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known of all that were begun what has become of them."""
+        return all(keeper.settled for keeper in (self._next, self._asked) if keeper is not None)
+
+    # of itself, before each block
+
+    @property
+    def auto(self) -> Keeper | None:
+        """The copy to go back to when a block has ended the session's process."""
+        return self._auto if self._auto is not None and self._auto.alive else None
+
+    def begin_auto(self, main: Channel, blocks: int) -> None:
+        """Have the session's process, behind `main`, make a copy of itself; `end_auto` gets its answer."""
+        if self._next is not None:
+            return
+        self._next = Keeper(self._loop, blocks, self._on_news)
+        main.send(wire.encode_json(wire.ASK, 0, {"op": "keep", "exact": False}), [self._next.channel.hand_over()])
+        self._next.channel.sent()
+
+    def end_auto(self, answer: dict[str, Any]) -> None:
+        """The process has made it, or refused to."""
+        keeper, self._next = self._next, None
+        self.obstacles = [str(what) for what in answer.get("refused", ())]
+        if keeper is None:
+            return
+        if "refused" in answer or "error" in answer:
+            keeper.drop()
+            return
+        if self._auto is not None:
+            self._auto.drop()
+        self._auto = keeper
+
+    def resume_auto(self, session: Channel) -> int:
+        """Have the session go on from the last copy, on `session`; give how many blocks that has seen."""
+        assert self._auto is not None
+        self._auto = self._auto.resume(self._loop, session)
+        return self._auto.blocks
+
+    def drop_autos(self) -> None:
+        """End those that were made of themselves."""
+        for keeper in (self._auto, self._next):
+            if keeper is not None:
+                keeper.drop()
+        self._auto = self._next = None
+
+    # asked for
+
+    def begin_mark(self, blocks: int) -> Keeper:
+        """Give the keeper of a copy that is about to be asked for; `end_mark` is told what came of it."""
+        self._asked = Keeper(self._loop, blocks, self._on_news)
+        return self._asked
+
+    def end_mark(self, mark: str, answer: dict[str, Any]) -> None:
+        """Keep it under the name `mark`, or drop it when it was not made."""
+        keeper, self._asked = self._asked, None
+        if keeper is None:
+            return
+        if "refused" in answer or "error" in answer or not keeper.alive:
+            keeper.drop()
+        else:
+            self.marks[mark] = keeper
+
+    def resume(self, mark: str, session: Channel) -> int:
+        """Have the session go on from `mark`, on `session`; give how many blocks that has seen."""
+        keeper = self.marks[mark] = self.marks[mark].resume(self._loop, session)
+        return keeper.blocks
+
+    def drop(self, mark: str) -> None:
+        """End the copy that `mark` stands for."""
+        if (keeper := self.marks.pop(mark, None)) is not None:
+            keeper.drop()
+
+    def close(self) -> None:
+        """End all of them."""
+        for keeper in self.all():
+            keeper.drop()
+        self._auto = self._next = self._asked = None
+        self.marks.clear()

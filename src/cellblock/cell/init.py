@@ -35,6 +35,8 @@ _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signa
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
 
+_kept: list[object] = []  # what a block's process has of ours: to let go of it would only touch, and so copy, its memory
+
 
 class Report(NamedTuple):
     """How a block ended: wait status of its main process, CPU seconds and peak bytes of all of it."""
@@ -49,6 +51,7 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     try:
         kill = _prepare(spec)
         ground = Ground(spec)
+        _kept.extend((confinement, ground))
         link.sendall(HELLO)
         while True:
             targets, descriptors, mounts = _await_go(link)
@@ -78,8 +81,13 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
         kill = _kill_own
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    def end_block(_number: int, _frame: object) -> None:
+        kill()
+
     # The server's way to end a block; it comes from outside a process namespace, or from a block that wants to die.
-    signal.signal(signal.SIGTERM, lambda _number, _frame: kill())
+    signal.signal(signal.SIGTERM, end_block)
+    _kept.extend((spec, kill, end_block))
     return kill
 
 

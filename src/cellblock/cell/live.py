@@ -14,7 +14,7 @@ from typing import Any
 from . import tree, wire
 from .cells import Job, Run
 from .channel import Channel
-from .copies import Keeper
+from .copies import Copies
 from .house import House
 from .meter import Groups
 from .pool import Loop
@@ -48,10 +48,7 @@ class Live:
         self._failures = 0
         self.blocks = 0  # and values set, that its present process has seen
         self.entered = False  # its folders
-        self.auto: Keeper | None = None
-        self.marks: dict[str, Keeper] = {}
-        self._next: Keeper | None = None  # the next `auto`, on the way
-        self._obstacles: list[str] = []
+        self.copies = Copies(loop, self._conclude)
         self._fate: tuple[str, int] = ("kept", 0)  # of the session since it was last told of, and how many blocks are lost
         self.task: Task | None = None
         self._again_at = self._look_at = _FOREVER
@@ -80,7 +77,7 @@ class Live:
         task = self.task
         if frame.kind == wire.ANSWER and frame.run == 0:
             if self._main_ready:
-                self._on_kept(frame.json())
+                self.copies.end_auto(frame.json())
             else:
                 self._on_main_ready(frame.json())
         elif task is None or frame.run != task.run.number or task.answer is not None:
@@ -149,7 +146,7 @@ class Live:
 
     def _halt(self, task: Task) -> None:
         """Kill its process, and see that nothing is left of it, before it is made anew from a mark."""
-        self._drop_autos()
+        self.copies.drop_autos()
         if self.main is None:
             task.dead_since = time.monotonic()
             self._conclude()
@@ -158,12 +155,12 @@ class Live:
 
     def _send_order(self, task: Task) -> None:
         assert self.main is not None
-        if task.order["op"] == "keep":
-            task.keeper = Keeper(self._loop, self.blocks, self._conclude)
-            task.descriptors = [task.keeper.channel.hand_over()]
+        keeper = self.copies.begin_mark(self.blocks) if task.order["op"] == "keep" else None
+        if keeper is not None:
+            task.descriptors = [keeper.channel.hand_over()]
         self.main.send(wire.encode_json(wire.ASK, task.run.number, task.order), task.descriptors)
-        if task.keeper is not None:
-            task.keeper.channel.sent()
+        if keeper is not None:
+            keeper.channel.sent()
 
     def data(self, frame: wire.Frame) -> None:
         """Pass on a piece of a value, or a line of input."""
@@ -235,7 +232,7 @@ class Live:
                 return False
             task.died = task.died or (None, 0.0)
         # A keeper that is not known yet would be taken for something that was left behind.
-        if not all(keeper.settled for keeper in (self._next, task.keeper) if keeper is not None):
+        if not self.copies.settled:
             return False
         ends_all = task.dead_since or (task.is_block and not task.order.get("keep_processes"))
         return not (ends_all and self._sweep())
@@ -249,7 +246,7 @@ class Live:
         return bool(left)
 
     def _strays(self) -> list[int]:
-        keepers = {keeper.channel.pid for keeper in self._keepers()}
+        keepers = {keeper.channel.pid for keeper in self.copies.all()}
         return self.house.strays(self.main.pid if self.main is not None else 0, keepers)
 
     def pause(self, *, on: bool) -> None:
@@ -263,8 +260,9 @@ class Live:
 
     def _bring_back(self) -> None:
         """Have a new process made, from the last keeper where there is one."""
-        if self.auto is not None and self.auto.alive:
-            lost = self._resume_auto(self.auto)
+        if self.copies.auto is not None:
+            before, self.blocks = self.blocks, self.copies.resume_auto(self.new_main())
+            lost = max(before - self.blocks, 0)
             self._fate = ("new" if self._fate[0] == "new" else "restored"), self._fate[1] + lost
         else:
             self._begin_afresh()
@@ -276,17 +274,9 @@ class Live:
         self.blocks = 0
         self._start_main()
 
-    def _resume_auto(self, keeper: Keeper) -> int:
-        """Have the session go on from `keeper`; give the number of blocks that it has not seen."""
-        self.auto = keeper.resume(self._loop, self.new_main())
-        lost, self.blocks = self.blocks - keeper.blocks, keeper.blocks
-        return max(lost, 0)
-
     def resume(self, mark: str) -> None:
         """Have the session go on from the copy that `mark` stands for."""
-        keeper = self.marks[mark]
-        self.marks[mark] = keeper.resume(self._loop, self.new_main())
-        self.blocks = keeper.blocks
+        self.blocks = self.copies.resume(mark, self.new_main())
 
     def _tell(self, task: Task) -> None:
         self.task, self._look_at = None, _FOREVER
@@ -308,20 +298,17 @@ class Live:
 
     def _after_change(self, task: Task) -> None:
         self.blocks += not task.brought_back
-        if task.order.get("checkpoint") and (self.auto is None or not task.brought_back):
-            self._keep()
-        for keeper in self._keepers():
+        if self.main is not None and task.order.get("checkpoint") and (not task.brought_back or self.copies.auto is None):
+            self.copies.begin_auto(self.main, self.blocks)
+        for keeper in self.copies.all():
             keeper.freeze()
         self.house.begin(alone=not task.order.get("keep_processes"))
 
     def _answer(self, task: Task) -> dict[str, Any]:
         ended = {"error": "The session's process ended."}
         answer = {**(ended if task.answer is None else task.answer), "why": task.run.why}
-        if task.keeper is not None:
-            if "refused" in answer or "error" in answer or not task.keeper.alive:
-                task.keeper.drop()
-            else:
-                self.marks[task.order["mark"]] = task.keeper
+        if task.order["op"] == "keep":
+            self.copies.end_mark(task.order["mark"], answer)
         return answer
 
     def _ending(self, task: Task) -> dict[str, Any]:
@@ -338,47 +325,10 @@ class Live:
             "queued": task.run.queued,
             "session": self._fate[0],
             "lost": self._fate[1],
-            "obstacles": self._obstacles,
+            "obstacles": self.copies.obstacles,
         }
 
-    # frozen copies
-
-    def _keepers(self) -> list[Keeper]:
-        task = self.task.keeper if self.task is not None else None
-        return [keeper for keeper in (self.auto, self._next, task, *self.marks.values()) if keeper is not None]
-
-    def _keep(self) -> None:
-        """Have the session's process make a frozen copy of itself, for the case that the next block ends it."""
-        if self.main is None or self._next is not None:
-            return
-        self._next = Keeper(self._loop, self.blocks, self._conclude)
-        self.main.send(wire.encode_json(wire.ASK, 0, {"op": "keep", "exact": False}), [self._next.channel.hand_over()])
-        self._next.channel.sent()
-
-    def _on_kept(self, answer: dict[str, Any]) -> None:
-        keeper, self._next = self._next, None
-        self._obstacles = [str(what) for what in answer.get("refused", ())]
-        if keeper is None:
-            return
-        if "refused" in answer or "error" in answer:
-            keeper.drop()
-            return
-        if self.auto is not None:
-            self.auto.drop()
-        self.auto = keeper
-
-    def drop(self, mark: str) -> None:
-        """End the copy that a mark stands for."""
-        if (keeper := self.marks.pop(mark, None)) is not None:
-            keeper.drop()
-
     # the end
-
-    def _drop_autos(self) -> None:
-        for keeper in (self.auto, self._next):
-            if keeper is not None:
-                keeper.drop()
-        self.auto = self._next = None
 
     def _fail(self, why: str) -> None:
         """The cell is gone as a whole."""
@@ -395,10 +345,7 @@ class Live:
         self.task = None
         if not self.closing:
             self.closing = True
-            self._drop_autos()
-            for keeper in self.marks.values():
-                keeper.drop()
-            self.marks.clear()
+            self.copies.close()
             if self.main is not None:
                 self.main.kill()
                 self.main.close()

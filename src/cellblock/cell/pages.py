@@ -1,9 +1,9 @@
 """The pages of memory that a process touches after every fork, copied at once before anybody waits for them.
 
 After a fork both sides share all memory, and each page that one of them writes to is copied first, at the price of a trap
-into the kernel. An interpreter writes to the same few hundred pages whatever it runs. They are found in the kernel's own map of
-the process (``pagemap``: see proc_pid_pagemap(5)) as those that are not shared any more when the next fork comes, and copied
-in one go by `madvise(2)` with MADV_POPULATE_WRITE. On a kernel without that nothing happens but the traps.
+into the kernel. An interpreter writes to the same few hundred pages whatever it runs. They are found in the kernel's own
+map of the process (``pagemap``: see proc_pid_pagemap(5)) as those that are not shared any more when the next fork comes, and
+copied in one go by `madvise(2)` with MADV_POPULATE_WRITE. On a kernel without that nothing happens but the traps.
 """
 
 from __future__ import annotations

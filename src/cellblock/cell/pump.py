@@ -54,7 +54,7 @@ class OutputPipe:
 
     def _read_once(self) -> bytes:
         try:
-            return os.read(self.reader, _PAGE if self._tight else _READ)
+            return os.read(self.reader, _PAGE if self._tight else _READ)  # the buffer is made before it is known what comes
         except BlockingIOError:
             return b""
 

@@ -52,6 +52,7 @@ def prepare() -> None:
     _flush()
     with open(os.devnull, "rb") as file:
         exec(compile(file.read(), "practice", "exec", dont_inherit=True), {})
+    gc.freeze()  # what is there by now is no matter of the collection at the end
 
 
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
@@ -182,9 +183,9 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
     _flush()
     # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
     del namespace
-    sys._getframe(1).f_globals.clear()
+    sys._getframe(1).f_globals.update(code=None, namespace=None, failure=None)
     with contextlib.suppress(BaseException):
-        _let_go()
+        let_go()
     _flush()
     kernel.flush_c_streams()
     if status == -2:
@@ -199,7 +200,7 @@ def _flush() -> None:
             stream.flush()
 
 
-def _let_go() -> None:
+def let_go() -> None:
     """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
     # Generations in which nothing is need no look; what is alive moves to the next one.
     oldest = next((generation for generation in (2, 1) if gc.get_objects(generation)), 0)

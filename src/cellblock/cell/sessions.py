@@ -63,7 +63,7 @@ class Sessions:
             case "resume":
                 self._resume(job, live)
             case "drop":
-                live.drop(request["mark"])
+                live.copies.drop(request["mark"])
                 self._answer(job, {})
             case "fork":
                 self._fork(job, live)
@@ -184,7 +184,7 @@ class Sessions:
     # back to a mark, and branches
 
     def _resume(self, job: Job, live: Live) -> None:
-        keeper = live.marks.get(job.request["mark"])
+        keeper = live.copies.marks.get(job.request["mark"])
         if keeper is None or not keeper.alive:
             self._refuse(job, "the checkpoint is gone: its process was ended by code in the session, or for want of memory")
             return
@@ -223,7 +223,7 @@ class Sessions:
         branch.blocks = live.blocks
         mark = job.request.get("mark")
         if mark is not None:
-            if (keeper := live.marks.get(mark)) is None or not keeper.alive:
+            if (keeper := live.copies.marks.get(mark)) is None or not keeper.alive:
                 self._on_branch_gone(job, live, branch, "the checkpoint is gone")
             else:
                 keeper.order("branch", channel, descriptors)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .cells import Run
-from .copies import Keeper
 
 _FOREVER = float("inf")
 
@@ -17,7 +16,6 @@ class Task:
         self.run, self.order, self.descriptors = run, order, descriptors
         self.is_block, self.is_halt = order["op"] == "run", order["op"] == "halt"
         self.answer: dict[str, Any] | None = None
-        self.keeper: Keeper | None = None
         self.kill_at = _FOREVER
         self.shown = 0
         self.dead_since = 0.0

@@ -17,7 +17,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import init, kernel, script
+from . import init, kernel, practice, script
 from .confine import Confinement
 
 
@@ -64,9 +64,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    script.look_around()
-    gc.collect()
-    gc.freeze()
+    _settle(practising=namespaces)
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, own_processes)
     if kind == init.SESSION:
@@ -107,6 +105,17 @@ def prepare_sessions() -> None:
         ) from error
     for name in ("session", "values", "forks", "waiting", "control", "pages"):
         importlib.import_module(f"cellblock.cell.{name}")
+
+
+def _settle(*, practising: bool) -> None:
+    """Bring memory into the state in which forks find it best."""
+    gc.collect()
+    gc.freeze()  # before the practice as well, whose collections would walk through all of it
+    if practising:
+        practice.practise()
+    script.look_around()
+    gc.collect()
+    gc.freeze()
 
 
 def preload(modules: list[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 from ..blocks import CodeBlock, file_name, silence_pip
 from ..cancellation import CancellationToken
 from ..cell.folders import remove_tree
+from ..cell.wire import Frame
 from ..environments import environment_for, site_packages
 from ..errors import FunctionError
 from ..events import Ended, Event, FileMade, Output, Started
@@ -173,11 +174,13 @@ class CommandLineExecutor(CodeExecutor):
         assert language is not None
         text, exit_code = "", 0
         request = {**self._command(language, name), "wall_seconds": max(self._timeout, 60)}
-        async for event in self._events_of(0, request, None):
-            if isinstance(event, Output):
-                text += event.text
-            elif isinstance(event, Ended):
-                exit_code = event.exit_code
+        frames = Frames(0, self._limits)
+        async for frame in self._frames(request):
+            for event in frames.events(frame):
+                if isinstance(event, Output):
+                    text += event.text
+                elif isinstance(event, Ended):
+                    exit_code = event.exit_code
         if exit_code != 0:
             raise FunctionError(f"Functions failed to load: {text}")
 
@@ -191,36 +194,27 @@ class CommandLineExecutor(CodeExecutor):
             await asyncio.to_thread(self._remove_temporary)
             self._remove_temporary = self._temporary = None
 
+    # One generator from here to the connection: each one more is a turn for every event.
     async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
-        if language is None:
+        action = action_for(language, self._execution_policies) if language else "ignore"
+        if language is None or action == "ignore":
             yield Started(number, block.language)
-            yield Ended(number, 1, "error", message=f"unknown language {block.language}")
+            yield _unknown(number, block) if language is None else Ended(number, 0, "ok")
             return
-        action = action_for(language, self._execution_policies)
-        if action == "ignore":
-            yield Started(number, block.language)
-            yield Ended(number, 0, "ok")
-            return
-        try:
-            async with contextlib.aclosing(self._run_file(number, block, language, action, token)) as events:
-                async for event in events:
-                    yield event
-        except OutsideWorkspace:
-            yield Started(number, block.language)
-            yield Ended(number, 1, "error", message="Filename is not in the workspace")
-
-    async def _run_file(
-        self, number: int, block: CodeBlock, language: Language, action: Action, token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
         assert self._workspace is not None
         workspace = self._workspace
         workspace.check()
         own_name = file_name(block.code)
-        # A name for each run, not for each text: two runs of the same text must not share a file.
-        name = workspace.place(own_name) if own_name else f"tmp_code_{secrets.token_hex(16)}.{language.suffix}"
-        write = workspace.write if own_name or action == "save" else workspace.write_temporary
-        since = write(name, silence_pip(block.code, block.language))
+        try:
+            # A name for each run, not for each text: two runs of the same text must not share a file.
+            name = workspace.place(own_name) if own_name else f"tmp_code_{secrets.token_hex(16)}.{language.suffix}"
+            write = workspace.write if own_name or action == "save" else workspace.write_temporary
+            since = write(name, silence_pip(block.code, block.language))
+        except OutsideWorkspace:
+            yield Started(number, block.language)
+            yield Ended(number, 1, "error", message="Filename is not in the workspace")
+            return
         code_file = os.path.join(workspace.shown, name)
         yield Started(number, block.language, code_file)
         if action == "save":
@@ -228,31 +222,31 @@ class CommandLineExecutor(CodeExecutor):
             yield Ended(number, 0, "ok")
             return
         try:
-            request = {**self._command(language, name), "wall_seconds": self._wall_seconds()}
-            if self._save_output:
-                request["save"] = str(workspace.path / f"output_{secrets.token_hex(8)}.txt")
-            async with contextlib.aclosing(self._events_of(number, request, token)) as events:
-                async for event in events:
-                    if isinstance(event, Ended):
-                        for path, size in workspace.changed(since, besides=name):
-                            yield FileMade(number, path, size)
-                    yield event
+            async with contextlib.aclosing(self._frames(self._request(language, name), token)) as received:
+                frames = Frames(number, self._limits)
+                async for frame in received:
+                    for event in frames.events(frame):
+                        if isinstance(event, Ended):
+                            for path, size in workspace.changed(since, besides=name):
+                                yield FileMade(number, path, size)
+                        yield event
         finally:
             if not own_name:
                 (workspace.remove if self._cleanup_temp_files else workspace.keep)(name)
 
+    def _request(self, language: Language, name: str) -> dict[str, Any]:
+        request = {**self._command(language, name), "wall_seconds": self._wall_seconds()}
+        if self._save_output:
+            assert self._workspace is not None
+            request["save"] = str(self._workspace.path / f"output_{secrets.token_hex(8)}.txt")
+        return request
+
+    def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
+        assert self._connection is not None
+        return self._connection.run(request, token)
+
     def _wall_seconds(self) -> float:
         return min(self._timeout, self._limits.wall_seconds or self._timeout)
-
-    async def _events_of(
-        self, number: int, request: dict[str, Any], token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
-        assert self._connection is not None
-        frames = Frames(number, self._limits)
-        async with contextlib.aclosing(self._connection.run(request, token)) as received:
-            async for frame in received:
-                for event in frames.events(frame):
-                    yield event
 
     # saved configurations
 
@@ -279,6 +273,10 @@ class CommandLineExecutor(CodeExecutor):
         if (limits := values.pop("limits", None)) is not None:
             values["limits"] = Limits.from_dict(limits)
         return cls(**values)
+
+
+def _unknown(number: int, block: CodeBlock) -> Ended:
+    return Ended(number, 1, "error", message=f"unknown language {block.language}")
 
 
 def _remove_all(paths: Iterable[str], keep: Sequence[str]) -> None:

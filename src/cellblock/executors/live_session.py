@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 from ..blocks import CodeBlock, file_name, silence_pip
 from ..cancellation import CancellationToken
 from ..cell.folders import remove_tree
+from ..cell.wire import Frame
 from ..engine import engine
 from ..errors import FunctionError, PlaceError
 from ..events import Display, Ended, Event, FileMade, Output, Started
 from ..functions import Function
-from ..languages import Action, Language
+from ..languages import Action, Language, action_for, find_language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Connection
 from ..places.sandbox import WORK_DIR, own_mounts
@@ -31,8 +32,8 @@ from .checkpoints import Checkpoint
 from .displays import DisplayFiles
 from .output import Frames
 from .sandbox import SandboxCommandLineCodeExecutor
-from .session_server import SandboxSessionServer
-from .workspace import Workspace
+from .session_server import SandboxSessionServer, WarmServer
+from .workspace import OutsideWorkspace, Workspace
 
 InputCallback = Callable[[str], str] | Callable[[str], Awaitable[str]]
 
@@ -74,7 +75,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
                 raise ValueError(
                     "packages, limits, policy, preload and virtual_env_context are the server's: give them to it."
                 )
-            limits, policy = server.limits, server.policy
+            limits, policy = server.warm.limits, server.warm.policy
         super().__init__(
             timeout,
             work_dir,
@@ -92,7 +93,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
         self._keeps_copies, self._keep_processes = checkpoints, keep_processes
         self._input_callback = input_callback
         self._given_server = server
-        self._server: SandboxSessionServer | None = None
+        self._server: WarmServer | None = None
         self._number = 0
         self._scratch: Path | None = None
         self._marks: dict[str, Checkpoint] = {}
@@ -104,9 +105,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
 
     async def _open(self) -> None:
         self._workspace = Workspace(self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir))
-        server = self._given_server or SandboxSessionServer.private(
-            self._packages, self._limits, self._policy, self._preload, self._virtual_env_context
-        )
+        server = self._given_server.warm if self._given_server is not None else self._own_server()
         connection = await server.open(() if self._given_server else self._module.packages)
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
         try:
@@ -122,8 +121,18 @@ class LiveSession(SandboxCommandLineCodeExecutor):
                 await server.close()
             raise
 
+    def _own_server(self) -> WarmServer:
+        return WarmServer(
+            packages=self._packages,
+            limits=self._limits,
+            policy=self._policy,
+            preload=self._preload,
+            virtual_env_context=self._virtual_env_context,
+            stops_with_last=True,
+        )
+
     async def _enter(
-        self, server: SandboxSessionServer, connection: Connection, scratch: Path, request: dict[str, Any]
+        self, server: WarmServer, connection: Connection, scratch: Path, request: dict[str, Any]
     ) -> dict[str, Any]:
         """Have a session made in the folders that are ready for it."""
         number = server.next_number()
@@ -170,70 +179,69 @@ class LiveSession(SandboxCommandLineCodeExecutor):
         await asyncio.to_thread(self._workspace.write, f"{self._module.module_name}.py", self._module.source)
         code = f"__import__('importlib').import_module({self._module.module_name!r})"
         text, exit_code = "", 0
-        async for event in self._in_session(0, code, None, quietly=True):
-            if isinstance(event, Output):
-                text += event.text
-            elif isinstance(event, Ended):
-                exit_code = event.exit_code
+        frames = Frames(0, self._limits)
+        async with contextlib.aclosing(self._frames({**self._order(code), "quietly": True})) as received:
+            async for frame in received:
+                for event in frames.events(frame):
+                    if isinstance(event, Output):
+                        text += event.text
+                    elif isinstance(event, Ended):
+                        exit_code = event.exit_code
         if exit_code != 0:
             raise FunctionError(f"Functions failed to load: {text}")
 
     # blocks
 
-    async def _run_file(
-        self, number: int, block: CodeBlock, language: Language, action: Action, token: CancellationToken | None
-    ) -> AsyncGenerator[Event, None]:
-        if language.name != "python" or action == "save":
-            async with contextlib.aclosing(super()._run_file(number, block, language, action, token)) as events:
+    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+        language = find_language(block.language)
+        if language is None or language.name != "python" or action_for(language, self._execution_policies) != "execute":
+            async with contextlib.aclosing(super()._run_block(number, block, token)) as events:
                 async for event in events:
                     yield event
             return
         assert self._workspace is not None
         workspace = self._workspace
         workspace.check()
-        code, code_file, name = silence_pip(block.code, block.language), None, file_name(block.code)
-        if name:
-            name = workspace.place(name)
-            workspace.write(name, code)
-            code_file = os.path.join(workspace.shown, name)
-        yield Started(number, block.language, code_file)
-        since = workspace.now()
-        file = f"{WORK_DIR}/{name}" if name else None
-        async with contextlib.aclosing(self._in_session(number, code, token, file=file)) as events:
-            async for event in events:
-                if isinstance(event, Ended):
-                    for path, size in workspace.changed(since, besides=name or ""):
-                        yield FileMade(number, path, size)
-                yield event
-
-    async def _in_session(
-        self, number: int, code: str, token: CancellationToken | None, *, file: str | None = None, quietly: bool = False
-    ) -> AsyncGenerator[Event, None]:
-        assert self._connection is not None
-        waited = time.monotonic()
+        code, own_name = silence_pip(block.code, block.language), file_name(block.code)
+        try:
+            name = workspace.place(own_name) if own_name else ""
+            since = workspace.write(name, code) if name else workspace.now()
+        except OutsideWorkspace:
+            yield Started(number, block.language)
+            yield Ended(number, 1, "error", message="Filename is not in the workspace")
+            return
+        yield Started(number, block.language, os.path.join(workspace.shown, name) if name else None)
+        waited, frames = time.monotonic(), Frames(number, self._limits)
         async with self._turn:
-            request: dict[str, Any] = {
-                "op": "run",
-                "session": self._number,
-                "code": code.encode(errors="replace").decode(),
-                "wall_seconds": self._wall_seconds(),
-                "checkpoint": self._keeps_copies,
-                "keep_processes": self._keep_processes,
-                "input": self._input_callback is not None,
-                "quietly": quietly,
-                "file": file,
-                "waited": time.monotonic() - waited,
-            }
-            if self._save_output and not quietly:
-                assert self._workspace is not None
-                request["save"] = str(self._workspace.path / f"output_{secrets.token_hex(8)}.txt")
-            frames = Frames(number, self._limits)
-            received = self._connection.run(request, token, on_input=self._answer_input)
-            async with contextlib.aclosing(received):
+            order = {**self._order(code, name), "waited": time.monotonic() - waited}
+            async with contextlib.aclosing(self._frames(order, token)) as received:
                 async for frame in received:
                     for event in frames.events(frame):
+                        if isinstance(event, Ended):
+                            for path, size in workspace.changed(since, besides=name):
+                                yield FileMade(number, path, size)
                         yield self._with_files(event)
             self._blocks += 1
+
+    def _order(self, code: str, name: str = "") -> dict[str, Any]:
+        order: dict[str, Any] = {
+            "op": "run",
+            "session": self._number,
+            "code": code.encode(errors="replace").decode(),
+            "wall_seconds": self._wall_seconds(),
+            "checkpoint": self._keeps_copies,
+            "keep_processes": self._keep_processes,
+            "input": self._input_callback is not None,
+            "file": f"{WORK_DIR}/{name}" if name else None,
+        }
+        if self._save_output:
+            assert self._workspace is not None
+            order["save"] = str(self._workspace.path / f"output_{secrets.token_hex(8)}.txt")
+        return order
+
+    def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
+        assert self._connection is not None
+        return self._connection.run(request, token, on_input=self._answer_input)
 
     def _with_files(self, event: Event) -> Event:
         if not isinstance(event, Display):

@@ -22,14 +22,8 @@ from ..policy import Policy
 from .command import texts
 
 
-class SandboxSessionServer:
-    """What sessions have in common: Python, packages, limits, policy, and the modules that are imported already.
-
-    A session with a server of its own takes as long to start as Python takes to import IPython and all of `preload`; one of a
-    server that runs takes milliseconds, and shares that memory. `async with` starts it and stops it, with all its sessions.
-
-    packages, limits, policy, preload, virtual_env_context   as for `SandboxCommandLineCodeExecutor`
-    """
+class WarmServer:
+    """The server itself, for executors, on the engine's loop. `stops_with_last`: it ends with its last session."""
 
     def __init__(
         self,
@@ -39,6 +33,7 @@ class SandboxSessionServer:
         policy: Policy | None = None,
         preload: Sequence[str] = (),
         virtual_env_context: SimpleNamespace | None = None,
+        stops_with_last: bool = False,
     ) -> None:
         self.packages, self.preload = texts("packages", packages), texts("preload", preload)
         self.limits, self.policy = limits, policy or Policy()
@@ -49,18 +44,7 @@ class SandboxSessionServer:
         self._scratch: Path | None = None
         self._numbers = itertools.count(1)
         self._lessees = 0
-        self._stops_with_last = False
-
-    async def __aenter__(self) -> Self:
-        await engine().call(self.open())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await engine().call(self.close())
-
-    # for executors, on the engine's loop
+        self._stops_with_last = stops_with_last
 
     async def open(self, more_packages: Sequence[str] = ()) -> Connection:
         """Give the connection, made on the first call. Raises as starting an executor does."""
@@ -125,16 +109,34 @@ class SandboxSessionServer:
         if self._stops_with_last and self._lessees == 0:
             await self.close()
 
-    @classmethod
-    def private(
-        cls,
-        packages: Sequence[str],
-        limits: Limits,
-        policy: Policy,
-        preload: Sequence[str],
-        context: SimpleNamespace | None,
-    ) -> Self:
-        """Make one that ends with the last session that uses it."""
-        server = cls(packages=packages, limits=limits, policy=policy, preload=preload, virtual_env_context=context)
-        server._stops_with_last = True
-        return server
+
+class SandboxSessionServer:
+    """What sessions have in common: Python, packages, limits, policy, and the modules that are imported already.
+
+    A session with a server of its own takes as long to start as Python takes to import IPython and all of `preload`; one of a
+    server that runs takes milliseconds, and shares that memory. `async with` starts it and stops it, with all its sessions.
+
+    packages, limits, policy, preload, virtual_env_context   as for `SandboxCommandLineCodeExecutor`
+    """
+
+    def __init__(
+        self,
+        *,
+        packages: Sequence[str] = (),
+        limits: Limits = SANDBOX_LIMITS,
+        policy: Policy | None = None,
+        preload: Sequence[str] = (),
+        virtual_env_context: SimpleNamespace | None = None,
+    ) -> None:
+        self.warm = WarmServer(
+            packages=packages, limits=limits, policy=policy, preload=preload, virtual_env_context=virtual_env_context
+        )
+
+    async def __aenter__(self) -> Self:
+        await engine().call(self.warm.open())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await engine().call(self.warm.close())

@@ -11,7 +11,7 @@ import itertools
 import os
 import secrets
 import time
-from collections.abc import Container, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,9 +83,12 @@ class Workspace:
 
         Raises `WorkspaceError`, and `OutsideWorkspace` when the code turned part of the way into a link meanwhile.
         """
+        return self._write(_write, name, text)
+
+    def _write(self, write: Callable[[int, str, bytes], int], name: str, text: str) -> int:
         try:
             with self._folder_of(name) as (folder, last):
-                return _write(folder, last, text.encode(errors="replace"))
+                return write(folder, last, text.encode(errors="replace"))
         except NotADirectoryError as error:
             raise OutsideWorkspace(name) from error
         except OSError as error:
@@ -107,8 +110,8 @@ class Workspace:
             os.close(folder)
 
     def write_temporary(self, name: str, text: str) -> int:
-        """Write the file of a block that has no name of its own; `remove` or `keep` ends that."""
-        changed = self.write(name, text)
+        """Write the file of a block that has no name of its own, but one that is new; `remove` or `keep` ends that."""
+        changed = self._write(_write_new, name, text)
         self._running.add(name)
         return changed
 
@@ -166,15 +169,32 @@ def _readable(path: str) -> str:
 
 
 def _write(folder: int, name: str, data: bytes) -> int:
-    """Write a new file and move it into place, so that nobody, nor a full disk, ever sees half of it."""
+    """Write a file and move it into place, so that nobody, nor a full disk, ever sees half of it."""
     temporary = f".cellblock-{secrets.token_hex(8)}"
-    descriptor = os.open(temporary, _NEW_FILE, 0o644, dir_fd=folder)
+    _write_new(folder, temporary, data)
     try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
+        _remove(folder, temporary)
         raise
+
+
+def _write_new(folder: int, name: str, data: bytes) -> int:
+    """Write a file that was not there, all of it or none; give its time of change."""
+    descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        return os.fstat(descriptor).st_ctime_ns
+    except BaseException:
+        _remove(folder, name)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
