@@ -2,8 +2,9 @@
 
     python examples/eight_models.py [FILE.csv]
 
-The file has the columns `hour` and `load`; without one, the session makes up 2000 hours of a small town's electricity: a daily
-and a yearly wave, cold days, noise. The branches share the session's memory until they write to it, and see nothing of each other.
+The file has the columns `hour` and `load`; without one, the session makes up 2000 hours of a small town's electricity: a
+daily and a yearly wave, a few festive hours, noise. The branches share the session's memory until they write to it, and see
+nothing of each other.
 """
 
 from __future__ import annotations
@@ -78,12 +79,12 @@ async def score(branch: SandboxSessionCodeExecutor, model: str) -> dict[str, flo
     return await branch.get("score")
 
 
-async def main(file: str | None) -> None:
+async def main(data: bytes | None) -> None:
     async with SandboxSessionCodeExecutor() as session:
-        if file is None:
+        if data is None:
             await run(session, MAKE)
         else:
-            (session.work_dir / "load.csv").write_bytes(Path(file).read_bytes())
+            (session.work_dir / "load.csv").write_bytes(data)
         print(await run(session, LOAD), end="")
         branches = await session.fork(len(MODELS))
         try:
@@ -98,4 +99,4 @@ async def main(file: str | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))
+    asyncio.run(main(Path(sys.argv[1]).read_bytes() if len(sys.argv) > 1 else None))

@@ -142,7 +142,9 @@ def test_an_unknown_language_in_a_message_is_a_result() -> None:
 
 def test_blocks_of_a_session_share_their_variables(sandbox: None, here: Path) -> None:
     pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
-    message = "```python\nx = 41\n```\n```sh\necho here\n```\n```python\nfrom IPython.display import HTML\nHTML(f'<p>{x}')\n```\n"
+    message = (
+        "```python\nx = 41\n```\n```sh\necho here\n```\n```python\nfrom IPython.display import HTML\nHTML(f'<p>{x}')\n```\n"
+    )
     done = run("run", "--executor", "session", "-", given=message)
     assert (done.returncode, done.stdout) == (0, "here\n<IPython.core.display.HTML object>\n"), done.stderr
     made = notes(done.stderr)[-1].removeprefix("made ").split(" (")[0]

@@ -54,7 +54,8 @@ def test_a_statement_is_given_as_soon_as_it_is_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "indent"), [("a", None), ("def f():", 4), ("def f():\n    a", 4), ("def f():\n    a\n    ", None), ("a(", 0), (":x(", None)]
+    ("text", "indent"),
+    [("a", None), ("def f():", 4), ("def f():\n    a", 4), ("def f():\n    a\n    ", None), ("a(", 0), (":x(", None)],
 )
 def test_what_is_missing(text: str, indent: int | None) -> None:
     assert missing_indent(text) == indent

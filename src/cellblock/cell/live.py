@@ -257,7 +257,7 @@ class Live:
             self.main.signal(number)
         found = {pid for stray in self._strays() for pid in (stray, *tree.descendants(stray))}
         # Among those stopped may be one that just became a branch's: it is no stray any more, and must go on all the same.
-        found, self._paused = found | self._paused, found if on else set()
+        found, self._paused = found | self._paused, found if on else set[int]()
         for pid in found:
             tree.send(pid, number)
 
