@@ -8,6 +8,7 @@ server: code that runs here shares this process, so nothing that it says is trus
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib
 import os
@@ -24,7 +25,7 @@ from .shell import Shell
 
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
-_SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC)
+_SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC, kernel.CLONE_NEWNET)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
 
@@ -163,14 +164,15 @@ class Session:
 
     def _publish(self, data: Any, metadata: Any) -> None:
         try:
-            frame = wire.encode_json(wire.DISPLAY, 0, {"data": dict(data), "metadata": dict(metadata)})
+            bundle = {mime: _as_json(content) for mime, content in data.items()}
+            frame = wire.encode_json(wire.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)})
         except (TypeError, ValueError) as error:
             sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
             return
         if len(frame) > _LARGEST_DISPLAY:
             sys.stderr.write(f"A display of {len(frame)} bytes was left out: the most is {_LARGEST_DISPLAY}.\n")
             return
-        self._control.send(wire.DISPLAY, self._run, {"data": dict(data), "metadata": dict(metadata)})
+        self._control.send_frame(frame)
 
     def _ask(self, prompt: str, hidden: bool) -> str:
         self._control.send(wire.INPUT, self._run, {"prompt": prompt, "hidden": hidden})
@@ -318,18 +320,21 @@ class Keeper:
 
 
 def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:
-    """Make a branch of this process in the cell whose four namespaces, control stream and output streams are given.
+    """Make a branch of this process in the cell whose namespaces, control stream and output streams are given.
 
     Raises `Reborn`, in the branch. Nobody can move into a process namespace, only be born there; and who is born there of a
     father from outside becomes a child of somebody outside: hence three forks.
     """
-    spaces, control, streams = descriptors[:4], descriptors[4], descriptors[5:7]
+    *spaces, control, out, err = descriptors
+    streams = [out, err]
+    # Where the network is the machine's, the branch is in it already, and may not enter it.
+    kinds = _SPACES[:-1] if _is_own_network(spaces[-1]) else _SPACES
     between = os.fork()
     if between == 0:
         try:
-            for space, kind in zip(spaces, _SPACES, strict=True):
+            for space, kind in zip(spaces, kinds, strict=False):
                 kernel.setns(space, kind)
-                os.close(space)
+            _close(spaces)
             if os.fork() != 0 or os.fork() != 0:
                 os._exit(0)
         except OSError as error:
@@ -342,9 +347,18 @@ def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:
     return {"error": "the fork could not enter its own cell"} if status else {}
 
 
+def _is_own_network(space: int) -> bool:
+    return os.path.samestat(os.fstat(space), os.stat("/proc/self/ns/net"))
+
+
 def _close(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+def _as_json(content: Any) -> Any:
+    """Give bytes as base64, which is how pictures stand in a MIME bundle."""
+    return base64.b64encode(content).decode() if isinstance(content, bytes | bytearray) else content
 
 
 def _children_seconds() -> float:

@@ -57,7 +57,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.filter_call(base64.b64decode(spec["filter_program"]))()
     if namespaces:
-        for capability in kernel.CELL_CAPABILITIES:  # held, but never to be given to a program
+        for capability in kernel.NETWORK_CAPABILITIES:  # held, but never to be given to a program
             kernel.drop_from_bounding_set(capability)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no cell may look into it, or into another's first process
     else:
