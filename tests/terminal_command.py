@@ -71,6 +71,11 @@ class TerminalCommand:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def children(self) -> list[int]:
+        """Give the ids of the command's own processes."""
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
     def _read(self, seconds: float) -> bool:
         """Read what comes; tell whether there may be more."""
         if not select.select([self._terminal], [], [], seconds)[0]:

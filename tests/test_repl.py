@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,30 @@ def test_a_segfault_costs_its_cell_alone(terminal: TerminalCommand) -> None:
     terminal.run("x = 41")
     assert RESTORED in terminal.run(SEGFAULT)
     assert "\n42" in terminal.run("x + 1")
+
+
+def test_a_session_whose_server_or_folder_is_gone_can_be_begun_anew(terminal: TerminalCommand) -> None:
+    terminal.run("x = 1")
+    for server in terminal.children():
+        os.kill(server, signal.SIGKILL)
+    assert ":restart begins a new session" in terminal.run("x")
+    shutil.rmtree("coding")
+    terminal.run(":restart")
+    assert "\n7" in terminal.run("3 + 4")
+
+
+def test_what_variables_hold_cannot_steer_the_terminal(terminal: TerminalCommand) -> None:
+    terminal.run("x = type('X', (), {'__repr__': lambda self: chr(27) + '[2J' + 'evil'})()")
+    assert "\ufffd[2Jevil" in terminal.run(":variables")
+
+
+def test_a_time_limit_ends_a_question() -> None:
+    with TerminalCommand("repl", "--timeout", "1") as terminal:
+        terminal.see(PROMPT)
+        terminal.type("input('wa' + 'it? ')\r")
+        terminal.see("wait?")
+        assert "Timeout" in terminal.see(f"\n{PROMPT}")
+        assert "\n7" in terminal.run("3 + 4")
 
 
 def test_going_back_to_a_checkpoint(terminal: TerminalCommand, here: Path) -> None:

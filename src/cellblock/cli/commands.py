@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -107,6 +109,8 @@ class Commands:
 
     async def _restart(self, _: str) -> Iterable[str]:
         self._marks.clear()
+        with contextlib.suppress(OSError):  # the restart says what is wrong with it
+            os.makedirs(self._folder, exist_ok=True)
         await self._session.restart()
         return ["a new session; the files are still there"]
 
