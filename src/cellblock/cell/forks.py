@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 _NATIVE = ("libgomp", "libomp", "libiomp5", "libtbb", "libarrow", "libtorch_cpu", "libcuda")  # known to start threads
 _LINKS = 2  # of the folder of threads besides one for each: its own and its parent's
+_PREPARED = ("jemalloc_bg_thd",)  # pyarrow's allocator gets ready for every fork, and does without it in the child
 _SETTABLE = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
 
 
@@ -31,13 +32,23 @@ def python_threads() -> list[str]:
 
 def native_threads() -> list[str]:
     """Name the threads that are not Python's; to be asked after a fork, which ends those that libraries bring back."""
-    extra = os.stat("/proc/self/task").st_nlink - _LINKS - threading.active_count()
+    if os.stat("/proc/self/task").st_nlink - _LINKS == threading.active_count():  # told without a look at each
+        return []
+    extra = sum(_thread_name(thread) not in _PREPARED for thread in os.listdir("/proc/self/task")) - threading.active_count()
     if extra <= 0:
         return []
     with open("/proc/self/maps") as maps:
         text = maps.read()
     suspects = [name for name in _NATIVE if name in text]
     return [f"{extra} native thread{'s' if extra > 1 else ''}" + (f" (loaded: {', '.join(suspects)})" if suspects else "")]
+
+
+def _thread_name(thread: str) -> str:
+    try:
+        with open(f"/proc/self/task/{thread}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""  # it has ended
 
 
 def obstacles(keepers: Iterable[int], tasks: Iterable[str]) -> list[str]:
@@ -152,9 +163,11 @@ def _open_file(entry: tuple[int, str]) -> _File | None:
 def _reopen(file: _File) -> None:
     """Give the descriptor an open file of its own: a fork shares the position with the other side, and the folder too."""
     try:
+        if os.readlink(f"/proc/self/fd/{file.descriptor}") != file.path:
+            return  # another file by now, or removed: what is left of it stays shared
         opened = os.open(file.path, file.flags | os.O_CLOEXEC)
     except OSError:
-        return  # removed meanwhile: what is left of it stays shared
+        return  # closed meanwhile, by the collector say
     inheritable = os.get_inheritable(file.descriptor)
     os.dup2(opened, file.descriptor, inheritable=inheritable)
     os.close(opened)
