@@ -64,8 +64,6 @@ def missing_indent(text: str) -> int | None:
         # The same rules as those of the shell inside: magics, `!command`, `await`. Nothing of the text is run.
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError as error:
-        raise CellblockError(
-            "A session's prompt needs IPython and prompt_toolkit, which belong to Cellblock: pip install ipython prompt_toolkit."
-        ) from error
+        raise CellblockError("A session's prompt needs IPython: pip install ipython prompt_toolkit.") from error
     status, indent = TransformerManager().check_complete(text)
     return (indent or 0) if status == "incomplete" else None
