@@ -140,6 +140,27 @@ def test_an_unknown_language_in_a_message_is_a_result() -> None:
     assert notes(done.stderr)[-1] == "unknown language klingon; exit code 1"
 
 
+def test_blocks_of_a_session_share_their_variables(sandbox: None, here: Path) -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
+    message = (
+        "```python\nx = 41\n```\n```sh\necho here\n```\n```python\nfrom IPython.display import HTML\nHTML(f'<p>{x}')\n```\n"
+    )
+    done = run("run", "--executor", "session", "-", given=message)
+    assert (done.returncode, done.stdout) == (0, "here\n<IPython.core.display.HTML object>\n"), done.stderr
+    made = notes(done.stderr)[-1].removeprefix("made ").split(" (")[0]
+    assert (here / made).read_text() == "<p>41"
+    found = json.loads(run("run", "--executor", "session", "--json", "-", given=message).stdout)
+    assert (found["exit_code"], found["session_restored"], len(found["blocks"])) == (0, False, 3)
+    assert [Path(name).suffix for name in found["output_files"]] == [".html"]
+
+
+def test_a_session_that_was_restored_is_told_of(sandbox: None) -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
+    done = run("run", "--executor", "session", "-c", "import os; os._exit(5)")
+    assert done.returncode == 5
+    assert notes(done.stderr)[-1].startswith("exit code 5; The session was ")
+
+
 # where it runs
 
 

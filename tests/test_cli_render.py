@@ -88,8 +88,13 @@ def test_names_made_by_a_program_cannot_steer_the_terminal() -> None:
     assert on("stderr", pieces) == "--- made coding/\ufffd[2J\ufffd--- fake\ufffd (1 byte)\n"
 
 
-def test_what_is_shown_is_named() -> None:
-    assert on("stderr", rendered(Display(0, {"image/png": "", "text/plain": ""}))) == ("--- shown: image/png, text/plain\n")
+def test_what_is_shown_is_named_where_neither_text_nor_a_file_stands_for_it() -> None:
+    assert on("stderr", rendered(Display(0, {"application/json": {}, "x/y": ""}))) == "--- shown: application/json, x/y\n"
+    assert rendered(Display(0, {"text/plain": "1"}), Display(0, {"image/png": ""}, files=("coding/a.png",))) == []
+
+
+def test_what_became_of_a_session_is_told() -> None:
+    assert on("stderr", rendered(Ended(0, 139, "error", notice="It was restored."))) == "--- exit code 139; It was restored\n"
 
 
 # sizes

@@ -56,10 +56,13 @@ class Control:
 
     def send(self, kind: int, run: int, value: dict[str, Any] | bytes) -> None:
         """Send one frame. Raises `ControlLost`."""
+        self.send_frame(wire.encode(kind, run, value if isinstance(value, bytes) else json.dumps(value).encode()))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send one frame that is made. Raises `ControlLost`."""
         self._check()
-        payload = value if isinstance(value, bytes) else json.dumps(value).encode()
         try:
-            self._socket.sendall(wire.encode(kind, run, payload))
+            self._socket.sendall(frame)
         except OSError as error:
             raise ControlLost from error
 

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _NATIVE = ("libgomp", "libomp", "libiomp5", "libtbb", "libarrow", "libtorch_cpu", "libcuda")  # known to start threads
+_LINKS = 2  # of the folder of threads besides one for each: its own and its parent's
+_PREPARED = ("jemalloc_bg_thd",)  # pyarrow's allocator gets ready for every fork, and does without it in the child
 _SETTABLE = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
 
 
@@ -30,13 +32,23 @@ def python_threads() -> list[str]:
 
 def native_threads() -> list[str]:
     """Name the threads that are not Python's; to be asked after a fork, which ends those that libraries bring back."""
-    extra = len(os.listdir("/proc/self/task")) - threading.active_count()
+    if os.stat("/proc/self/task").st_nlink - _LINKS == threading.active_count():  # told without a look at each
+        return []
+    extra = sum(_thread_name(thread) not in _PREPARED for thread in os.listdir("/proc/self/task")) - threading.active_count()
     if extra <= 0:
         return []
     with open("/proc/self/maps") as maps:
         text = maps.read()
     suspects = [name for name in _NATIVE if name in text]
     return [f"{extra} native thread{'s' if extra > 1 else ''}" + (f" (loaded: {', '.join(suspects)})" if suspects else "")]
+
+
+def _thread_name(thread: str) -> str:
+    try:
+        with open(f"/proc/self/task/{thread}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""  # it has ended
 
 
 def obstacles(keepers: Iterable[int], tasks: Iterable[str]) -> list[str]:
@@ -66,11 +78,12 @@ def _name(pid: int) -> str:
         return "ended"
 
 
-def _descriptors() -> list[tuple[int, str]]:
+def _descriptors(besides: Iterable[int] = ()) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
-    for entry in os.listdir("/proc/self/fd"):
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
         try:
-            found.append((int(entry), os.readlink(f"/proc/self/fd/{entry}")))
+            if descriptor not in besides:
+                found.append((descriptor, os.readlink(f"/proc/self/fd/{descriptor}")))
         except OSError:
             continue  # the one by which the folder was read
     return found
@@ -115,13 +128,13 @@ class _File(NamedTuple):
 class Frozen:
     """What a fork alone does not preserve, noted before it: states of random numbers, positions in open files."""
 
-    def __init__(self, *, flush: bool) -> None:
-        """Note it. `flush`: first write out what open files hold back, or both sides would write it."""
+    def __init__(self, *, flush: bool, besides: set[int]) -> None:
+        """Note it. `flush`: first write out what open files hold back, or both sides would. `besides`: no files of code's."""
         self._random = sys.modules["random"].getstate() if "random" in sys.modules else None
-        self._files = _open_files()
+        self._files = _open_files(besides)
         if flush and any(file.flags & os.O_ACCMODE != os.O_RDONLY for file in self._files):
             _flush_files()
-            self._files = _open_files()
+            self._files = _open_files(besides)
 
     def thaw(self) -> None:
         """In the fork: go on exactly as the other side would have; Python's own `random` is reseeded by every fork."""
@@ -131,8 +144,8 @@ class Frozen:
             _reopen(file)
 
 
-def _open_files() -> list[_File]:
-    return [file for file in map(_open_file, _descriptors()) if file is not None]
+def _open_files(besides: set[int]) -> list[_File]:
+    return [file for file in map(_open_file, _descriptors(besides)) if file is not None]
 
 
 def _open_file(entry: tuple[int, str]) -> _File | None:
@@ -150,9 +163,11 @@ def _open_file(entry: tuple[int, str]) -> _File | None:
 def _reopen(file: _File) -> None:
     """Give the descriptor an open file of its own: a fork shares the position with the other side, and the folder too."""
     try:
+        if os.readlink(f"/proc/self/fd/{file.descriptor}") != file.path:
+            return  # another file by now, or removed: what is left of it stays shared
         opened = os.open(file.path, file.flags | os.O_CLOEXEC)
     except OSError:
-        return  # removed meanwhile: what is left of it stays shared
+        return  # closed meanwhile, by the collector say
     inheritable = os.get_inheritable(file.descriptor)
     os.dup2(opened, file.descriptor, inheritable=inheritable)
     os.close(opened)

@@ -21,10 +21,10 @@ from typing import Any, NoReturn
 
 from . import kernel
 from .confine import Confinement
-from .init import PACKET, Ground, show
+from .init import PACKET, Ground, own_network, show
 
 _FULL = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
-_SPACES = ("user", "pid", "mnt", "ipc")
+_SPACES = ("user", "pid", "mnt", "ipc", "net")
 _BETWEEN = "/run"  # an empty folder of ours, where a filesystem can be filled before it takes its place
 
 
@@ -131,6 +131,7 @@ class Guard:
             signal.set_wakeup_fd(-1)
             self._furnish(targets, descriptors[1:])
             _enter_namespaces()
+            own_network(self._spec)
             if os.fork() != 0:
                 os._exit(0)
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
@@ -165,6 +166,7 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     guard = Guard(link, spec, confinement)
     try:
         kernel.unshare(kernel.CLONE_NEWNS)
+        own_network(spec)
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
         Ground(spec).renew()
         confinement.prepare()

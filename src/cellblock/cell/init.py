@@ -76,6 +76,7 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
     if spec["namespaces"]:
         kill = tree.kill_namespace
         kernel.unshare(kernel.CLONE_NEWNS)
+        own_network(spec)
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     else:
         kill = _kill_own
@@ -89,6 +90,13 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
     signal.signal(signal.SIGTERM, end_block)
     _kept.extend((spec, kill, end_block))
     return kill
+
+
+def own_network(spec: dict[str, Any]) -> None:
+    """Where cells are not to share a network, which they do within one executor: enter a new one."""
+    if spec.get("own_network"):
+        kernel.unshare(kernel.CLONE_NEWNET)
+        kernel.bring_up_loopback()
 
 
 def _kill_own() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 from typing import Final
 
 CLONE_NEWNS: Final = 0x00020000
@@ -31,10 +34,13 @@ PR_SET_NO_NEW_PRIVS: Final = 38
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
 CAP_SETPCAP: Final = 8
+CAP_NET_ADMIN: Final = 12
 CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
 ZYGOTE_LINK: Final = 3  # the descriptor under which a zygote that is a program of its own finds its socket
-CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)  # what a zygote in a sandbox holds, and a cell gives up
+# What a zygote in a sandbox holds, and a cell gives up: to make cells, and, where each has a network of its own, that too.
+CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)
+NETWORK_CAPABILITIES: Final = (*CELL_CAPABILITIES, CAP_NET_ADMIN)
 
 # Numbers that are not the same on every machine; those from 424 on are.
 _NUMBERS: Final = {
@@ -48,7 +54,7 @@ LANDLOCK_CREATE_RULESET: Final = 444
 LANDLOCK_ADD_RULE: Final = 445
 LANDLOCK_RESTRICT_SELF: Final = 446
 
-_MADV_POPULATE_WRITE = 23
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 
@@ -99,6 +105,14 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
     )
 
 
+def bring_up_loopback() -> None:
+    """Switch on the loopback of a new network namespace: asyncio and multiprocessing talk over it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("16sH14x", b"lo", 0)
+        (flags,) = struct.unpack_from("H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)
+        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
+
+
 def attach(descriptor: int, target: str) -> None:
     """Mount what `descriptor` holds, a copy of a mounted folder or file, on `target`."""
     name = f"move_mount {target}"
@@ -119,11 +133,6 @@ def prctl(option: int, *arguments: int) -> None:
     """Change a property of this process."""
     words = [ctypes.c_ulong(item) for item in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *words), f"prctl {option}")
-
-
-def populate(address: int, size: int) -> bool:
-    """Have the pages of a range made writable now, so that writing to them traps no more; False where that is not known."""
-    return _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _MADV_POPULATE_WRITE) == 0
 
 
 def flush_c_streams() -> None:

@@ -53,6 +53,7 @@ class Live:
         self.task: Task | None = None
         self._again_at = self._look_at = _FOREVER
         self.closing = False
+        self._paused = set[int]()
 
     # its process
 
@@ -90,6 +91,8 @@ class Live:
             if task.shown <= _DISPLAYS:
                 self._loop.send(wire.encode(frame.kind, frame.run, frame.payload), can_wait=True)
         elif frame.kind in (wire.PIECE, wire.INPUT):
+            if frame.kind == wire.INPUT:
+                self.valve.settle(task.run)  # what leads up to the question is read before it
             self._loop.send(wire.encode(frame.kind, frame.run, frame.payload))
             self._loop.flush()
 
@@ -252,9 +255,11 @@ class Live:
         number = signal.SIGSTOP if on else signal.SIGCONT
         if self.main is not None:
             self.main.signal(number)
-        for stray in self._strays():
-            for pid in (stray, *tree.descendants(stray)):
-                tree.send(pid, number)
+        found = {pid for stray in self._strays() for pid in (stray, *tree.descendants(stray))}
+        # Among those stopped may be one that just became a branch's: it is no stray any more, and must go on all the same.
+        found, self._paused = found | self._paused, found if on else set[int]()
+        for pid in found:
+            tree.send(pid, number)
 
     def _bring_back(self) -> None:
         """Have a new process made, from the last keeper where there is one."""
@@ -323,6 +328,7 @@ class Live:
             "queued": task.run.queued,
             "session": self._fate[0],
             "lost": self._fate[1],
+            "error": task.answer.get("error") if task.answer is not None and not task.answer.get("interrupted") else None,
             "obstacles": self.copies.obstacles,
         }
 

@@ -68,7 +68,11 @@ class PlainCells:
             failure = error
         except BaseException as error:
             failure = error
-            shell.showtraceback(running_compiled_code=True)
+            trace = error.__traceback__
+            shown = type(error), error, trace and trace.tb_next  # without this function, which is no part of the cell
+            shell.showtraceback(shown, tb_offset=0, running_compiled_code=True)
+        if self._extensions() != self._as_made:
+            shell.events.trigger("post_execute")  # a handler that this very cell has brought: matplotlib's draws its figures
         self._remember(code)
         return failure
 
@@ -92,6 +96,9 @@ def forget_old_inputs(shell: Any) -> None:
     old = shell.execution_count - _REMEMBERED
     if old > 0:
         shell.user_ns.pop(f"_i{old}", None)
+        for name in (f"_i{old}", f"_{old}"):
+            shell.user_ns_hidden.pop(name, None)
+        manager.output_hist_reprs.pop(old, None)
         for history in (manager.input_hist_parsed, manager.input_hist_raw):
             if old < len(history):
                 history[old] = ""

@@ -8,6 +8,7 @@ server: code that runs here shares this process, so nothing that it says is trus
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib
 import os
@@ -19,19 +20,18 @@ from typing import Any, NoReturn
 
 from . import forks, kernel, values, waiting, wire
 from .control import Control, ControlLost, out_of_the_way
-from .pages import HotPages
 from .shell import Shell
 
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
-_SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC)
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+_SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC, kernel.CLONE_NEWNET)
 _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
 
 
 # Without the enums of `signal`, which each cell would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
-_SIGINT, _IGNORE = int(signal.SIGINT), int(signal.SIG_IGN)
+_SIGINT, _SIGTERM, _SIGCHLD = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGCHLD)
+_IGNORE, _DEFAULT = int(signal.SIG_IGN), int(signal.SIG_DFL)
 
 
 class Reborn(BaseException):
@@ -54,7 +54,6 @@ class Session:
         self._run = 0
         self._interrupted = False
         self._keepers = set[int]()
-        self._pages = HotPages()
         waiting.hide(self._keepers)
         shell.publish = self._publish
 
@@ -130,7 +129,7 @@ class Session:
             finally:
                 _set_signal(_SIGINT, _IGNORE)
         except KeyboardInterrupt:
-            answer = {"exit": 130, "error": "It was interrupted."}
+            answer = {"exit": 130} | ({"error": "It was interrupted."} if self._interrupted else {})
             _set_signal(_SIGINT, _IGNORE)
         except ControlLost:
             raise
@@ -152,9 +151,10 @@ class Session:
                 is_same = os.fstat(target).st_ino == same.st_ino
             except OSError:
                 is_same = False
-            if not is_same:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if not is_same:
                     os.dup2(stream, target)
+                os.set_blocking(stream, True)  # of both: they are one open file
 
     def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
@@ -163,14 +163,15 @@ class Session:
 
     def _publish(self, data: Any, metadata: Any) -> None:
         try:
-            frame = wire.encode_json(wire.DISPLAY, 0, {"data": dict(data), "metadata": dict(metadata)})
+            bundle = {mime: _as_json(content) for mime, content in data.items()}
+            frame = wire.encode_json(wire.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)})
         except (TypeError, ValueError) as error:
             sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
             return
         if len(frame) > _LARGEST_DISPLAY:
             sys.stderr.write(f"A display of {len(frame)} bytes was left out: the most is {_LARGEST_DISPLAY}.\n")
             return
-        self._control.send(wire.DISPLAY, self._run, {"data": dict(data), "metadata": dict(metadata)})
+        self._control.send_frame(frame)
 
     def _ask(self, prompt: str, hidden: bool) -> str:
         self._control.send(wire.INPUT, self._run, {"prompt": prompt, "hidden": hidden})
@@ -206,18 +207,19 @@ class Session:
         if why:
             os.close(descriptor)
             return {"refused": why}
-        frozen = forks.Frozen(flush=exact)
-        self._pages.learn()
+        frozen = self._freeze(flush=exact)
         pid = os.fork()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
-        self._pages.copy()
         os.close(descriptor)
         self._keepers.add(pid)
         if why := forks.native_threads():
             os.kill(pid, signal.SIGKILL)
         self._reap()
         return {"refused": why} if why else {}
+
+    def _freeze(self, *, flush: bool) -> forks.Frozen:
+        return forks.Frozen(flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams})
 
     def _reap(self) -> None:
         """Clear away keepers that the server has ended."""
@@ -232,7 +234,7 @@ class Session:
         if why:
             _close(descriptors)
             return {"refused": why}
-        answer = bring_forth(descriptors, forks.Frozen(flush=True))
+        answer = bring_forth(descriptors, self._freeze(flush=True))
         return {"refused": why} if (why := forks.native_threads()) else answer
 
     def let_go(self) -> None:
@@ -276,8 +278,8 @@ class Keeper:
 
     def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
         os.setsid()  # what its session sends to its own group does not come here
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+        _set_signal(_SIGTERM, _IGNORE)
+        _set_signal(_SIGCHLD, _DEFAULT)
         session.let_go()
         _adjust_memory_score(0)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody in the cell sees it, or reaches into it
@@ -318,18 +320,21 @@ class Keeper:
 
 
 def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:
-    """Make a branch of this process in the cell whose four namespaces, control stream and output streams are given.
+    """Make a branch of this process in the cell whose namespaces, control stream and output streams are given.
 
     Raises `Reborn`, in the branch. Nobody can move into a process namespace, only be born there; and who is born there of a
     father from outside becomes a child of somebody outside: hence three forks.
     """
-    spaces, control, streams = descriptors[:4], descriptors[4], descriptors[5:7]
+    *spaces, control, out, err = descriptors
+    streams = [out, err]
+    # Where the network is the machine's, the branch is in it already, and may not enter it.
+    kinds = _SPACES[:-1] if _is_own_network(spaces[-1]) else _SPACES
     between = os.fork()
     if between == 0:
         try:
-            for space, kind in zip(spaces, _SPACES, strict=True):
+            for space, kind in zip(spaces, kinds, strict=False):
                 kernel.setns(space, kind)
-                os.close(space)
+            _close(spaces)
             if os.fork() != 0 or os.fork() != 0:
                 os._exit(0)
         except OSError as error:
@@ -342,9 +347,18 @@ def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:
     return {"error": "the fork could not enter its own cell"} if status else {}
 
 
+def _is_own_network(space: int) -> bool:
+    return os.path.samestat(os.fstat(space), os.stat("/proc/self/ns/net"))
+
+
 def _close(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+def _as_json(content: Any) -> Any:
+    """Give bytes as base64, which is how pictures stand in a MIME bundle."""
+    return base64.b64encode(content).decode() if isinstance(content, bytes | bytearray) else content
 
 
 def _children_seconds() -> float:
@@ -357,5 +371,7 @@ def _be_first_to_die() -> None:
 
 
 def _adjust_memory_score(value: int) -> None:
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(str(value))
+    with contextlib.suppress(OSError):
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(descriptor, str(value).encode())
+        os.close(descriptor)

@@ -6,6 +6,7 @@ The one module of this folder that needs more than the standard library: the IPy
 from __future__ import annotations
 
 import builtins
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -49,6 +50,7 @@ class Shell:
         """
         if builtins.input is not self._ask_outside:
             self._install_input()
+        _mend_streams()
         if file is not None:
             self.variables["__file__"] = file
         try:
@@ -121,6 +123,9 @@ def _make(owner: Shell) -> Any:
     shell = _class(owner).instance(config=config)
     shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
     shell.system = shell.system_raw  # straight to the streams, in order with everything else
+    # They end the cell, as they end a program: a session ends from outside.
+    for name in ("exit", "quit"):
+        shell.user_ns[name] = shell.user_ns_hidden[name] = _exit_call()
     shell.builtin_trap.__enter__()  # `get_ipython`, `display`: for good, and not anew for each cell
     return shell
 
@@ -131,10 +136,6 @@ def _class(owner: Shell) -> Any:
     class CellShell(InteractiveShell):
         displayhook_class = _hook(owner)
         display_pub_class = _publisher(owner)
-
-        def ask_exit(self) -> None:
-            """`exit` and `quit` end the cell: a session ends from outside."""
-            raise SystemExit(0)
 
         def _showtraceback(self, etype: object, evalue: BaseException, stb: list[str]) -> None:
             if isinstance(evalue, SystemExit) or (owner.interrupted and isinstance(evalue, KeyboardInterrupt)):
@@ -150,6 +151,18 @@ def _class(owner: Shell) -> Any:
             """There is no screen."""
 
     return CellShell
+
+
+def _exit_call() -> Any:
+    from IPython.core.autocall import IPyAutocall
+
+    class Exit(IPyAutocall):
+        rewrite = False
+
+        def __call__(self, code: object = None) -> None:
+            raise SystemExit(code)
+
+    return Exit()
 
 
 def _publisher(owner: Shell) -> Any:
@@ -181,6 +194,16 @@ def _hook(owner: Shell) -> Any:
             _flush(sys.stdout)
 
     return Hook
+
+
+def _mend_streams() -> None:
+    """Put working streams in the place of those that a cell has closed, removed or broken; others may stay."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        try:
+            getattr(sys, name).flush()
+        except Exception:
+            raw = open(descriptor, "wb", buffering=0, closefd=False)
+            setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True))
 
 
 def _show_text(data: Mapping[str, Any]) -> None:

@@ -34,10 +34,14 @@ class Valve:
 
     def close(self, run: Run) -> None:
         """The block is over: send what is left of its output."""
-        for stream, data in self._pump.settle():
-            pass_on(self._loop, run, self._pump.keeper, stream, data)
+        self.settle(run)
         send_rest(self._loop, run, self._pump.keeper)
         self._pump.keeper, self._run = Keeper(self._cap), None
+
+    def settle(self, run: Run) -> None:
+        """Send what the block has written so far."""
+        for stream, data in self._pump.settle():
+            pass_on(self._loop, run, self._pump.keeper, stream, data)
 
     def _on_output(self, reader: int) -> None:
         for stream, data in self._pump.readable(reader):

@@ -57,14 +57,14 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.filter_call(base64.b64decode(spec["filter_program"]))()
     if namespaces:
-        for capability in kernel.CELL_CAPABILITIES:  # held, but never to be given to a program
+        for capability in kernel.NETWORK_CAPABILITIES:  # held, but never to be given to a program
             kernel.drop_from_bounding_set(capability)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no cell may look into it, or into another's first process
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    _settle(practising=namespaces)
+    _settle(practising=namespaces and "session_confinement" not in spec)  # a session is no block
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, own_processes)
     if kind == init.SESSION:
@@ -103,7 +103,7 @@ def prepare_sessions() -> None:
         raise ImportError(
             f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
         ) from error
-    for name in ("session", "values", "forks", "waiting", "control", "pages"):
+    for name in ("session", "values", "forks", "waiting", "control"):
         importlib.import_module(f"cellblock.cell.{name}")
 
 

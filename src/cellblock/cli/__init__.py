@@ -17,6 +17,7 @@ from ..errors import CellblockError
 
 _COMMANDS = {
     "doctor": "Tell what the sandbox can guarantee on this machine.",
+    "repl": "Talk with a live Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",
 }
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_INTERRUPTED = 3, 2, 130

@@ -49,8 +49,10 @@ class Renderer:
                     yield self._written("stdout", cut_mark(out))
                 if err:
                     yield self._written("stderr", cut_mark(err))
-            case Display(data=data):
-                yield from self.note(f"shown: {', '.join(data)}")
+            case Display(data=data, files=files):
+                # What has text was written as output, and files are named at the end.
+                if "text/plain" not in data and not files:
+                    yield from self.note(f"shown: {', '.join(data)}")
             case FileMade():
                 self._files.append(event)
             case Ended():
@@ -59,7 +61,7 @@ class Renderer:
     def note(self, text: str, style: Style = "dim") -> Iterator[Piece]:
         """Give a line of ours."""
         yield from self.fresh_line()
-        yield Piece("stderr", f"--- {_harmless(text)}\n", style)
+        yield Piece("stderr", f"--- {harmless(text)}\n", style)
 
     def fresh_line(self) -> Iterator[Piece]:
         """Give what ends the line that a program left unfinished where our notes go; nothing where there is none."""
@@ -95,9 +97,10 @@ def _summary(ended: Ended) -> str:
     # Of a cancelled block nobody asks its exit code: the command's own is another.
     if ended.exit_code and ended.outcome != "cancelled":
         parts.append(f"exit code {ended.exit_code}")
+    parts.append(ended.notice)
     return "; ".join(part.rstrip(".") for part in parts if part)
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Give `text` on one line, without control sequences: names of files and languages are not of our making."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)

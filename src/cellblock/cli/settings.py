@@ -1,4 +1,4 @@
-"""What was asked for on the command line of `cellblock run`."""
+"""What was asked for on the command line."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options, by their names. `memory_bytes` and `work_dir` None: what the executor, and we, do by default."""
+    """Where and how code runs. `memory_bytes` and `work_dir` None: what the executor, and we, do by default."""
 
-    file: str | None
-    code: str | None
-    language: str | None
-    executor: Literal["sandbox", "local"]
+    executor: Literal["sandbox", "local", "session"]
     timeout: float
     memory_bytes: int | None
     network: bool
     packages: tuple[str, ...]
+    preload: tuple[str, ...] = ()
     work_dir: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Settings):
+    """The options of `cellblock run`, by their names."""
+
+    file: str | None
+    code: str | None
+    language: str | None
     as_json: bool
     stream: bool

@@ -200,6 +200,8 @@ class LiveSession(SandboxCommandLineCodeExecutor):
                     yield event
             return
         assert self._workspace is not None
+        assert self._connection is not None
+        self._connection.check()
         workspace = self._workspace
         workspace.check()
         code, own_name = silence_pip(block.code, block.language), file_name(block.code)
@@ -251,7 +253,8 @@ class LiveSession(SandboxCommandLineCodeExecutor):
 
     async def _answer_input(self, question: dict[str, Any]) -> str:
         assert self._input_callback is not None
-        answer = self._input_callback(str(question.get("prompt", "")))
+        # In a thread: it may wait for a person, and everybody's executors work on this loop.
+        answer = await asyncio.to_thread(self._input_callback, str(question.get("prompt", "")))
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class Frames:
     def _ended(self, ending: dict[str, Any]) -> Ended:
         usage = Usage(float(ending["wall"]), float(ending["cpu"]), int(ending["peak"]), float(ending["queued"]))
         exit_code, outcome, limit, message = _verdict(ending.get("why"), ending.get("status"), self._limits)
+        if error := ending.get("error"):  # of the session's shell itself
+            message = f"{message}\n{error}"
         restored, notice = _fate(ending)
         return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice)
 

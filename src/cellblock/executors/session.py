@@ -62,7 +62,8 @@ class SandboxSessionCodeExecutor(LiveSession):
         if not name.isidentifier():
             raise ValueError(f"{name!r} is not the name of a variable.")
         kind, data = values.encode(value)
-        answer, _ = await self._ask({"op": "set", "name": name, "kind": kind, "size": len(data)}, data)
+        order = {"op": "set", "name": name, "kind": kind, "size": len(data), "checkpoint": self._keeps_copies}
+        answer, _ = await self._ask(order, data)
         _checked(answer)
 
     async def variables(self) -> list[Variable]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -92,7 +92,7 @@ class Connection:
         token: CancellationToken | None = None,
         *,
         value: bytes = b"",
-        on_input: Callable[[dict[str, Any]], Awaitable[str]] | None = None,
+        on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None,
     ) -> AsyncGenerator[wire.Frame, None]:
         """Run one block: give its frames up to the one of kind ENDED, after which nothing of it lives.
 
@@ -100,7 +100,7 @@ class Connection:
         When the generator is closed early, or its task cancelled, the run is cancelled and its end waited for.
         Raises `PlaceLost` when the server ends, `PlaceError` when no cell could be made.
         """
-        self._check()
+        self.check()
         self._count += 1
         number = self._count
         run = self._runs[number] = _Run()
@@ -118,8 +118,7 @@ class Connection:
             while not run.over:
                 for frame in await self._frames(run):
                     if frame.kind == wire.INPUT and on_input is not None:
-                        line = await on_input(frame.json())
-                        self._send(wire.encode(wire.DATA, number, line.encode(errors="replace")))
+                        await self._answer(run, number, on_input(frame.json()))
                     else:
                         yield frame
         finally:
@@ -131,6 +130,17 @@ class Connection:
                 self._resume()
                 await _surely(run.ended)
             self._runs.pop(number, None)
+
+    async def _answer(self, run: _Run, number: int, line: Coroutine[Any, Any, str]) -> None:
+        """Send what the code asked for, unless its run ends first."""
+        asked, ended = asyncio.ensure_future(line), asyncio.ensure_future(run.ended.wait())
+        try:
+            await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                self._send(wire.encode(wire.DATA, number, asked.result().encode(errors="replace")))
+        finally:
+            asked.cancel()
+            ended.cancel()
 
     async def _frames(self, run: _Run) -> list[wire.Frame]:
         await run.news.wait()
@@ -147,7 +157,8 @@ class Connection:
             raise PlaceLost(self._lost or "The cell server ended.")
         return frames
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `PlaceLost` when the server has ended, or belongs to another process."""
         if self._pid != os.getpid():
             raise PlaceLost("This executor was started in another process: use one that is made in this one.")
         if self._lost is not None:

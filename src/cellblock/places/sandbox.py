@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..cell import boot
+from ..cell import boot, kernel
 from ..errors import PlaceError, SandboxUnavailable
 from ..limits import Limits
 from ..policy import Mount, Policy
@@ -96,6 +96,7 @@ class SandboxPlace(Place):
             "spares": 0 if self.sessions else 2,
             "zygote": {
                 **own,
+                "own_network": self.sessions and self.policy.network != "host",
                 "namespaces": True,
                 "tmpfs": [[path, options] for path in _TEMPORARY],
                 "below_tmpfs": [path for path in targets if any(_is_below(path, top) for top in _TEMPORARY)],
@@ -150,6 +151,7 @@ class SandboxPlace(Place):
             "user": _USER,
             "outer_user": _OUTER_USERS + secrets.randbelow(1 << 24),
             "network": self.policy.network,
+            "capabilities": kernel.NETWORK_CAPABILITIES if self.sessions else kernel.CELL_CAPABILITIES,
             "hostname": "cellblock",
             "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", boot.ZYGOTE, _OURS],
             "environment": clean_environment(ENVIRONMENT, HOME, self.policy),

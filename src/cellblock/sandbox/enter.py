@@ -50,13 +50,13 @@ def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socke
 def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.socket) -> None:
     os.umask(0o022)
     if box["network"] != "host":
-        namespaces.bring_up_loopback()
+        kernel.bring_up_loopback()
     socket.sethostname(box["hostname"])
     if trees is None:
         trees = mounts.open_trees(box["mounts"], None, {})
     mounts.build_root(box, trees)
     _take_standard_input()
-    _keep_what_making_cells_needs()
+    _keep(box["capabilities"])
     os.dup2(link.fileno(), kernel.ZYGOTE_LINK, inheritable=True)
     os.closerange(kernel.ZYGOTE_LINK + 1, os.sysconf("SC_OPEN_MAX"))
     os.execve(box["argv"][0], box["argv"], box["environment"])
@@ -70,15 +70,16 @@ def _take_standard_input() -> None:
     os.close(null)
 
 
-def _keep_what_making_cells_needs() -> None:
-    """Carry two capabilities of our own user namespace over exec, and let no program ever get another one.
+def _keep(capabilities: list[int]) -> None:
+    """Carry these of our own user namespace over exec, for the making of cells, and let no program ever get another one.
 
-    CAP_SYS_ADMIN: cells get mounts and namespaces of their own. CAP_SETPCAP: a cell gives up both for good.
+    CAP_SYS_ADMIN: cells get mounts and namespaces of their own. CAP_NET_ADMIN: and a loopback. CAP_SETPCAP: a cell gives
+    all of them up for good.
     """
     for capability in range(kernel.CAP_LAST + 1):
-        if capability not in kernel.CELL_CAPABILITIES:
+        if capability not in capabilities:
             kernel.drop_from_bounding_set(capability)
-    mask = sum(1 << capability for capability in kernel.CELL_CAPABILITIES)
+    mask = sum(1 << capability for capability in capabilities)
     kernel.capability_call(mask, mask, mask)()
-    for capability in kernel.CELL_CAPABILITIES:
+    for capability in capabilities:
         kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, capability)

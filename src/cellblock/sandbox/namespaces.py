@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import socket
-import struct
 
 from ..cell import kernel
 
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _EVERY = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWNS
@@ -42,14 +38,6 @@ def enter(*, user: int, network: bool) -> None:
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {outer_user} 1")
     _write("/proc/self/gid_map", f"{user} {outer_group} 1")
-
-
-def bring_up_loopback() -> None:
-    """Switch on the loopback of a new network namespace: asyncio and multiprocessing talk over it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = struct.pack("16sH14x", b"lo", 0)
-        (flags,) = struct.unpack_from("H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)
-        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
 
 
 def owner_map(owner: tuple[int, int], user: int) -> int:

@@ -49,7 +49,7 @@ def _namespaces() -> None:
 
 
 def _mounts() -> None:
-    namespaces.bring_up_loopback()
+    kernel.bring_up_loopback()
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
     os.mkdir("/tmp/proc")
