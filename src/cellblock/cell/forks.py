@@ -163,8 +163,9 @@ def _open_file(entry: tuple[int, str]) -> _File | None:
 def _reopen(file: _File) -> None:
     """Give the descriptor an open file of its own: a fork shares the position with the other side, and the folder too."""
     try:
-        if os.readlink(f"/proc/self/fd/{file.descriptor}") != file.path:
-            return  # another file by now, or removed: what is left of it stays shared
+        # That file itself may have been put aside meanwhile: restoring the work folder puts another in its place.
+        if os.readlink(f"/proc/self/fd/{file.descriptor}").removesuffix(" (deleted)") != file.path:
+            return  # another file by now: what is left of it stays shared
         opened = os.open(file.path, file.flags | os.O_CLOEXEC)
     except OSError:
         return  # closed meanwhile, by the collector say
