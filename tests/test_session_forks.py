@@ -312,7 +312,6 @@ def test_a_branch_has_checkpoints_and_recovers_like_any_session(live: Live) -> N
         branch.done("x = 5; open('f', 'w').close()")
         branch.restore(mark)
         assert branch.done("print(x, os.listdir())") == "1 []"
-        assert branch.run("while True: pass", "python").outcome == "timeout" if False else True
         with pytest.raises(CheckpointError, match="another session"):
             live.restore(mark)
 
@@ -380,8 +379,9 @@ REFUSED = {
     "shared memory with a name": ("import multiprocessing.shared_memory as m; s = m.SharedMemory('cbx', True, 4096)",
                                   "memory that is shared on purpose|child process"),
     "a pool": ("import multiprocessing; p = multiprocessing.get_context('fork').Pool(2)", "thread|child process"),
-    "a task": ("import asyncio\nt = asyncio.get_event_loop_policy()\nasync def later(): await asyncio.sleep(60)\n"
-               "task = asyncio.create_task(later(), name='left-over')", "the asyncio task 'left-over'"),
+    "a task": ("import asyncio\nasync def later(): await asyncio.sleep(60)\n"
+               "async def begin(): return asyncio.create_task(later(), name='left-over')\ntask = await begin()",
+               "the asyncio task 'left-over'"),
 }  # fmt: skip
 
 
@@ -391,7 +391,7 @@ def test_what_cannot_be_copied_is_refused_by_name(name: str, shared: SandboxSess
     with session(shared, keep_processes=True) as live:
         live.done("x = 1")
         mark = live.checkpoint()
-        live.run(code) if name == "a task" else live.done(code)
+        live.done(code)
         with pytest.raises(CheckpointError, match=named):
             live.checkpoint()
         with pytest.raises(CheckpointError, match=named):

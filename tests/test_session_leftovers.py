@@ -81,7 +81,7 @@ def test_nothing_is_left_of_sessions_that_stop_one_by_one(
     with session(shared) as warm:
         warm.done("1")
     pid = server_pid(shared)
-    assert until(lambda: len(tree(pid)) <= 5), tree(pid)
+    assert until(lambda: len(tree(pid)) == 5), tree(pid)  # server, porter, zygote, and the next session, ready
     count, groups = len(tree(pid)), len(control_groups())
     parent = session(shared, keep_processes=True)
     parent.done("x = 1")
@@ -131,11 +131,9 @@ def test_nothing_grows_with_each(name: str, shared: SandboxSessionServer, tmp_pa
         before = holdings()
         for _ in range(12):
             once()
-        assert until(
-            lambda: all(
-                now <= then + (number == 0) for number, (now, then) in enumerate(zip(holdings(), before, strict=True))
-            )
-        ), (before, holdings())
+        after = holdings()
+        # The next session may be on the way, and an ended copy be waited for by the next one.
+        assert all(now <= then + 2 for now, then in zip(after, before, strict=True)), (before, after)
 
 
 def test_a_killed_server_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +162,10 @@ from test_session_leftovers import server_pid
 from benchmarks.processes import tree
 with server() as running:
     live = session(running, keep_processes=True)
-    live.done({BUSY!r})
+    live.done('1')
     branch = live.fork()[0]
-    branch.done('1')
+    for one in (live, branch):
+        one.done({BUSY!r})
     print(*tree(server_pid(running)), flush=True)
     os.kill(os.getpid(), 9)
 """
