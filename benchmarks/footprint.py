@@ -15,7 +15,7 @@ from cellblock.sync import SandboxCommandLineCodeExecutor
 
 from .figures import Bound, Figure, alone
 from .measure import HI, Effort, in_fresh_process, run_sandboxed
-from .processes import control_groups, descriptors, mounts, own_bytes, processes_of, proportional_bytes
+from .processes import control_groups, descriptors, living, mounts, own_bytes, processes_of, proportional_bytes
 
 _MIB = 1 << 20
 _WARM_UP = 500
@@ -43,11 +43,15 @@ def idle(effort: Effort) -> list[Figure]:
 def growth(effort: Effort) -> list[Figure]:
     """Count what there is before and after many runs, the first of which only warm up."""
     runs = effort.pick(10_000, 300)
-    before, after = in_fresh_process(__name__, str(runs))
-    grown = {name: after[name] - before[name] for name in before}
+    return grown(f"{runs} runs", *in_fresh_process(__name__, str(runs)))
+
+
+def grown(what: str, before: dict[str, int], after: dict[str, int]) -> list[Figure]:
+    """Give what `what` has made grow, a figure each: it must be nothing, or, of memory, what settles."""
     figures: list[Figure] = []
-    for name, difference in grown.items():
-        measure, note = f"{runs} runs: growth of {name}", f"{before[name]} before"
+    for name in before:
+        difference = after[name] - before[name]
+        measure, note = f"{what}: growth of {name}", f"{before[name]} before"
         if name.endswith("memory"):
             note = f"{before[name] / _MIB:.1f} MB before; of what is no file's"
             figures.append(alone(measure, [difference], _SETTLING, unit="MB", scale=1 / _MIB, note=note))
@@ -64,18 +68,18 @@ def measured_alone(runs: int) -> list[dict[str, int]]:
             for _ in range(count):
                 run_sandboxed(executor, HI)
             time.sleep(_IDLE)
-            found.append(_holdings(executor))
+            found.append(holdings(processes_of(executor), "the executor's"))
     return found
 
 
-def _holdings(executor: SandboxCommandLineCodeExecutor) -> dict[str, int]:
-    pids = processes_of(executor)
+def holdings(pids: list[int], whose: str) -> dict[str, int]:
+    """Count what this process and the processes `pids` hold: memory, descriptors, processes, groups, mounts, files."""
     what, readable = _readable([os.getpid(), *pids])
     return {
         "the caller's memory": own_bytes([os.getpid()]),
-        "the executor's memory": own_bytes(pids),
+        f"{whose} memory": own_bytes(pids),
         what: descriptors(readable),
-        "processes": len(pids),
+        "processes": len(living(pids)),
         "control groups": control_groups(),
         "mounts": mounts([os.getpid(), *pids]),
         "temporary files": sum(len(folders) + len(files) for _, folders, files in os.walk(tempfile.gettempdir())),

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,18 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: as the thresholds want it, or quickly."""
+    """How long to measure: as the thresholds want it, or quickly. `counts`: what the command line gives by name."""
 
     quick: bool = False
+    counts: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
 
     def pick(self, full: int, quick: int) -> int:
         """Give the number that fits."""
         return quick if self.quick else full
+
+    def count(self, name: str, full: int, quick: int) -> int:
+        """Give the number that the command line gives by `name`, or else the one that fits."""
+        return self.counts.get(name) or self.pick(full, quick)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+from typing import Any
 
+from cellblock import SandboxSessionServer
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
 from .measure import NotMeasured
@@ -13,8 +15,16 @@ from .measure import NotMeasured
 
 def processes_of(executor: SandboxCommandLineCodeExecutor) -> list[int]:
     """Give all processes of a started executor: its server, and everything below."""
-    connection = executor._executor._connection  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-    return tree(int(connection._process.pid))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return _below(executor._executor)  # pyright: ignore[reportUnknownMemberType]
+
+
+def processes_of_server(server: SandboxSessionServer) -> list[int]:
+    """Give all processes of a server that runs: itself, and all sessions."""
+    return _below(server.warm)
+
+
+def _below(owner: Any) -> list[int]:
+    return tree(int(owner._connection._process.pid))
 
 
 def tree(pid: int) -> list[int]:
@@ -24,6 +34,16 @@ def tree(pid: int) -> list[int]:
         for path in glob.glob(f"/proc/{parent}/task/*/children"):
             with contextlib.suppress(OSError), open(path) as file:
                 found += map(int, file.read().split())
+    return found
+
+
+def living(pids: list[int]) -> list[int]:
+    """Leave out the processes that have ended and are only waited for: they hold nothing."""
+    found: list[int] = []
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] not in "ZX":
+                found.append(pid)
     return found
 
 
@@ -39,23 +59,32 @@ def memory(pid: int) -> dict[str, int]:
 
 def proportional_bytes(pids: list[int]) -> int:
     """Give the memory of processes, what they share divided by all who share it (PSS)."""
-    return sum(memory(pid)["Pss"] for pid in pids)
+    return sum(memory(pid)["Pss"] for pid in living(pids))
 
 
 def own_bytes(pids: list[int]) -> int:
     """Give the part of it that is no file's: it does not change with what strangers run."""
-    return sum(memory(pid)["Pss_Anon"] + memory(pid)["Pss_Shmem"] for pid in pids)
+    return sum(memory(pid)["Pss_Anon"] + memory(pid)["Pss_Shmem"] for pid in living(pids))
+
+
+def table_bytes(pids: list[int]) -> int:
+    """Give the memory of the tables in which the kernel keeps where the pages of processes are."""
+    total = 0
+    for pid in living(pids):
+        with open(f"/proc/{pid}/status") as file:
+            total += sum(int(entry.split()[1]) * 1024 for entry in file if entry.startswith("VmPTE:"))
+    return total
 
 
 def descriptors(pids: list[int]) -> int:
     """Give the number of open descriptors."""
-    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in living(pids))
 
 
 def mounts(pids: list[int]) -> int:
     """Give the number of mounts that processes see."""
     count = 0
-    for pid in pids:
+    for pid in living(pids):
         with open(f"/proc/{pid}/mountinfo") as file:
             count += len(file.readlines())
     return count

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from benchmarks import latency
 from benchmarks.callers import Crowd, crowd
+from benchmarks.command import measured
 from benchmarks.figures import Bound, Figure, alone, beside, head, line
 from benchmarks.humaneval import program
 from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, times
@@ -22,9 +22,9 @@ from cellblock.sandbox.probe import unavailable
 ROOT = Path(__file__).parent.parent
 
 
-def command(*options: str) -> subprocess.CompletedProcess[str]:
+def command(*options: str, module: str = "benchmarks.latency") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    line = [sys.executable, "-m", "benchmarks.latency", *options]
+    line = [sys.executable, "-m", module, *options]
     return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
@@ -139,12 +139,11 @@ def test_a_solution_that_is_wrong_fails(solution: str, exit_code: int) -> None:
 # the command
 
 
-def test_a_row_that_cannot_be_measured_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_cannot_be_measured_does_not_end_the_others() -> None:
     def missing(effort: Effort) -> list[Figure]:
         raise NotMeasured("pandas is not installed.")
 
-    monkeypatch.setitem(latency.MEASURES, "preload", missing)
-    [figure] = latency.measured("preload", Effort(quick=True))
+    [figure] = measured("preload", missing, Effort(quick=True))
     assert (figure.measure, figure.ok, figure.note) == ("preload", None, "pandas is not installed.")
 
 
@@ -158,6 +157,39 @@ def test_the_command_gives_json_alone_and_writes_it(tmp_path: Path) -> None:
     assert [figure["measure"] for figure in report["figures"]] == ["stop()", "import cellblock, beside import asyncio"]
     assert [figure["rounds"] for figure in report["figures"]] == [3, 7]
     assert {"cores", "kernel", "python"} <= set(report["machine"])
+
+
+SESSIONS = {
+    "start": ["start of a session until its first answer"],
+    "cell": [f"trivial cell, back to back, automatic checkpoint {copies}" for copies in ("on", "off")],
+    "spaced": ["trivial cell, 5 ms between, automatic checkpoint on"],
+    "1-gb": [*(f"{what} of a session that holds 0.008 GB" for what in ("checkpoint", "fork", "restore")),
+             "memory of an untouched fork"],
+    "idle": ["2 idle sessions with numpy and pandas, PSS a session"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", SESSIONS)
+def test_live_sessions_are_measured(row: str) -> None:
+    if reason := unavailable():
+        pytest.skip(f"no full sandbox here: {reason}")
+    for name in ("ipykernel", "jupyter_client", "pandas"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    done = command("--quick", "--json", "--only", row, "--sessions", "2", "--megabytes", "8", module="benchmarks.sessions")
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)["figures"]
+    assert [figure["measure"] for figure in figures] == SESSIONS[row]
+    assert all(figure["ours"] > 0 for figure in figures), figures
+
+
+def test_what_cells_leave_behind_is_counted() -> None:
+    if reason := unavailable():
+        pytest.skip(f"no full sandbox here: {reason}")
+    done = command("--json", "--only", "growth", "--cells", "20", module="benchmarks.sessions")
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = {figure["measure"]: figure for figure in json.loads(done.stdout)["figures"]}
+    assert {figures[f"20 cells with checkpoints: growth of {what}"]["ok"] for what in ("processes", "mounts")} == {True}
+    assert all(figure["ours_rounds"] for figure in figures.values())
 
 
 def test_an_unknown_row_is_bad_usage() -> None:

@@ -129,8 +129,9 @@ class Guard:
         try:
             self._link.close()
             signal.set_wakeup_fd(-1)
-            self._furnish(targets, descriptors[1:])
+            self._furnish(targets)
             _enter_namespaces()
+            _mount_all(targets, descriptors[1:])  # only now: what came from outside the user namespace stays for good
             own_network(self._spec)
             if os.fork() != 0:
                 os._exit(0)
@@ -147,10 +148,12 @@ class Guard:
             os._exit(1)
         self.serve()
 
-    def _furnish(self, targets: list[str], mounts: list[int]) -> None:
-        """Give the branch folders of its own, and a copy of what lies in the temporary ones."""
+    def _furnish(self, targets: list[str]) -> None:
+        """Take the session's folders away, and give the branch a copy of what lies in the temporary ones."""
         kernel.unshare(kernel.CLONE_NEWNS)
-        _mount_all(targets, mounts)
+        for target in targets:
+            # What is mounted on a folder of the session's goes with that folder, when the session stops.
+            kernel.unmount(target, kernel.MNT_DETACH)
         for path, options in self._spec["tmpfs"]:
             kernel.mount("tmpfs", _BETWEEN, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             _copy_folder(path, _BETWEEN, os.stat(path).st_dev)
