@@ -86,7 +86,7 @@ class Copies:
     @property
     def settled(self) -> bool:
         """Whether it is known of all that were begun what has become of them."""
-        return all(keeper.settled for keeper in self.all())
+        return all([keeper.settled for keeper in self.all()])
 
     # of itself, before each block
 

@@ -301,8 +301,8 @@ class Live:
 
     def _after_change(self, task: Task) -> None:
         self.blocks += not task.brought_back
-        if self.main is not None and task.order.get("checkpoint") and (not task.brought_back or self.copies.auto is None):
-            self.copies.begin_auto(self.main, self.blocks)
+        if not task.brought_back or self.copies.auto is None:
+            self.keep(task.order)
         for keeper in self.copies.all():
             keeper.freeze()
         self.house.begin(alone=not task.order.get("keep_processes"))
@@ -331,6 +331,11 @@ class Live:
             "error": task.answer.get("error") if task.answer is not None and not task.answer.get("interrupted") else None,
             "obstacles": self.copies.obstacles,
         }
+
+    def keep(self, order: dict[str, Any]) -> None:
+        """Where `order` wants it, have a copy made of what there is now, for the case that the next block ends it."""
+        if self.main is not None and order.get("checkpoint"):
+            self.copies.begin_auto(self.main, self.blocks)
 
     # the end
 

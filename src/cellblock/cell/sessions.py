@@ -192,6 +192,7 @@ class Sessions:
         def ready() -> None:
             live.on_ready = lambda: None
             self._answer(job, {})
+            live.keep(job.request)
 
         live.on_ready = ready
         live.resume(job.request["mark"])
@@ -256,6 +257,7 @@ class Sessions:
         branch.house.let_go_of_spaces()
         self._enter(number, branch, job)
         self._answer(job, {})
+        branch.keep(job.request)
 
     def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
         live.pause(on=False)

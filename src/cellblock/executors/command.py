@@ -172,8 +172,11 @@ class CommandLineExecutor(CodeExecutor):
         await asyncio.to_thread(self._workspace.write, name, self._module.source)
         language = find_language("python")
         assert language is not None
+        await self._expect({**self._command(language, name), "wall_seconds": max(self._timeout, 60)})
+
+    async def _expect(self, request: dict[str, Any]) -> None:
+        """Run what loads the functions; raise what it said when that did not end well."""
         text, exit_code = "", 0
-        request = {**self._command(language, name), "wall_seconds": max(self._timeout, 60)}
         frames = Frames(0, self._limits)
         async for frame in self._frames(request):
             for event in frames.events(frame):

@@ -19,8 +19,8 @@ from ..cancellation import CancellationToken
 from ..cell.folders import remove_tree
 from ..cell.wire import Frame
 from ..engine import engine
-from ..errors import FunctionError, PlaceError
-from ..events import Display, Ended, Event, FileMade, Output, Started
+from ..errors import PlaceError
+from ..events import Display, Ended, Event, FileMade, Started
 from ..functions import Function
 from ..languages import Action, Language, action_for, find_language
 from ..limits import SANDBOX_LIMITS, Limits
@@ -178,17 +178,7 @@ class LiveSession(SandboxCommandLineCodeExecutor):
         assert self._workspace is not None
         await asyncio.to_thread(self._workspace.write, f"{self._module.module_name}.py", self._module.source)
         code = f"__import__('importlib').import_module({self._module.module_name!r})"
-        text, exit_code = "", 0
-        frames = Frames(0, self._limits)
-        async with contextlib.aclosing(self._frames({**self._order(code), "quietly": True})) as received:
-            async for frame in received:
-                for event in frames.events(frame):
-                    if isinstance(event, Output):
-                        text += event.text
-                    elif isinstance(event, Ended):
-                        exit_code = event.exit_code
-        if exit_code != 0:
-            raise FunctionError(f"Functions failed to load: {text}")
+        await self._expect({**self._order(code), "quietly": True})
 
     # blocks
 

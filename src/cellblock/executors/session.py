@@ -100,7 +100,9 @@ class SandboxSessionCodeExecutor(LiveSession):
             _checked(answer)
             before = next(reversed(self._marks.values())).snapshot if self._marks else None
             try:
-                taken = await asyncio.to_thread(snapshot.take, self._workspace.path, before, self._scratch)
+                taken = await asyncio.to_thread(
+                    snapshot.take, self._workspace.path, before, self._scratch, self._limits.written_bytes
+                )
             except BaseException:
                 await self._ask_now({"op": "drop", "mark": name})
                 raise
@@ -132,7 +134,7 @@ class SandboxSessionCodeExecutor(LiveSession):
             assert self._workspace is not None
             await self._ask_now({"op": "halt"})
             await asyncio.to_thread(snapshot.restore, mark.snapshot, self._workspace.path)
-            await self._ask_now({"op": "resume", "mark": mark.name})
+            await self._ask_now({"op": "resume", "mark": mark.name, "checkpoint": self._keeps_copies})
 
     def _check_mark(self, mark: Checkpoint) -> None:
         if self._marks.get(mark.name) is not mark:
@@ -175,9 +177,10 @@ class SandboxSessionCodeExecutor(LiveSession):
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
         source = mark.snapshot.path if mark is not None else self._workspace.path
         try:
-            await asyncio.to_thread(_copy_folders, source, work_dir, self._scratch, scratch)
+            await asyncio.to_thread(_copy_folders, source, work_dir, self._scratch, scratch, self._limits.written_bytes)
             branch._workspace = Workspace(work_dir)
-            request = {"op": "fork", "session": self._number, "mark": mark.name if mark is not None else None}
+            request: dict[str, Any] = {"op": "fork", "session": self._number, "checkpoint": self._keeps_copies}
+            request["mark"] = mark.name if mark is not None else None
             _checked(await branch._enter(self._server, self._connection, scratch, request), CheckpointError)
         except BaseException:
             remove_tree(str(scratch))
@@ -206,10 +209,10 @@ class SandboxSessionCodeExecutor(LiveSession):
         )
 
 
-def _copy_folders(source: Path, work_dir: Path, scratch: Path, new_scratch: Path) -> None:
-    snapshot.copy(source, work_dir)
+def _copy_folders(source: Path, work_dir: Path, scratch: Path, new_scratch: Path, most: int | None) -> None:
+    snapshot.copy(source, work_dir, most)
     for name in ("home", "env"):
-        snapshot.copy(scratch / name, new_scratch / name)
+        snapshot.copy(scratch / name, new_scratch / name, most)
 
 
 def _checked(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> dict[str, Any]:

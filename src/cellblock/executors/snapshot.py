@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..cell.folders import remove_tree
+from ..errors import CheckpointError
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,6 +44,15 @@ class Cost:
     copied_bytes: int = 0
     shared_bytes: int = 0
     files: int = 0
+    most: int | None = None
+
+    def copy(self, size: int) -> None:
+        """Count bytes that are about to be copied."""
+        self.copied_bytes += size
+        if self.most is not None and self.copied_bytes > self.most:
+            raise CheckpointError(
+                f"The work folder holds more than {self.most} bytes (written_bytes) that have to be copied."
+            )
 
 
 @dataclass
@@ -58,9 +68,12 @@ class Snapshot:
         remove_tree(str(self.path))
 
 
-def take(folder: Path, before: Snapshot | None, parent: Path) -> Snapshot:
-    """Make a snapshot of `folder` below `parent`; what is as it was in `before` is shared with that."""
-    snapshot = Snapshot(Path(tempfile.mkdtemp(prefix="snapshot-", dir=parent)))
+def take(folder: Path, before: Snapshot | None, parent: Path, most: int | None = None) -> Snapshot:
+    """Make a snapshot of `folder` below `parent`; what is as it was in `before` is shared with that.
+
+    Raises `CheckpointError` when more than `most` bytes would have to be copied.
+    """
+    snapshot = Snapshot(Path(tempfile.mkdtemp(prefix="snapshot-", dir=parent)), Cost(most=most))
     source, target = os.open(folder, _FOLDER), os.open(snapshot.path, _FOLDER)
     try:
         _copy_folder(source, target, "", snapshot.cost, snapshot.seen, before, _DEEPEST)
@@ -73,10 +86,10 @@ def take(folder: Path, before: Snapshot | None, parent: Path) -> Snapshot:
     return snapshot
 
 
-def copy(source: Path, target: Path) -> Cost:
-    """Make the folder `target` a copy of `source`; both sides can be changed afterwards."""
+def copy(source: Path, target: Path, most: int | None = None) -> Cost:
+    """Make the folder `target` a copy of `source`; both sides can be changed afterwards. Raises as `take` does."""
     target.mkdir(parents=True, exist_ok=True)
-    cost = Cost()
+    cost = Cost(most=most)
     one, other = os.open(source, _FOLDER), os.open(target, _FOLDER)
     try:
         _copy_folder(one, other, "", cost, {}, None, _DEEPEST)
@@ -172,7 +185,8 @@ def _copy_file(source: int, target: int, name: str, cost: Cost) -> None:
             if _clone(opened, made):
                 cost.shared_bytes += status.st_size
             else:
-                cost.copied_bytes += _copy_bytes(opened, made)
+                cost.copy(min(status.st_size, status.st_blocks * 512))
+                _copy_bytes(opened, made)
             _own_as(made, status)
         finally:
             os.close(made)
@@ -188,21 +202,38 @@ def _clone(source: int, target: int) -> bool:
     return True
 
 
-def _copy_bytes(source: int, target: int) -> int:
-    total = 0
-    while True:
+def _copy_bytes(source: int, target: int) -> None:
+    """Copy what a file holds, and leave its holes: a file of a terabyte that was never written takes no space."""
+    size, end = os.fstat(source).st_size, 0
+    while end < size:
         try:
-            count = os.copy_file_range(source, target, _CHUNK)
+            start = os.lseek(source, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                break  # a hole up to the end
+            raise
+        end = os.lseek(source, start, os.SEEK_HOLE)
+        _copy_part(source, target, start, end)
+    os.ftruncate(target, size)
+
+
+def _copy_part(source: int, target: int, start: int, end: int) -> None:
+    for descriptor in (source, target):
+        os.lseek(descriptor, start, os.SEEK_SET)
+    left = end - start
+    while left > 0:
+        try:
+            count = os.copy_file_range(source, target, min(left, _CHUNK))
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
-            data = os.read(source, _CHUNK)
+            data = os.read(source, min(left, _CHUNK))
             count = len(data)
             while data:
                 data = data[os.write(target, data) :]
         if count == 0:
-            return total
-        total += count
+            return  # it has become shorter meanwhile
+        left -= count
 
 
 def _restore_folder(source: int, target: int, above: str, cost: Cost, snapshot: Snapshot) -> None:
