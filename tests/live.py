@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -89,7 +89,7 @@ def need_sandbox() -> None:
 
 
 @contextlib.contextmanager
-def server(**options: Any) -> Iterator[SandboxSessionServer]:
+def server(**options: Any) -> Generator[SandboxSessionServer]:
     """Give a server that runs; skip the test where this machine does not allow a sandbox."""
     need_sandbox()
     running = SandboxSessionServer(**options)
@@ -107,7 +107,7 @@ def session(on: SandboxSessionServer | None, work_dir: Path | None = None, *, ti
 
 
 @contextlib.contextmanager
-def forked(parent: Live, count: int = 1, mark: Checkpoint | None = None) -> Iterator[list[Live]]:
+def forked(parent: Live, count: int = 1, mark: Checkpoint | None = None) -> Generator[list[Live]]:
     """Give branches of `parent`, and stop them."""
     branches = parent.fork(count, mark)
     try:

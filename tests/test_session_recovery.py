@@ -1,5 +1,7 @@
 """No cell takes a live session down: the next block is answered, with the variables of before, and the result says so."""
 
+# ruff: noqa: E501 - a program a line
+
 from __future__ import annotations
 
 import time
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from cellblock import CancellationToken, CodeBlock, Limits, SandboxSessionServer
-from live import RESTORED, Live, server, session, wait
+from live import RESTORED, server, session, wait
 from probes import local
 
 _PATIENCE = 8.0  # seconds for the answer after a cell that ended badly; on a quiet machine it takes some milliseconds
@@ -41,7 +43,8 @@ ENDINGS: dict[str, tuple[str, int, str]] = {
     "a thread that exits": ("t = threading.Thread(target=os._exit, args=(5,)); t.start(); time.sleep(5)", 5, "error"),
     "an interrupt that is ignored": ("signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 124, "timeout"),
     "an interrupt that is caught": (
-        "while True:\n  try:\n    while True: x = 0\n  except BaseException: pass", 124, "timeout"),
+        "while True:\n  try:\n    while True:\n      try:\n        while True: x = 0\n      except BaseException: pass\n"
+        "  except BaseException: pass", 124, "timeout"),
     "a call that does not return": ("signal.siginterrupt(2, False); ctypes.CDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)", 124, "timeout"),
     "a blocked signal mask": ("signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass", 124, "timeout"),
     "memory": ("y = []\nwhile True: y.append(bytearray(1 << 22))", 137, "out_of_memory"),
@@ -190,6 +193,7 @@ def test_cancelling_keeps_the_session(shared: SandboxSessionServer) -> None:
         code = [CodeBlock("x = 2\nprint('so far', flush=True)\nwhile True: pass", "python")]
 
         async def cancelled() -> Any:
+            last = None
             async for event in live.executor.execute_stream(code, token):
                 if getattr(event, "text", "").startswith("so far"):
                     token.cancel()

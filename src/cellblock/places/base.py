@@ -257,7 +257,7 @@ class Connection:
         _open_connections.discard(self)
         if keep:
             self._send(wire.encode_json(wire.KEEP, 0, {"paths": list(keep)}))
-        self._lose("The executor was stopped.")
+        self._lose("The executor, or the server of its session, was stopped.")
         if self._opened.done():
             self._opened.exception()  # looked at, so that nobody reports it as forgotten
         self._control.close()
