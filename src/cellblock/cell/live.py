@@ -234,6 +234,8 @@ class Live:
             task.died = task.died or (None, 0.0)
         # A keeper that is not known yet would be taken for something that was left behind.
         if not self.copies.settled:
+            for pid in self._strays():
+                tree.send(pid, signal.SIGCONT)  # code may have stopped a keeper before it could say hello
             return False
         ends_all = task.dead_since or (task.is_block and not task.order.get("keep_processes"))
         return not (ends_all and self._sweep())
