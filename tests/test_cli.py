@@ -344,13 +344,13 @@ def test_an_interrupt_ends_the_installation_of_packages(here: Path, monkeypatch:
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.getsockname()[1]}/simple")
         with begin("--executor", "local", "--package", "something", "-c", "print('never')") as process:
             index.settimeout(15)
-            visitor, _ = index.accept()  # uv, who waits for an answer from now on
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=15)
-            assert visitor.recv(1 << 16).startswith(b"GET ")
-            visitor.settimeout(5)
-            assert visitor.recv(1) == b""  # it is gone
-            visitor.close()
+            visitor, _ = index.accept()
+            with visitor:
+                visitor.settimeout(15)
+                assert visitor.recv(1 << 16).startswith(b"GET ")  # uv, who waits for an answer from now on
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=15)
+                assert visitor.recv(1) == b""  # it is gone
     assert (process.returncode, out) == (130, b"")
     assert notes(err.decode())[-1] == "cancelled"
     assert list((tmp_path / "cache").rglob("*.partial")) == []

@@ -294,3 +294,11 @@ def test_checkpoints_end_with_their_session(live: Live) -> None:
 def test_a_fork_into_none_is_refused(count: int, live: Live) -> None:
     with pytest.raises(ValueError, match="count"):
         live.fork(count)
+
+
+def test_a_folder_that_is_nested_too_deep_is_refused_and_not_cut(live: Live) -> None:
+    live.done("import os\nfor _ in range(80): os.mkdir('d'); os.chdir('d')\nos.chdir('/workspace')")
+    for copy in (live.checkpoint, live.fork):
+        with pytest.raises(CheckpointError, match="64 folders deep"):
+            copy()
+    assert live.done("1") == "1"

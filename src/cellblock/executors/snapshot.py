@@ -130,7 +130,11 @@ def _copy_folder(
         path = f"{above}{name}"
         if stat.S_ISLNK(status.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
-        elif stat.S_ISDIR(status.st_mode) and depth:
+        elif stat.S_ISDIR(status.st_mode):
+            if not depth:
+                raise CheckpointError(
+                    f"The work folder is nested more than {_DEEPEST} folders deep, and so cannot be copied."
+                )
             with _inside(source, name) as inner, _made(target, name) as made:
                 _copy_folder(inner, made, f"{path}/", cost, seen, before, depth - 1)
                 _own_as(made, status)
