@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
@@ -56,3 +58,16 @@ def test_cells_that_are_needed_no_more_go(tmp_path: Path) -> None:
             await until_idle(server)
 
     asyncio.run(main())
+
+
+def test_a_block_ends_by_a_signal_that_its_caller_ignores() -> None:
+    code = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from cellblock import CodeBlock\nfrom cellblock.sync import SandboxCommandLineCodeExecutor\n"
+        "with SandboxCommandLineCodeExecutor(timeout=10) as executor:\n"
+        "    block = CodeBlock('import os, time; os.kill(os.getpid(), 1); time.sleep(60)', 'python')\n"
+        "    print(executor.execute_code_blocks([block]).exit_code)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "129\n", done.stdout + done.stderr

@@ -22,6 +22,7 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
 
     `enclose` is called in a fresh process, to build the sandbox and start a zygote in it; without it the zygote is a fork.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a caller under nohup ignores it; a block is to end by it all the same
     control_in, control_out = _take_control()
     decoder = wire.Decoder()
     frames: list[wire.Frame] = []
