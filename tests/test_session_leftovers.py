@@ -85,7 +85,7 @@ def test_nothing_is_left_of_a_server_and_its_sessions(tmp_path: Path, monkeypatc
     for live in lives:
         live.stop()
     assert list(tmp_path.iterdir()) == []
-    assert control_groups() == groups
+    assert until(lambda: control_groups() <= groups), "of other tests' groups some may go meanwhile, but none may come"
 
 
 @pytest.mark.parametrize("parent_first", [True, False])
