@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
@@ -34,20 +35,22 @@ class Engine:
         When the calling task is cancelled, so is `work`; its clean-up is waited for, and only then the
         cancellation goes on up.
         """
-        if asyncio.get_running_loop() is self.loop:
+        loop = asyncio.get_running_loop()
+        if loop is self.loop:
             return await work
-        hop = _Hop(self.loop, work)
-        waiter = asyncio.wrap_future(hop.done)
-        try:
-            await asyncio.wait([waiter])
-        except asyncio.CancelledError:
-            hop.cancel()
-            while not waiter.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([waiter])
-            waiter.exception()
-            raise
-        return waiter.result()
+        hop, cancelled = _Hop(self.loop, work), None
+        while not hop.done.done():
+            waiter = loop.create_future()
+            hop.done.add_done_callback(functools.partial(_wake, loop, waiter))
+            try:
+                await waiter
+            except asyncio.CancelledError as error:
+                if cancelled is None:
+                    hop.cancel()
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+        return hop.done.result()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` here and block this thread until it is done. An interrupt cancels it and waits for its clean-up."""
@@ -97,26 +100,31 @@ def engine() -> Engine:
         return _engine
 
 
+def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _done: object) -> None:
+    with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
+        loop.call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+
+
 class _Hop(Generic[T]):
     """One piece of work on the engine's loop. `done` is set when it has ended, its clean-up included."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self.done: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._loop = loop
-        self._task: asyncio.Task[T] | None = None
+        self._task: asyncio.Task[None] | None = None
         loop.call_soon_threadsafe(self._start, work)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> None:
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._end)
+        self._task = self._loop.create_task(self._do(work))
 
-    def _end(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self.done.set_exception(asyncio.CancelledError())
-        elif error := task.exception():
+    async def _do(self, work: Coroutine[Any, Any, T]) -> None:
+        # Told from within the task: its own end would be known a turn of the loop later.
+        try:
+            result = await work
+        except BaseException as error:
             self.done.set_exception(error)
         else:
-            self.done.set_result(task.result())
+            self.done.set_result(result)
 
     def cancel(self) -> None:
         """Cancel the work, from any thread."""
