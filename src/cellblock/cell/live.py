@@ -49,6 +49,7 @@ class Live:
         self.blocks = 0  # and values set, that its present process has seen
         self.entered = False  # its folders
         self.copies = Copies(loop, self._conclude)
+        self.owed: dict[str, Any] | None = None  # what asks for the first copy of a branch, which untouched needs none
         self._fate: tuple[str, int] = ("kept", 0)  # of the session since it was last told of, and how many blocks are lost
         self.task: Task | None = None
         self._again_at = self._look_at = _FOREVER
@@ -156,6 +157,9 @@ class Live:
 
     def _send_order(self, task: Task) -> None:
         assert self.main is not None
+        if self.owed is not None:
+            owed, self.owed = self.owed, None
+            self.keep(owed)
         keeper = self.copies.begin_mark(self.blocks) if task.order["op"] == "keep" else None
         if keeper is not None:
             task.descriptors = [keeper.channel.hand_over()]

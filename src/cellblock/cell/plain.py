@@ -1,4 +1,4 @@
-"""The short way for cells in which there is nothing of IPython's: plain statements, the last of which shows no value.
+"""The short way for cells in which there is nothing of IPython's: plain statements, and perhaps a value to show.
 
 The shell's own way takes such a cell through transformers, event handlers and formatters that have nothing to do for it. That
 costs little time, but touches hundreds of pages of memory, each of which must be copied when the session is frozen before the
@@ -10,9 +10,18 @@ from __future__ import annotations
 import ast
 import linecache
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 _REMEMBERED = 1000  # inputs that are kept
+_SHOWN_BY_REPR = (int, float, complex, bool, str, bytes)
+_LONG = 1000  # bits, from which on an integer may be refused as text
+
+
+class Program(NamedTuple):
+    """A cell, compiled: its statements, and the expression at its end whose value is to be shown, if there is one."""
+
+    statements: CodeType
+    value: CodeType | None
 
 
 class PlainCells:
@@ -20,8 +29,8 @@ class PlainCells:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._flags = shell.compile.flags
-        self._as_made = self._extensions()
+        self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
+        self._as_made, self._formats = self._extensions(), self._printers()
 
     def _extensions(self) -> tuple[object, ...]:
         """Give what changes when a cell has the shell do more than it does by itself: magics and libraries add handlers."""
@@ -37,15 +46,28 @@ class PlainCells:
             shell.compile.flags,
         )
 
-    def compiled(self, code: str) -> CodeType | None:
-        """Give `code` compiled; None when it is a matter for the shell: its syntax, a value to show, handlers to call."""
+    def _printers(self) -> list[object]:
+        """Give what changes when code has values of the simplest kinds shown in another way than by `repr`."""
+        formatters = self._shell.display_formatter.formatters.values()
+        printers: list[object] = [formatter.type_printers.get(kind) for formatter in formatters for kind in _SHOWN_BY_REPR]
+        return [*printers, self._shell.display_formatter.formatters["text/plain"].float_precision]
+
+    def compiled(self, code: str) -> Program | None:
+        """Give `code` compiled; None when it is a matter for the shell: its syntax, a semicolon at its end, handlers."""
         if "__future__" in code or self._extensions() != self._as_made:
             return None
         try:
             tree = ast.parse(code)
-            if not tree.body or isinstance(tree.body[-1], ast.Expr):
+            if not tree.body:
                 return None
-            return compile(tree, self._name(code), "exec", dont_inherit=True)
+            last = tree.body[-1] if isinstance(tree.body[-1], ast.Expr) else None
+            if last is not None and (code.rstrip().endswith(";") or "#" in code):
+                return None
+            name, value = self._name(code), None
+            if last is not None:
+                value = compile(ast.Expression(last.value), name, "eval", dont_inherit=True)
+                del tree.body[-1]
+            return Program(compile(tree, name, "exec", dont_inherit=True), value)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None  # the shell knows what it means, or says what is wrong with it
 
@@ -57,13 +79,16 @@ class PlainCells:
         linecache.cache[name] = len(code), None, [f"{line}\n" for line in code.splitlines()], name
         return name
 
-    def run(self, code: str, program: CodeType) -> BaseException | None:
+    def run(self, code: str, program: Program) -> BaseException | None:
         """Run one cell; give the exception that ended it, which has been shown."""
         shell = self._shell
         shell.user_ns.pop("__warningregistry__", None)  # each cell warns anew
+        number = self._remember(code)
         failure: BaseException | None = None
         try:
-            exec(program, shell.user_global_ns, shell.user_ns)
+            exec(program.statements, shell.user_global_ns, shell.user_ns)
+            if program.value is not None:
+                self._show(eval(program.value, shell.user_global_ns, shell.user_ns))
         except SystemExit as error:
             failure = error
         except BaseException as error:
@@ -73,10 +98,24 @@ class PlainCells:
             shell.showtraceback(shown, tb_offset=0, running_compiled_code=True)
         if self._extensions() != self._as_made:
             shell.events.trigger("post_execute")  # a handler that this very cell has brought: matplotlib's draws its figures
-        self._remember(code)
+        shell._trait_values["execution_count"] = number + 1
         return failure
 
-    def _remember(self, code: str) -> None:
+    def _show(self, value: object) -> None:
+        """Show the value of the cell, as the shell's display hook does, which is asked for anything that is not simple."""
+        hook = self._shell.displayhook
+        is_long = isinstance(value, int) and value.bit_length() > _LONG
+        if is_long or type(value) not in _SHOWN_BY_REPR or self._printers() != self._formats:
+            hook(value)
+            return
+        data = {"text/plain": repr(value)}
+        hook.check_for_underscore()
+        hook.update_user_ns(value)
+        hook.write_format_data(data, {})
+        hook.log_output(data)
+        hook.finish_displayhook()
+
+    def _remember(self, code: str) -> int:
         """Number the input, as `HistoryManager.store_inputs` does, without the bookkeeping of its attributes."""
         shell, variables = self._shell, self._shell.user_ns
         manager, number = shell.history_manager, shell.execution_count
@@ -86,7 +125,9 @@ class PlainCells:
         last["_iii"], last["_ii"], last["_i"] = last["_ii"], last["_i"], last["_i00"]
         last["_i00"] = variables[f"_i{number}"] = code
         variables["_i"], variables["_ii"], variables["_iii"] = last["_i"], last["_ii"], last["_iii"]
-        shell._trait_values["execution_count"] = number + 1
+        if self._counts_first:
+            shell._trait_values["execution_count"] = number + 1
+        return number
 
 
 def forget_old_inputs(shell: Any) -> None:
@@ -99,6 +140,8 @@ def forget_old_inputs(shell: Any) -> None:
         for name in (f"_i{old}", f"_{old}"):
             shell.user_ns_hidden.pop(name, None)
         manager.output_hist_reprs.pop(old, None)
+        for outputs in ("outputs", "exceptions"):  # of later versions
+            getattr(manager, outputs, {}).pop(old, None)
         for history in (manager.input_hist_parsed, manager.input_hist_raw):
             if old < len(history):
                 history[old] = ""

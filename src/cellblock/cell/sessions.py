@@ -257,7 +257,7 @@ class Sessions:
         branch.house.let_go_of_spaces()
         self._enter(number, branch, job)
         self._answer(job, {})
-        branch.keep(job.request)
+        branch.owed = job.request
 
     def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
         live.pause(on=False)

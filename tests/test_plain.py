@@ -1,0 +1,49 @@
+"""The short way of plain cells: what is shown, numbered and remembered is the same as by the shell's own way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CELLS = [
+    "1", "x = 2; x", "'a\\nb'", "x", "_", "__", "Out", "_2", "In[-1]", "get_ipython().execution_count", "[1, 2]", "None",
+    "float('nan')", "1.0;", "x;  # c", "x # c", "10**5000", "raise ValueError(1)", "x; 1/0",
+    "import builtins; builtins._ = 5",
+    "3", "_", "del builtins._", "True", "b'x'", "1j", "%precision 3\n1.23456", "2.34567", "_i3", "f(",
+    "def f():\n  return 5\nf()",
+    "get_ipython().display_formatter.formatters['text/plain'].for_type(int, lambda n, p, c: p.text('int'))", "7", "str(7)",
+    "get_ipython().display_formatter.formatters['text/html'].for_type(str, lambda s: '<b>')", "'s'",
+]  # fmt: skip
+
+PROGRAM = """
+import contextlib, io, json, sys
+from cellblock.cell.shell import Shell
+shell = Shell()
+if sys.argv[1] == "long":
+    shell._plain.compiled = lambda code: None
+for code in json.load(sys.stdin):
+    shown, out, err = [], io.StringIO(), io.StringIO()
+    shell.publish = lambda data, metadata: shown.append([dict(data), dict(metadata)])
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code_of_exit = shell.run(code)
+    counts = shell._shell.execution_count, sorted(shell.variables["_oh"])
+    json.dump([code_of_exit, shown, out.getvalue(), err.getvalue(), counts], sys.__stdout__)
+    print()
+"""
+
+
+def records(way: str) -> list[str]:
+    command = [sys.executable, "-c", PROGRAM, way]
+    ended = subprocess.run(command, input=json.dumps(CELLS), capture_output=True, text=True, check=True)
+    return ended.stdout.splitlines()
+
+
+def test_the_short_way_shows_what_the_long_way_shows() -> None:
+    pytest.importorskip("IPython")
+    short, long = records("short"), records("long")
+    assert len(short) == len(CELLS)
+    for code, one, other in zip(CELLS, short, long, strict=True):
+        assert json.loads(one) == json.loads(other), code
