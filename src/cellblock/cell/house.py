@@ -100,13 +100,18 @@ class House:
                 self.pid = int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
             else:
                 self.spaces += struct.unpack(f"{len(data) // 4}i", data)
+        # A process needs some 10 ms to come into a control group (a grace period of the kernel's). The session's must be
+        # born in it; that of a branch comes from elsewhere in any case, and is on its way meanwhile.
+        steps = (self._measure, self.on_hello) if self.parent is None else (self.on_hello, self._measure)
         try:
             self._pidfd = os.pidfd_open(self.pid)
-            self._meter = Meter(self._groups, self._name, self.pid)
+            for step in steps:
+                step()
         except OSError as error:
             self._on_end(f"a cell could not be admitted: {error}")
-            return
-        self.on_hello()
+
+    def _measure(self) -> None:
+        self._meter = Meter(self._groups, self._name, self.pid)
 
     def let_go_of_spaces(self) -> None:
         """The branch's process has come: nobody else is to."""

@@ -101,11 +101,17 @@ class Live:
         assert self.main is not None
         self._main_ready, self._start_by, self._failures = True, _FOREVER, 0
         self._main_inside = int(hello["pid"])
-        self.house.admit(self.main.pid)
+        if not self.house.spaces:  # a branch that nobody knows of yet is told of first
+            self.admit()
         self.on_ready()
         if self.task is not None and not self.task.brought_back and not self.task.dead_since:
             self._send_order(self.task)
         self._conclude()
+
+    def admit(self) -> None:
+        """Have what its process uses counted, and limited, as its own."""
+        if self.main is not None:
+            self.house.admit(self.main.pid)
 
     def _on_main_end(self) -> None:
         was_ready, self._main_ready = self._main_ready, False

@@ -257,6 +257,7 @@ class Sessions:
         branch.house.let_go_of_spaces()
         self._enter(number, branch, job)
         self._answer(job, {})
+        branch.admit()
         branch.owed = job.request
 
     def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
