@@ -23,13 +23,6 @@ def shared() -> Iterator[SandboxSessionServer]:
         yield running
 
 
-@pytest.fixture
-def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[Live]:
-    (tmp_path / "work").mkdir()
-    with session(shared, tmp_path / "work") as one:
-        yield one
-
-
 # what shows
 
 SHOWN = {

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +18,6 @@ from probes import MARK
 def shared() -> Iterator[SandboxSessionServer]:
     with server(limits=Limits(memory_bytes=512 << 20, processes=200, tmp_bytes=64 << 20, checkpoints=6)) as running:
         yield running
-
-
-@pytest.fixture
-def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[Live]:
-    (tmp_path / "work").mkdir()
-    with session(shared, tmp_path / "work") as one:
-        yield one
 
 
 # branches

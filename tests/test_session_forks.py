@@ -21,13 +21,6 @@ def shared() -> Iterator[SandboxSessionServer]:
         yield running
 
 
-@pytest.fixture
-def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[Live]:
-    (tmp_path / "work").mkdir()
-    with session(shared, tmp_path / "work") as one:
-        yield one
-
-
 def tree(folder: Path) -> dict[str, object]:
     """Give what is in `folder`: text of files, targets of links, and rights."""
     found: dict[str, object] = {}

@@ -200,13 +200,6 @@ def secret(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[Live]:
-    (tmp_path / "work").mkdir()
-    with session(shared, tmp_path / "work") as one:
-        yield one
-
-
 LINKS = {
     "a link to a file": "os.symlink({file!r}, 'l')",
     "a link to its folder": "os.symlink({folder!r}, 'l')",
