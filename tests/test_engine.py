@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -49,6 +50,20 @@ def test_result_and_error_come_back() -> None:
         asyncio.run(main())
     with pytest.raises(KeyError, match="mine"):
         engine().wait(fail())
+
+
+def test_work_that_is_cancelled_before_it_begins_ends() -> None:
+    async def main() -> None:
+        work = Work()
+        engine().loop.call_soon_threadsafe(time.sleep, 0.2)  # so that start and cancellation are seen at one time
+        task = asyncio.create_task(engine().call(work.run()))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 10)
+        assert not work.started.is_set()
+
+    asyncio.run(main())
 
 
 def test_cancel_waits_for_clean_up_even_when_cancelled_again() -> None:

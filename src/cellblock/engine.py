@@ -116,6 +116,7 @@ class _Hop(Generic[T]):
 
     def _start(self, work: Coroutine[Any, Any, T]) -> None:
         self._task = self._loop.create_task(self._do(work))
+        self._task.add_done_callback(lambda _task: self._never_began(work))
 
     async def _do(self, work: Coroutine[Any, Any, T]) -> None:
         # Told from within the task: its own end would be known a turn of the loop later.
@@ -125,6 +126,12 @@ class _Hop(Generic[T]):
             self.done.set_exception(error)
         else:
             self.done.set_result(result)
+
+    def _never_began(self, work: Coroutine[Any, Any, T]) -> None:
+        """When the task was cancelled before its first step, nobody has told so."""
+        if not self.done.done():
+            work.close()
+            self.done.set_exception(asyncio.CancelledError())
 
     def cancel(self) -> None:
         """Cancel the work, from any thread."""
