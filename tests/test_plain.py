@@ -47,3 +47,17 @@ def test_the_short_way_shows_what_the_long_way_shows() -> None:
     assert len(short) == len(CELLS)
     for code, one, other in zip(CELLS, short, long, strict=True):
         assert json.loads(one) == json.loads(other), code
+
+
+def test_cells_of_plain_values_go_the_short_way() -> None:
+    pytest.importorskip("IPython")
+    program = """
+from cellblock.cell.shell import Shell
+shell = Shell()
+def refuse(*_, **__):
+    raise AssertionError("the long way")
+shell._shell.run_cell = shell._shell.display_formatter.format = refuse
+print([shell.run(code) for code in ("x = 2", "x", "x; 'text'", "1.5", "None")])
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == ["2", "'text'", "1.5", "[0, 0, 0, 0, 0]"]

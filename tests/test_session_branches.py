@@ -94,6 +94,17 @@ def test_branches_of_a_checkpoint_start_from_there(live: Live) -> None:
         assert branches[0].done("print(x, open('f').read())") == "3 three"
 
 
+def test_a_branch_is_counted_in_groups_of_its_own(live: Live) -> None:
+    where = "print([line for line in open('/proc/self/cgroup').read().split() if 'cellblock-' in line])"
+    if (own := live.done(where).strip()) == "[]":
+        pytest.skip("no control groups here")
+    with forked(live) as (branch,):
+        assert branch.done(where).strip() not in (own, "[]")
+        mark = live.checkpoint()
+        with forked(live, mark=mark) as (other,):
+            assert other.done(where).strip() not in (own, branch.done(where).strip(), "[]")
+
+
 def test_branches_of_branches(live: Live) -> None:
     live.done("path = ['root']")
     with forked(live) as (child,):
