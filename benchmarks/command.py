@@ -18,12 +18,22 @@ Measure = Callable[[Effort], list[Figure]]
 
 
 def run(
-    module: str, measures: Mapping[str, Measure], arguments: Sequence[str] | None, *, about: str | None, **counts: str
+    module: str,
+    measures: Mapping[str, Measure],
+    arguments: Sequence[str] | None,
+    *,
+    about: str | None,
+    texts: Mapping[str, str] | None = None,
+    **counts: str,
 ) -> None:
-    """Measure what the command line of `module` asks for, and print it. `counts`: options of its own, each with its help."""
-    options = _options(module, measures, arguments, about, counts)
+    """Measure what the command line of `module` asks for, and print it.
+
+    `texts` and `counts`: options of its own, each with its help.
+    """
+    options = _parser(module, measures, about, texts or {}, counts).parse_args(arguments)
     facts = machine()
-    effort = Effort(quick=options.quick, counts={name: getattr(options, name) for name in counts})
+    given = vars(options)
+    effort = Effort(options.quick, {name: given[name] for name in counts}, {name: given[name] for name in texts or {}})
     figures: list[Figure] = []
     if not options.json:
         print(head())
@@ -44,21 +54,19 @@ def measured(name: str, measure: Measure, effort: Effort) -> list[Figure]:
         return [Figure(name, note=str(error))]
 
 
-def _options(
-    module: str,
-    measures: Mapping[str, Measure],
-    arguments: Sequence[str] | None,
-    about: str | None,
-    counts: Mapping[str, str],
-) -> argparse.Namespace:
+def _parser(
+    module: str, measures: Mapping[str, Measure], about: str | None, texts: Mapping[str, str], counts: Mapping[str, str]
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON there as well")
     parser.add_argument("--only", action="append", choices=measures, metavar="NAME", help=", ".join(measures))
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
+    for name, meaning in texts.items():
+        parser.add_argument(f"--{name}", metavar="TEXT", help=meaning)
     for name, meaning in counts.items():
         parser.add_argument(f"--{name}", type=int, metavar="COUNT", help=meaning)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def _give(report: dict[str, Any], options: argparse.Namespace) -> None:

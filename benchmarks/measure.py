@@ -29,10 +29,11 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: as the thresholds want it, or quickly. `counts`: what the command line gives by name."""
+    """How long to measure: as the thresholds want it, or quickly. `counts`, `texts`: what the command line gives by name."""
 
     quick: bool = False
     counts: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
+    texts: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
 
     def pick(self, full: int, quick: int) -> int:
         """Give the number that fits."""

@@ -24,7 +24,7 @@ def processes_of_server(server: SandboxSessionServer) -> list[int]:
 
 
 def _below(owner: Any) -> list[int]:
-    return tree(int(owner._connection._process.pid))
+    return tree(int(owner._connection.pid))
 
 
 def tree(pid: int) -> list[int]:

@@ -11,7 +11,7 @@ from .cpu import CpuMeter, cpu_meter
 from .figures import Bound, Figure, beside
 from .measure import HI, Effort, NotMeasured, interleave, pair, times
 
-_PANDAS = """\
+PANDAS = """\
 import numpy as np
 import pandas as pd
 
@@ -54,7 +54,7 @@ def preloaded(effort: Effort) -> list[Figure]:
     for name in ("numpy", "pandas"):
         if importlib.util.find_spec(name) is None:
             raise NotMeasured(f"{name} is not installed: the extra `bench` brings it.")
-    with pair(_PANDAS, preload=("numpy", "pandas")) as both:
+    with pair(PANDAS, preload=("numpy", "pandas")) as both:
         values = interleave(
             effort.pick(15, 3),
             {

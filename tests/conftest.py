@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 from cellblock import SandboxSessionServer
 from live import Live, session
+
+unless_all = pytest.mark.skipif(
+    os.environ.get("CELLBLOCK_TESTS") != "all", reason="takes minutes: CELLBLOCK_TESTS=all asks it"
+)
 
 
 @pytest.fixture

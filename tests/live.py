@@ -11,6 +11,7 @@ import pytest
 
 from cellblock import Checkpoint, CodeBlock, SandboxSessionCodeExecutor, SandboxSessionServer, SessionCodeResult
 from cellblock.engine import engine
+from cellblock.executors.copied_session import CopiedSession
 from cellblock.sandbox.probe import unavailable
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
 class Live:
     """A session; `with` stops it."""
 
-    def __init__(self, executor: SandboxSessionCodeExecutor) -> None:
+    def __init__(self, executor: CopiedSession) -> None:
         self.executor = executor
 
     @property

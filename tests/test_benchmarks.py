@@ -17,6 +17,7 @@ from benchmarks.humaneval import program
 from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, times
 from benchmarks.processes import tree
 
+import engine
 from cellblock.sandbox.probe import unavailable
 
 ROOT = Path(__file__).parent.parent
@@ -190,6 +191,25 @@ def test_what_cells_leave_behind_is_counted() -> None:
     figures = {figure["measure"]: figure for figure in json.loads(done.stdout)["figures"]}
     assert {figures[f"20 cells with checkpoints: growth of {what}"]["ok"] for what in ("processes", "mounts")} == {True}
     assert all(figure["ours_rounds"] for figure in figures.values())
+
+
+CONTAINERS = {
+    "hi": "print('hi') per block, started container",
+    "callers": "8 callers at once",
+    "start": "start(), beside docker run -d and a first exec",
+    "stop": "stop(), while a shell ignores SIGTERM",
+}
+
+
+@pytest.mark.timeout(60)
+def test_containers_are_measured_beside_the_engines_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = engine.prepare(monkeypatch, "python")
+    only = [word for row in CONTAINERS for word in ("--only", row)]
+    done = command("--quick", "--json", "--image", image, *only, module="benchmarks.docker")
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)["figures"]
+    assert [figure["measure"] for figure in figures] == list(CONTAINERS.values())
+    assert all(figure["ours"] > 0 for figure in figures), figures
 
 
 def test_an_unknown_row_is_bad_usage() -> None:

@@ -28,7 +28,7 @@ def test_all_of_a_sandbox_hangs_below_the_server_and_goes_with_it(tmp_path: Path
         executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
         await executor.start()
         assert executor._connection is not None
-        server = executor._connection._process.pid
+        server = executor._connection.pid
         await until_idle(server)
         assert len(children(server)) == 1, "the zygote is not the server's child"
         below = descendants(server)
@@ -48,7 +48,7 @@ def test_cells_that_are_needed_no_more_go(tmp_path: Path) -> None:
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
             assert executor._connection is not None
-            server = executor._connection._process.pid
+            server = executor._connection.pid
             await until_idle(server)
             block = CodeBlock("import time; time.sleep(0.5)", "python")
             running = asyncio.gather(*(executor.execute_code_blocks([block]) for _ in range(16)))

@@ -6,13 +6,17 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import engine
 import kernels
+import podman
+import session_image
 from cellblock.testing.conformance import CHECKS, KNOWN, NotHere, Subject, checks_for
+from conftest import unless_all
 from plain_user import command
 
 SUBJECTS = {
@@ -20,8 +24,18 @@ SUBJECTS = {
     "landlock": Subject(KNOWN["sandbox"], {"isolation": "landlock"}),
     "local": Subject(KNOWN["local"]),
     "session": Subject(KNOWN["session"]),
+    "docker": Subject(KNOWN["docker"]),
+    "docker-session": Subject(KNOWN["docker-session"]),
+    "podman": Subject(KNOWN["docker"]),
     "jupyter": Subject(KNOWN["jupyter"]),
 }
+IMAGES: dict[str, Callable[[pytest.MonkeyPatch], str]] = {
+    "docker": lambda patch: engine.prepare(patch, "python"),
+    "podman": lambda patch: podman.prepare(patch, "python"),
+    "docker-session": session_image.prepare,
+}
+# Each takes minutes, and most of it is asked of the same code by others: asked when CELLBLOCK_TESTS=all.
+LONG = ("podman", "docker-session")
 _DIES = "the process that a block ends is the kernel: told as such, and its last, unsent output is lost"
 _LIVES = "a session goes on after a block, and so does what the block started there"
 _NO_FILE = "a block is a request, not a file: there is no __file__"
@@ -74,6 +88,8 @@ def cases() -> list[object]:
                 marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
             if reason := UNSURE.get((subject, name)):
                 marks.append(pytest.mark.skip(reason=reason))
+            if subject in LONG:
+                marks.append(unless_all)
             found.append(pytest.param(subject, name, marks=marks, id=f"{subject}-{name}"))
     return found
 
@@ -83,8 +99,12 @@ def cases() -> list[object]:
 def test_contract(subject: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where kernels without a work_dir run
 
+    tested = SUBJECTS[subject]
+    if subject in IMAGES:
+        tested = Subject(tested.factory, {"image": IMAGES[subject](monkeypatch)})
+
     async def check() -> None:
-        await CHECKS[name](SUBJECTS[subject])
+        await CHECKS[name](tested)
 
     try:
         asyncio.run(check())

@@ -241,7 +241,7 @@ def test_default_cache_is_the_users(setting: str, parent: str, tmp_path: Path, m
 
 
 def test_lines_of_uv_go_to_progress_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "cellblock.environments")
+    caplog.set_level(logging.INFO, "cellblock.installer")
     lines: list[str] = []
     build(wheel(tmp_path / "wheels"), cache=tmp_path / "cache", progress=lines.append)
     assert [line for line in lines if line.startswith(" + tiny==1.0")]

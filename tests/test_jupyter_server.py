@@ -303,6 +303,21 @@ def test_the_local_server_starts_when_asked_for_and_stops_with_its_kernels(tmp_p
         ask(info, None)
 
 
+def test_a_client_starts_lists_and_ends_kernels(server: LocalJupyterServer) -> None:
+    async def main() -> None:
+        async with server.get_client() as client:
+            assert (await client.list_kernel_specs())["bash"]["spec"]["language"] == "bash"
+            kernel = await client.start_kernel("python3")
+            await client.interrupt_kernel(kernel)
+            await client.restart_kernel(kernel)
+            assert kernel in {found["id"] for found in await client.list_kernels()}
+            await client.delete_kernel(kernel)
+            with pytest.raises(PlaceError, match="no such kernel"):
+                await client.delete_kernel(kernel)
+
+    asyncio.run(main())
+
+
 def test_two_servers_have_ports_and_tokens_of_their_own() -> None:
     async def main() -> None:
         async with LocalJupyterServer() as one, LocalJupyterServer() as other:

@@ -76,7 +76,7 @@ def test_a_server_that_is_killed_is_no_result_of_the_program(tmp_path: Path, tem
             while not (tmp_path / "runs").exists():
                 await asyncio.sleep(0.01)
             assert executor._connection is not None
-            os.kill(executor._connection._process.pid, signal.SIGKILL)
+            os.kill(executor._connection.pid, signal.SIGKILL)
             with pytest.raises(PlaceLost, match="ended unexpectedly"):
                 await running
             await executor.restart()

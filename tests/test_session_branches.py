@@ -82,6 +82,12 @@ def test_branches_start_from_all_there_is(live: Live) -> None:
             assert branch.folder != live.folder
 
 
+def test_what_open_files_hold_back_is_in_a_branch_too(live: Live) -> None:
+    live.done("out = open('log', 'w'); out.write('held back\\n') and None")
+    with forked(live) as (branch,):
+        assert branch.done("out.write('more'); out.close(); print(open('log').read())") == "held back\nmore"
+
+
 def test_branches_of_a_checkpoint_start_from_there(live: Live) -> None:
     live.done("x = 1; open('f', 'w').write('one') and None")
     mark = live.checkpoint()

@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 from benchmarks.processes import tree
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
+from cellblock import CheckpointError, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
 from cellblock.executors import snapshot
 from live import Live, forked, server, session, wait
 from probes import MARK
@@ -51,7 +51,7 @@ def server_pid(running: SandboxSessionServer) -> int:
     """Give the process of a server."""
     connection = running.warm._connection
     assert connection is not None
-    return int(connection._process.pid)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+    return connection.pid
 
 
 def control_groups() -> set[str]:
@@ -131,6 +131,7 @@ def test_nothing_grows_with_each(name: str, shared: SandboxSessionServer, tmp_pa
                     live.done("open('f', 'w').write('y') and None")
 
         def holdings() -> tuple[int, ...]:
+            assert isinstance(live.executor, SandboxSessionCodeExecutor)
             scratch = live.executor._scratch
             descriptors = len(os.listdir(f"/proc/{pid}/fd"))
             files = sum(len(folders) + len(files) for _, folders, files in os.walk(scratch or ""))

@@ -19,7 +19,8 @@ from cellblock.sync import SandboxCommandLineCodeExecutor
 
 HI = [CodeBlock("print('hi')", "python")]
 FACES = [face for face in map(vars(sync).get, sync.__all__) if face and issubclass(face, sync.SyncCodeExecutor)]
-NEEDED = {"JupyterServerCodeExecutor": (cellblock.JupyterConnectionInfo("127.0.0.1", False),)}
+_SERVER = cellblock.JupyterConnectionInfo("127.0.0.1", False)
+NEEDED = {"JupyterServerCodeExecutor": (_SERVER,), "DockerJupyterCodeExecutor": (_SERVER,)}
 ASYNC_ONLY = {"__aenter__", "__aexit__"}
 
 

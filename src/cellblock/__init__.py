@@ -18,11 +18,13 @@ if TYPE_CHECKING:
         CellblockError,
         CheckpointError,
         ComponentError,
+        EngineUnavailable,
         ExecutionCancelled,
         ExecutionError,
         ExecutionFailed,
         ExecutionTimeout,
         FunctionError,
+        ImageUnavailable,
         PackageError,
         PlaceError,
         PlaceLost,
@@ -33,7 +35,12 @@ if TYPE_CHECKING:
     from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
     from .executors.base import CodeExecutor
     from .executors.checkpoints import Checkpoint
+    from .executors.docker import DockerCommandLineCodeExecutor
+    from .executors.docker_jupyter import DockerJupyterCodeExecutor
+    from .executors.docker_jupyter_server import DockerJupyterServer
+    from .executors.docker_session import DockerSessionCodeExecutor
     from .executors.jupyter import JupyterCodeExecutor
+    from .executors.jupyter_client import JupyterClient
     from .executors.jupyter_connection import JupyterConnectable, JupyterConnectionInfo
     from .executors.jupyter_server import JupyterServerCodeExecutor
     from .executors.local import LocalCommandLineCodeExecutor
@@ -70,7 +77,12 @@ __all__ = [
     "ComponentModel",
     "Cut",
     "Display",
+    "DockerCommandLineCodeExecutor",
+    "DockerJupyterCodeExecutor",
+    "DockerJupyterServer",
+    "DockerSessionCodeExecutor",
     "Ended",
+    "EngineUnavailable",
     "Event",
     "ExecutionCancelled",
     "ExecutionError",
@@ -80,7 +92,9 @@ __all__ = [
     "FunctionError",
     "FunctionWithRequirements",
     "FunctionWithRequirementsStr",
+    "ImageUnavailable",
     "ImportFromModule",
+    "JupyterClient",
     "JupyterCodeExecutor",
     "JupyterCodeResult",
     "JupyterConnectable",
@@ -120,13 +134,18 @@ _HOMES = {
     "components": "Component ComponentModel load_component register_component",
     "environments": "create_virtual_env",
     "errors": (
-        "CellblockError CheckpointError ComponentError ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout "
-        "FunctionError "
-        "PackageError PlaceError PlaceLost SandboxUnavailable SessionError WorkspaceError"
+        "CellblockError CheckpointError ComponentError EngineUnavailable "
+        "ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
+        "ImageUnavailable PackageError PlaceError PlaceLost SandboxUnavailable SessionError WorkspaceError"
     ),
     "events": "Cut Display Ended Event FileMade Output Started Usage",
     "executors.base": "CodeExecutor",
+    "executors.docker": "DockerCommandLineCodeExecutor",
+    "executors.docker_jupyter": "DockerJupyterCodeExecutor",
+    "executors.docker_jupyter_server": "DockerJupyterServer",
+    "executors.docker_session": "DockerSessionCodeExecutor",
     "executors.jupyter": "JupyterCodeExecutor",
+    "executors.jupyter_client": "JupyterClient",
     "executors.jupyter_connection": "JupyterConnectable JupyterConnectionInfo",
     "executors.jupyter_server": "JupyterServerCodeExecutor",
     "executors.local_jupyter_server": "LocalJupyterServer",

@@ -21,8 +21,18 @@ _OURS = {
     "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor": (
         "cellblock.executors.local:LocalCommandLineCodeExecutor"
     ),
+    "cellblock.DockerCommandLineCodeExecutor": "cellblock.executors.docker:DockerCommandLineCodeExecutor",
+    "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor": (
+        "cellblock.executors.docker:DockerCommandLineCodeExecutor"
+    ),
+    "cellblock.DockerSessionCodeExecutor": "cellblock.executors.docker_session:DockerSessionCodeExecutor",
     "cellblock.JupyterCodeExecutor": "cellblock.executors.jupyter:JupyterCodeExecutor",
     "autogen_ext.code_executors.jupyter.JupyterCodeExecutor": "cellblock.executors.jupyter:JupyterCodeExecutor",
+    "cellblock.DockerJupyterServer": "cellblock.executors.docker_jupyter_server:DockerJupyterServer",
+    "cellblock.DockerJupyterCodeExecutor": "cellblock.executors.docker_jupyter:DockerJupyterCodeExecutor",
+    "autogen_ext.code_executors.docker_jupyter.DockerJupyterCodeExecutor": (
+        "cellblock.executors.docker_jupyter:DockerJupyterCodeExecutor"
+    ),
 }
 # Written by `register_component` alone: what the caller allows holds for the whole process, as imports do.
 _registered: dict[str, type[Component]] = {}

@@ -3,6 +3,8 @@
 CellblockError
 ├── PlaceError (RuntimeError)            the place that runs the code cannot be built or used
 │   ├── SandboxUnavailable               this machine lacks what the sandbox needs; carries the report
+│   ├── EngineUnavailable                no container engine answers, or not to us
+│   ├── ImageUnavailable                 the image is not there and cannot be fetched
 │   └── PlaceLost (ConnectionError)      the cell server ended while it was needed
 ├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
 ├── PackageError (ValueError)            a requirement cannot be met; carries the resolver's words
@@ -34,6 +36,14 @@ class PlaceError(CellblockError, RuntimeError):
 
 class SandboxUnavailable(PlaceError):
     """This machine cannot give the protection that was asked for; the message is the report."""
+
+
+class EngineUnavailable(PlaceError):
+    """No container engine answers, or not to this user; the message says which, and what to do."""
+
+
+class ImageUnavailable(PlaceError):
+    """The image is not there and cannot be fetched; the message holds the engine's own words."""
 
 
 class PlaceLost(PlaceError, ConnectionError):

@@ -14,12 +14,26 @@ from .cancellation import CancellationToken
 from .components import ComponentModel
 from .engine import engine
 from .events import Event
-from .executors import jupyter, jupyter_server, local, sandbox, session, session_server
+from .executors import (
+    copied_session,
+    docker,
+    docker_jupyter,
+    docker_session,
+    jupyter,
+    jupyter_server,
+    local,
+    sandbox,
+    session,
+    session_server,
+)
 from .executors.base import CodeExecutor
 from .executors.checkpoints import Checkpoint
 from .result import CodeResult
 
 __all__ = [
+    "DockerCommandLineCodeExecutor",
+    "DockerJupyterCodeExecutor",
+    "DockerSessionCodeExecutor",
     "JupyterCodeExecutor",
     "JupyterServerCodeExecutor",
     "LocalCommandLineCodeExecutor",
@@ -93,6 +107,18 @@ class SyncCodeExecutor:
         self.stop()
 
 
+class DockerCommandLineCodeExecutor(SyncCodeExecutor):
+    """`cellblock.DockerCommandLineCodeExecutor`, without `await`."""
+
+    _kind = docker.DockerCommandLineCodeExecutor
+
+
+class DockerJupyterCodeExecutor(SyncCodeExecutor):
+    """`cellblock.DockerJupyterCodeExecutor`, without `await`."""
+
+    _kind = docker_jupyter.DockerJupyterCodeExecutor
+
+
 class JupyterCodeExecutor(SyncCodeExecutor):
     """`cellblock.JupyterCodeExecutor`, without `await`."""
 
@@ -123,11 +149,10 @@ class SandboxSessionServer:
         engine().wait(self._server.warm.close())
 
 
-class SandboxSessionCodeExecutor(SyncCodeExecutor):
-    """`cellblock.SandboxSessionCodeExecutor`, without `await`."""
+class _SyncSession(SyncCodeExecutor):
+    """What live sessions have beyond, without `await`."""
 
-    _kind = session.SandboxSessionCodeExecutor
-    _executor: session.SandboxSessionCodeExecutor
+    _executor: copied_session.CopiedSession
 
     def get(self, name: str) -> Any:
         """Give the value of a variable."""
@@ -137,7 +162,7 @@ class SandboxSessionCodeExecutor(SyncCodeExecutor):
         """Set a variable."""
         engine().wait(self._executor.set(name, value))
 
-    def variables(self) -> list[session.Variable]:
+    def variables(self) -> list[copied_session.Variable]:
         """List the variables that blocks have made."""
         return engine().wait(self._executor.variables())
 
@@ -158,10 +183,22 @@ class SandboxSessionCodeExecutor(SyncCodeExecutor):
         return [self._face(branch) for branch in engine().wait(self._executor.fork(count, mark=mark))]
 
     @classmethod
-    def _face(cls, executor: session.SandboxSessionCodeExecutor) -> Self:
+    def _face(cls, executor: copied_session.CopiedSession) -> Self:
         face = cls.__new__(cls)
         face._executor = executor
         return face
+
+
+class SandboxSessionCodeExecutor(_SyncSession):
+    """`cellblock.SandboxSessionCodeExecutor`, without `await`."""
+
+    _kind = session.SandboxSessionCodeExecutor
+
+
+class DockerSessionCodeExecutor(_SyncSession):
+    """`cellblock.DockerSessionCodeExecutor`, without `await`."""
+
+    _kind = docker_session.DockerSessionCodeExecutor
 
 
 class LocalCommandLineCodeExecutor(SyncCodeExecutor):

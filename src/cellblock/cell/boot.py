@@ -31,4 +31,44 @@ ZYGOTE = _PACKAGE + "from cellblock.cell import script, zygote\njob = zygote.mai
 SANDBOX_SERVER = (
     _PACKAGE + "from cellblock.cell import start\nfrom cellblock.sandbox.enter import enclose\nstart.main(enclose)\n"
 )
+# In a container nothing of ours is installed: the source of the modules comes first on standard input.
+CONTAINER = (
+    """\
+import sys
+if sys.version_info < (3, 10):
+    sys.exit("The Python of the image is %d.%d; the cell server needs 3.10 or later." % sys.version_info[:2])
+import json, os, site, zlib
+from importlib.machinery import ModuleSpec
+def read(size):
+    data = b""
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+class Shipped:
+    sources = json.loads(zlib.decompress(read(int.from_bytes(read(4), "big"))))
+    def find_spec(self, name, path=None, target=None):
+        if name in self.sources:
+            return ModuleSpec(name, self, is_package=name.count(".") < 2)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        name = module.__name__
+        exec(compile(self.sources[name], "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
+sys.path[:] = [entry for entry in sys.path if entry]
+if site.ENABLE_USER_SITE is not None:  # where `pip install` of a block puts what the blocks after it import
+    os.makedirs(site.getusersitepackages(), exist_ok=True)
+    names, end = ("site-packages", "dist-packages"), len(sys.path)
+    at = next((at for at, entry in enumerate(sys.path) if os.path.basename(entry) in names), end)
+    site.addsitedir(site.getusersitepackages())
+    sys.path[at:] = sys.path[end:] + sys.path[at:end]  # above the image's own, as where the folder was there at the start
+sys.meta_path.insert(0, Shipped())
+from cellblock.cell import script, start
+job = start.main(None)
+del sys.meta_path[0]
+"""
+    + _CELL
+)
 TRIALS = _PACKAGE + "from cellblock.sandbox import trials\ntrials.main()\n"

@@ -170,7 +170,7 @@ class Cell:
             peak, cpu = self._report.peak_bytes, self._report.cpu_seconds
         if self._meter:
             peak = self._meter.group_peak_bytes() or max(peak, self._meter.peak_bytes)
-            if why is None and self._meter.oom_kills():
+            if why is None and (self._meter.oom_kills() or (self._was_killed() and self._meter.shared_oom_kills())):
                 why = "memory_bytes"
         if why is None and self._cpu_limit_hit():
             why = "cpu_seconds"
@@ -182,6 +182,11 @@ class Cell:
             "peak": peak,
             "queued": self.run.queued,
         }
+
+    def _was_killed(self) -> bool:
+        """Tell whether SIGKILL ended it, or a program that it waited for, as shells tell it."""
+        status = self._report.status if self._report else None
+        return status is None or os.waitstatus_to_exitcode(status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def _cpu_limit_hit(self) -> bool:
         limit, report = self._limits.get("cpu_seconds"), self._report

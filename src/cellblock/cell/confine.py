@@ -28,6 +28,7 @@ class Confinement:
     filter_program  a seccomp program
     landlock        rules as (path, access mask), with the masks of what is handled and scoped; see `landlock(7)`
     drop            give up capabilities and the way to new ones
+    sacrifice       be what the kernel ends first when memory runs out
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class Confinement:
         landlock_net: int = 0,
         landlock_abi: int = 0,
         drop: bool = False,
+        sacrifice: bool = False,
     ) -> None:
         self.rlimits, self.filter_program, self.drop = list(rlimits), filter_program, drop
+        self.sacrifice = sacrifice
         self.landlock_rules, self.landlock_abi = list(landlock_rules), landlock_abi
         self.landlock_handled, self.landlock_net, self.landlock_scoped = landlock_handled, landlock_net, landlock_scoped
         self._steps: list[Callable[[], object]] = []
@@ -63,6 +66,8 @@ class Confinement:
             os.close(self._ruleset)
             self._ruleset = -1
         self._steps = [_limit(what, value) for what, value in self.rlimits]
+        if self.sacrifice:
+            self._steps.append(_offer)
         if self.drop:
             self._steps.append(kernel.Call("prctl", "no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         if self.landlock_handled or self.landlock_scoped:
@@ -98,6 +103,14 @@ def _limit(what: int, value: int) -> Callable[[], object]:
     # A limit can be lowered but not raised: one that is tighter already stays.
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     return lambda: resource.setrlimit(what, (value, value))
+
+
+def _offer() -> None:
+    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"1000")
+    finally:
+        os.close(descriptor)
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

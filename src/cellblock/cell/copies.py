@@ -48,16 +48,16 @@ class Keeper:
     def resume(self, loop: Watcher, session: Channel) -> Keeper:
         """Have the session go on from it, on `session`; give the keeper of the same state that there is from now on."""
         heir = Keeper(loop, self.blocks, self._on_news)
-        self.order("resume", session, [session.hand_over(), heir.channel.hand_over()])
+        self.order({"op": "resume"}, [session.hand_over(), heir.channel.hand_over()])
+        session.sent()
         heir.channel.sent()
         self.channel.close()
         return heir
 
-    def order(self, op: str, channel: Channel, descriptors: list[int]) -> None:
-        """Wake it up for one order, which brings forth a process on `channel`."""
+    def order(self, order: dict[str, Any], descriptors: list[int]) -> None:
+        """Wake it up for one order, which brings forth a process."""
         self.channel.signal(signal.SIGCONT)
-        self.channel.send(wire.encode_json(wire.ASK, 0, {"op": op}), descriptors)
-        channel.sent()
+        self.channel.send(wire.encode_json(wire.ASK, 0, order), descriptors)
 
     def drop(self) -> None:
         """End it."""

@@ -138,12 +138,15 @@ class Frozen:
             _flush_files()
             self._files = _open_files(besides)
 
-    def thaw(self) -> None:
-        """In the fork: go on exactly as the other side would have; Python's own `random` is reseeded by every fork."""
+    def thaw(self, *, moved: tuple[str, str] = ("", "")) -> None:
+        """In the fork: go on exactly as the other side would have; Python's own `random` is reseeded by every fork.
+
+        `moved`: what was in the first folder is in the second one here.
+        """
         if self._random is not None:
             sys.modules["random"].setstate(self._random)
         for file in self._files:
-            _reopen(file)
+            _reopen(file, *moved)
 
 
 def _open_files(besides: set[int]) -> list[_File]:
@@ -162,13 +165,14 @@ def _open_file(entry: tuple[int, str]) -> _File | None:
         return None
 
 
-def _reopen(file: _File) -> None:
+def _reopen(file: _File, before: str, after: str) -> None:
     """Give the descriptor an open file of its own: a fork shares the position with the other side, and the folder too."""
     try:
         # That file itself may have been put aside meanwhile: restoring the work folder puts another in its place.
         if os.readlink(f"/proc/self/fd/{file.descriptor}").removesuffix(" (deleted)") != file.path:
             return  # another file by now: what is left of it stays shared
-        opened = os.open(file.path, file.flags | os.O_CLOEXEC)
+        path = after + file.path[len(before) :] if file.path.startswith(f"{before}/") else file.path
+        opened = os.open(path, file.flags | os.O_CLOEXEC)
     except OSError:
         return  # closed meanwhile, by the collector say
     inheritable = os.get_inheritable(file.descriptor)

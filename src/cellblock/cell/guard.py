@@ -4,7 +4,8 @@ It speaks to the cell server in packets over one socket: JSON, with descriptors.
 stream and output pipes; ``mount`` with folders; ``nest`` with the socket of a new guard. From it: ``{"hello"}``, with four
 namespaces when it is the guard of a branch; ``{"done"}`` or ``{"error"}`` to each order; ``{"died"}`` for each process that
 it reaps.
-It never runs user code, and ends with everything in its process namespace when the server lets go of it.
+It never runs user code, and ends when the server lets go of it, with everything in its process namespace; where it has none,
+as in a container, with everything below it, which nothing leaves: what has lost its parent becomes its child.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import select
 import shutil
 import signal
 import socket
+import time
 from typing import Any, NoReturn
 
-from . import kernel
+from . import kernel, tree
 from .confine import Confinement
 from .init import PACKET, Ground, own_network, show
 
@@ -33,10 +35,11 @@ class Guard:
 
     def __init__(self, link: socket.socket, spec: dict[str, Any], confinement: Confinement) -> None:
         self._link, self._spec, self._confinement = link, spec, confinement
+        self._wakers = (-1, -1)
 
     def serve(self) -> NoReturn:
         """Do as told until the server lets go."""
-        waker, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        waker, wake = self._wakers = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(wake)
@@ -66,12 +69,19 @@ class Guard:
         try:
             socket.send_fds(self._link, [json.dumps(news).encode()], descriptors)
         except OSError:
-            os._exit(0)
+            self._leave()
+
+    def _leave(self) -> NoReturn:
+        if not self._spec["namespaces"]:
+            while tree.reap_all():
+                tree.kill_below(os.getpid())
+                time.sleep(0.001)
+        os._exit(0)
 
     def _take(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(self._link, PACKET, 16, socket.MSG_CMSG_CLOEXEC)
         if not data:
-            os._exit(0)
+            self._leave()
         order = json.loads(data)
         try:
             match order["do"]:
@@ -168,9 +178,12 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     """Be the first process of a session's cell, as the zygote's fork."""
     guard = Guard(link, spec, confinement)
     try:
-        kernel.unshare(kernel.CLONE_NEWNS)
-        own_network(spec)
-        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
+        if spec["namespaces"]:
+            kernel.unshare(kernel.CLONE_NEWNS)
+            own_network(spec)
+            kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
+        else:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         Ground(spec).renew()
         confinement.prepare()
         socket.send_fds(link, [json.dumps({"hello": True}).encode()], [])

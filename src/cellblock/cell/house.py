@@ -148,9 +148,14 @@ class House:
         if self._meter is not None:
             self._meter.begin_among_the_living(alone=alone)
 
-    def out_of_memory(self) -> bool:
-        """Tell whether the kernel killed something of this block for want of memory."""
-        return self._meter is not None and self._meter.oom_kills() > 0
+    def out_of_memory(self, *, killed: bool) -> bool:
+        """Tell whether the kernel killed something of this block for want of memory.
+
+        `killed`: its own process was; then a kill that the kernel counts for all cells together is taken for this one.
+        """
+        if self._meter is None:
+            return False
+        return self._meter.oom_kills() > 0 or (killed and self._meter.shared_oom_kills() > 0)
 
     def peak_bytes(self) -> int:
         """Give the most memory that the block has held, as far as that is known."""

@@ -215,7 +215,7 @@ def _become_main(
             os.close(source)
         os.chdir(spec["cwd"])
         confinement.apply()
-        if spec["namespaces"]:
+        if spec["scripts"]:
             script.prepare()
         os.write(link.fileno(), READY)
         job = os.read(link.fileno(), PACKET)

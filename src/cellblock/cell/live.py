@@ -6,6 +6,7 @@ that process, when an interrupt ended the block; else from its last keeper; else
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -50,6 +51,7 @@ class Live:
         self.entered = False  # its folders
         self.copies = Copies(loop, self._conclude)
         self.owed: dict[str, Any] | None = None  # what asks for the first copy of a branch, which untouched needs none
+        self.birth: int | None = None  # blocks that a branch began with, where its guard can always begin it again
         self._fate: tuple[str, int] = ("kept", 0)  # of the session since it was last told of, and how many blocks are lost
         self.task: Task | None = None
         self._again_at = self._look_at = _FOREVER
@@ -183,7 +185,9 @@ class Live:
         task = self.task
         if task is None or task.run.why is not None or task.answer is not None:
             return
-        task.run.why, task.kill_at = why, time.monotonic() + _INTERRUPTED
+        # What takes too much memory would keep it if it were only interrupted, and have every block after it ended too.
+        patience = 0.0 if why == "memory_bytes" else _INTERRUPTED
+        task.run.why, task.kill_at = why, time.monotonic() + patience
         if self.main is not None:
             self.main.signal(signal.SIGCONT)
             self.main.signal(signal.SIGINT)
@@ -283,10 +287,11 @@ class Live:
             self._begin_afresh()
 
     def _begin_afresh(self) -> None:
-        """Have a process made that knows nothing; as good as new where nothing had been done yet."""
-        lost = self._fate[1] + self.blocks
-        self._fate = ("new" if lost else "restored"), lost
-        self.blocks = 0
+        """Have a process made that knows nothing, or what its guard knows; as good as new where nothing had been done yet."""
+        begins_with = self.birth or 0
+        lost = self._fate[1] + self.blocks - begins_with
+        self._fate = ("new" if lost and self.birth is None else "restored"), lost
+        self.blocks = begins_with
         self._start_main()
 
     def resume(self, mark: str) -> None:
@@ -330,7 +335,8 @@ class Live:
         status, cpu = task.died or (None, 0.0)
         if task.answer is not None:
             status, cpu = (int(task.answer.get("exit", 1)) & 0xFF) << 8, float(task.answer.get("cpu", 0.0))
-        why = task.run.why or ("memory_bytes" if self.house.out_of_memory() else None)
+        killed = status is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
+        why = task.run.why or ("memory_bytes" if self.house.out_of_memory(killed=killed) else None)
         return {
             "status": status,
             "why": why,

@@ -18,12 +18,14 @@ class Groups(NamedTuple):
     settings  (index of the parent, file, text), in order; a file that the kernel does not have is passed over
     peak      (index, file) of the most memory used, set back by writing 0
     oom       (index, file) with a line ``oom_kill N``
+    shared    path of a file with such a line, of a group that all cells are in
     """
 
     parents: list[str]
     settings: list[tuple[int, str, str]]
     peak: tuple[int, str] | None = None
     oom: tuple[int, str] | None = None
+    shared: str | None = None
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any] | None) -> Groups:
@@ -32,7 +34,8 @@ class Groups(NamedTuple):
             return cls([], [])
         settings = [(index, name, text) for index, name, text in spec["settings"]]
         peak, oom = spec.get("peak"), spec.get("oom")
-        return cls(spec["parents"], settings, (peak[0], peak[1]) if peak else None, (oom[0], oom[1]) if oom else None)
+        ways = (peak[0], peak[1]) if peak else None, (oom[0], oom[1]) if oom else None
+        return cls(spec["parents"], settings, *ways, spec.get("shared"))
 
 
 class Meter:
@@ -43,8 +46,8 @@ class Meter:
         self.can_begin_again = True
         self._before = Sample()
         self._peak = self._oom = self._stat = self._io = -1
-        self._kills_before = 0
         self._groups = groups
+        self._kills_before, self._shared_before = 0, self._shared_kills()
         self._folders = [f"{parent}/{name}" for parent in groups.parents]
         self.peak_bytes = 0
         for folder in self._folders:
@@ -75,7 +78,7 @@ class Meter:
         with contextlib.suppress(OSError, ValueError, IndexError):
             self._before.add_times(os.pread(self._stat, 1024, 0).decode())
             self._before.add_writes(os.pread(self._io, 1024, 0).decode())
-        self._kills_before = self._oom_kills()
+        self._kills_before, self._shared_before = self._oom_kills(), self._shared_kills()
         if self._groups.peak is not None:
             try:
                 os.pwrite(self._peak, b"0", 0)
@@ -84,7 +87,7 @@ class Meter:
 
     def begin_among_the_living(self, *, alone: bool) -> None:
         """Count from here, in a cell whose processes live on. `alone`: none but the one that `follow` told of does."""
-        self.peak_bytes, self._kills_before = 0, self._oom_kills()
+        self.peak_bytes, self._kills_before, self._shared_before = 0, self._oom_kills(), self._shared_kills()
         with contextlib.suppress(OSError):  # a kernel that cannot set it back gives the most there ever was
             os.pwrite(self._peak, b"0", 0)
         if not alone:
@@ -116,6 +119,16 @@ class Meter:
     def _oom_kills(self) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int(os.pread(self._oom, 1024, 0).split(b"oom_kill ", 1)[1].split()[0])
+        return 0
+
+    def shared_oom_kills(self) -> int:
+        """Count the kernel's kills for want of memory among all cells since the block began; one may have been another's."""
+        return self._shared_kills() - self._shared_before
+
+    def _shared_kills(self) -> int:
+        if self._groups.shared is not None:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                return int(_read(self._groups.shared).split("oom_kill ", 1)[1].split()[0])
         return 0
 
     def group_peak_bytes(self) -> int:

@@ -72,6 +72,8 @@ class Pool:
         self._refill_at = 0.0
         self._trim_at = _FOREVER
         self._strays = False
+        # The first processes of cells that are not the pool's; `None`: one is on its way, and not known yet.
+        self.others: Callable[[], set[int] | None] = set
 
     # asked from outside
 
@@ -279,10 +281,17 @@ class Pool:
 
     # the end
 
+    def end_strays(self) -> None:
+        """Without a process namespace: have what lost its cell's first process ended, soon."""
+        self._strays = not self._namespaces
+
     def _sweep(self) -> None:
         """Without a process namespace: end what lost its cell's first process, and so became the zygote's child."""
+        others = self.others()
+        if others is None:
+            return
         self._strays = False
-        known = {cell.pid for cell in (*self._running.values(), *self._ready, *self._warming, *self._remains)}
+        known = others | {cell.pid for cell in (*self._running.values(), *self._ready, *self._warming, *self._remains)}
         for pid in tree.children(self._zygote_pid):
             if pid not in known:
                 tree.kill_below(pid)

@@ -59,6 +59,8 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     """Give the code of the job's script and the namespace to run it in; does not return for another program."""
     if job.get("env"):
         os.environ.update(job["env"])
+    if job.get("cwd"):
+        os.chdir(job["cwd"])
     if job.get("script") is None:
         _become(job["argv"])
     path: str = job["script"]

@@ -7,9 +7,11 @@ ends, for whatever reason, it ends every cell, removes what it was told to remov
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import time
@@ -60,7 +62,7 @@ class Server:
             if not zygote:
                 return
             self._pool = Pool(self, self._link, zygote, self._spec)
-            if self._porter is not None:
+            if self._spec.get("sessions"):
                 self._sessions = _sessions(self, self._pool, self._link, self._porter, self._spec)
             os.set_blocking(self._control_out, False)
             self.watch(self._control_in, self._on_control)
@@ -77,6 +79,9 @@ class Server:
             self._pool.close()
             for path in self._spec["delete"]:
                 remove_tree(path)
+            if pid := self._spec.get("ends"):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
 
     def _meet_zygote(self, launcher: int) -> int:
         """Wait for the zygote's first words, pass them on, and give its process id; 0 when it did not start."""
@@ -180,6 +185,8 @@ class Server:
             case wire.CANCEL:
                 if self._sessions is None or not self._sessions.cancel(frame.run):
                     self._pool.cancel(frame.run)
+            case wire.PING:
+                self.send(wire.encode(wire.PONG))
             case wire.KEEP:
                 kept = frame.json()["paths"]
                 self._spec["delete"] = [path for path in self._spec["delete"] if path not in kept]
@@ -192,7 +199,9 @@ class Server:
         self._over = True
 
 
-def _sessions(server: Server, pool: Pool, link: socket.socket, porter: socket.socket, spec: dict[str, Any]) -> Sessions:
+def _sessions(
+    server: Server, pool: Pool, link: socket.socket, porter: socket.socket | None, spec: dict[str, Any]
+) -> Sessions:
     from .sessions import Sessions  # not for those who have none
 
     return Sessions(server, pool, link, porter, spec)

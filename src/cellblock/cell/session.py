@@ -19,12 +19,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import forks, kernel, values, waiting, wire
+from .branch import Reborn, bring_forth, close_all
 from .control import Control, ControlLost, out_of_the_way
 from .shell import Shell
 
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
-_SPACES = (kernel.CLONE_NEWUSER, kernel.CLONE_NEWPID, kernel.CLONE_NEWNS, kernel.CLONE_NEWIPC, kernel.CLONE_NEWNET)
 _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
 
 
@@ -32,16 +32,6 @@ _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the sessio
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 _SIGINT, _SIGTERM, _SIGCHLD = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGCHLD)
 _IGNORE, _DEFAULT = int(signal.SIG_IGN), int(signal.SIG_DFL)
-
-
-class Reborn(BaseException):
-    """In a process that is to go on as a session: unwinds the stack down to `Session.serve`."""
-
-    def __init__(
-        self, control: int, frozen: forks.Frozen, streams: list[int] | None = None, keepers: set[int] | None = None
-    ) -> None:
-        super().__init__()
-        self.control, self.frozen, self.streams, self.keepers = control, frozen, streams, keepers or set()
 
 
 class Session:
@@ -107,10 +97,13 @@ class Session:
             case "variables":
                 shell = self._shell
                 return self._guarded(lambda: {"variables": values.describe(shell.variables, shell.hidden)})
+            case "flush":
+                self._freeze(flush=True)
+                return {}
             case "keep":
                 return self._keep(descriptors[0], exact=bool(order["exact"]))
             case "branch":
-                return self._branch(descriptors)
+                return self._branch(order, descriptors)
             case unknown:
                 return {"error": f"A session cannot {unknown!r}."}
 
@@ -229,17 +222,18 @@ class Session:
                     continue
             self._keepers.discard(pid)
 
-    def _branch(self, descriptors: list[int]) -> dict[str, Any]:
+    def _branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         why = forks.obstacles(self._keepers, self._shell.pending_tasks())
         if why:
-            _close(descriptors)
+            close_all(descriptors)
             return {"refused": why}
-        answer = bring_forth(descriptors, self._freeze(flush=True))
+        answer = bring_forth(order, descriptors, self._freeze(flush=True), self.let_go)
         return {"refused": why} if (why := forks.native_threads()) else answer
 
     def let_go(self) -> None:
-        """In a keeper: let go of the session's control stream."""
+        """In a keeper, or the guard of a branch: let go of what is the session's."""
         self._control.close()
+        self._keepers.clear()
 
     def _begin_again(self, born: Reborn) -> None:
         """In a fresh fork: be a session of its own."""
@@ -251,9 +245,11 @@ class Session:
         with contextlib.suppress(PermissionError):  # a keeper has done so
             os.setsid()
         self._shell.forget_loop()
+        before = self._cwd
         if born.streams is not None:
+            self._cwd = born.folder or before
             self._settle(born.streams)
-        born.frozen.thaw()
+        born.frozen.thaw(moved=(before, self._cwd))
         if born.streams is not None:
             forks.reseed()
         _be_first_to_die()
@@ -294,7 +290,8 @@ class Keeper:
                 if frame.json()["op"] == "resume":
                     self._resume(*descriptors)
                 else:
-                    self._control.send(wire.ANSWER, frame.run, bring_forth(descriptors, self._frozen))
+                    answer = bring_forth(frame.json(), descriptors, self._frozen, self._control.close)
+                    self._control.send(wire.ANSWER, frame.run, answer)
         except Reborn:
             self._control.close()
             raise
@@ -317,43 +314,6 @@ class Keeper:
         os.close(keeper)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Reborn(session, self._frozen, keepers={pid})
-
-
-def bring_forth(descriptors: list[int], frozen: forks.Frozen) -> dict[str, Any]:
-    """Make a branch of this process in the cell whose namespaces, control stream and output streams are given.
-
-    Raises `Reborn`, in the branch. Nobody can move into a process namespace, only be born there; and who is born there of a
-    father from outside becomes a child of somebody outside: hence three forks.
-    """
-    *spaces, control, out, err = descriptors
-    streams = [out, err]
-    # Where the network is the machine's, the branch is in it already, and may not enter it.
-    kinds = _SPACES[:-1] if _is_own_network(spaces[-1]) else _SPACES
-    between = os.fork()
-    if between == 0:
-        try:
-            for space, kind in zip(spaces, kinds, strict=False):
-                kernel.setns(space, kind)
-            _close(spaces)
-            if os.fork() != 0 or os.fork() != 0:
-                os._exit(0)
-        except OSError as error:
-            os.write(2, f"{error}\n".encode())
-            os._exit(1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Reborn(control, frozen, streams)
-    _close(descriptors)
-    _, status = os.waitpid(between, 0)
-    return {"error": "the fork could not enter its own cell"} if status else {}
-
-
-def _is_own_network(space: int) -> bool:
-    return os.path.samestat(os.fstat(space), os.stat("/proc/self/ns/net"))
-
-
-def _close(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def _as_json(content: Any) -> Any:

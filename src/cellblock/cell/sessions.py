@@ -19,7 +19,7 @@ from .cells import Job
 from .live import Live
 from .meter import Groups
 from .pool import Loop, Pool
-from .porter import Porter
+from .porter import NoPorter, Porter
 
 _MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do
 _GRACE = 2.0  # seconds that a guard has to end
@@ -30,9 +30,12 @@ _FOREVER = float("inf")
 class Sessions:
     """The sessions that one zygote forks for one server."""
 
-    def __init__(self, loop: Loop, pool: Pool, zygote: socket.socket, porter: socket.socket, spec: dict[str, Any]) -> None:
+    def __init__(
+        self, loop: Loop, pool: Pool, zygote: socket.socket, porter: socket.socket | None, spec: dict[str, Any]
+    ) -> None:
         self._loop, self._pool, self._zygote, self._spec = loop, pool, zygote, spec
-        self._porter = Porter(loop, porter)
+        self._porter = Porter(loop, porter) if porter is not None else NoPorter()
+        pool.others = self._guards
         self._groups = Groups.from_spec(spec.get("groups"))
         self._open: dict[int, Live] = {}
         self._delete: dict[int, list[str]] = {}
@@ -105,7 +108,8 @@ class Sessions:
         if self._waiting and self._spare is not None and self._spare_ready:
             live, self._spare, self._spare_ready = self._spare, None, False
             live.on_ready = lambda: None
-            self._refill_at = time.monotonic() + _MOMENT
+            if self._spec.get("spare_sessions", True):
+                self._refill_at = time.monotonic() + _MOMENT
             self._waiting.pop(0)(live)
         if self._waiting and self._spare is None:
             self._make_spare()
@@ -180,6 +184,11 @@ class Sessions:
         live.close()
         if live not in self._going:
             self._going.append(live)
+        self._pool.end_strays()
+
+    def _guards(self) -> set[int] | None:
+        pids = {live.house.pid for live in (*self._living(), *self._going) if not live.closing or live.house.pid}
+        return None if 0 in pids else pids
 
     # back to a mark, and branches
 
@@ -199,17 +208,43 @@ class Sessions:
 
     def _fork(self, job: Job, live: Live) -> None:
         """Make a branch: a cell below the session's with folders of its own, and in it a fork of the session's process."""
-        self._porter.fetch(job.request["mounts"], functools.partial(self._on_branch_fetched, job, live))
+        if "folder" in job.request:
+            self._fork_beside(job, live)
+        else:
+            self._porter.fetch(job.request["mounts"], functools.partial(self._on_branch_fetched, job, live))
+
+    def _new_branch(self, job: Job, live: Live) -> Live:
+        branch = self._new()
+        branch.house.parent = live.house
+        live.house.branches.add(branch.house)
+        branch.on_gone = functools.partial(self._on_branch_gone, job, live, branch)
+        return branch
+
+    def _fork_beside(self, job: Job, live: Live) -> None:
+        """Where there are no namespaces, a fork of the session is the guard of the branch, and brings forth its process."""
+        branch = self._new_branch(job, live)
+        branch.entered = True
+        branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
+        order, mark = {"op": "branch", "folder": job.request["folder"]}, job.request.get("mark")
+        if mark is None:
+            branch.blocks = branch.birth = live.blocks
+            if live.do(Job(job.run, order, job.arrived), [branch.house.door]) is None:
+                self._bury(branch)
+            else:
+                live.on_answer = functools.partial(self._on_branch_answer, job, branch)
+        elif (keeper := live.copies.marks.get(mark)) is None or not keeper.alive:
+            self._on_branch_gone(job, live, branch, "the checkpoint is gone")
+        else:
+            branch.blocks = branch.birth = keeper.blocks
+            keeper.order(order, [branch.house.door])
+            branch.house.shown_in()
 
     def _on_branch_fetched(self, job: Job, live: Live, mounts: list[int], error: str) -> None:
         if error:
             self._refuse(job, error)
             return
-        branch = self._new()
-        branch.house.parent = live.house
-        live.house.branches.add(branch.house)
+        branch = self._new_branch(job, live)
         branch.house.on_hello = functools.partial(self._on_branch_hello, job, live, branch)
-        branch.on_gone = functools.partial(self._on_branch_gone, job, live, branch)
         targets = [mount["target"] for mount in job.request["mounts"]]
         live.pause(on=True)
         live.house.order({"do": "nest", "targets": targets}, [branch.house.door, *mounts])
@@ -227,7 +262,8 @@ class Sessions:
             if (keeper := live.copies.marks.get(mark)) is None or not keeper.alive:
                 self._on_branch_gone(job, live, branch, "the checkpoint is gone")
             else:
-                keeper.order("branch", channel, descriptors)
+                keeper.order({"op": "branch"}, descriptors)
+                channel.sent()
             return
         task = live.do(Job(job.run, {"op": "branch"}, job.arrived), descriptors)
         channel.sent()
@@ -238,6 +274,7 @@ class Sessions:
 
     def _on_branch_answer(self, job: Job, branch: Live, answer: dict[str, Any]) -> None:
         """The forked process has told what came of it: only bad news is passed on here."""
+        branch.house.shown_in()
         if "refused" in answer or "error" in answer:
             self._bury(branch)
             self._answer(job, answer)
@@ -270,6 +307,8 @@ class Sessions:
     def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
         if error:
             self._refuse(job, error)
+        elif not mounts:
+            self._pool.add(job)
         else:
             self._pool.add_in(job, [mount["target"] for mount in job.request["mounts"]], mounts)
         _close_all(mounts)

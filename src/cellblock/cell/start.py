@@ -34,7 +34,9 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     spec = frames.pop(0).json()
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if spec.get("sessions") else (None, None)
+    # Only where there are walls can anything be handed in through them.
+    handed_in = enclose and spec.get("sessions")
+    to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if handed_in else (None, None)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # the zygote becomes our child when its launcher ends
     launcher = os.fork()
     if launcher == 0:

@@ -22,6 +22,7 @@ CANCEL: Final = 3  # empty
 KEEP: Final = 4  # JSON: paths that are not to be deleted at the end after all
 ASK: Final = 5  # JSON: something that is to be done with a live session, or by one
 DATA: Final = 6  # raw bytes: a piece of the value that the next question is about, or a line of input
+PING: Final = 7  # empty: whoever serves is to answer
 # From the server.
 READY: Final = 16  # JSON: the place is open; what it measured about itself
 STDOUT: Final = 17  # raw bytes
@@ -29,6 +30,7 @@ STDERR: Final = 18  # raw bytes
 CUT: Final = 19  # JSON: bytes left out of each stream at this point
 ENDED: Final = 20  # JSON: how the run ended, everything of it is dead
 FAILED: Final = 21  # JSON: our side failed; run 0 means the whole place
+PONG: Final = 26  # empty: the answer
 # From a live session, passed on by the server.
 ANSWER: Final = 22  # JSON: what became of a question
 DISPLAY: Final = 23  # JSON: something rich, as a MIME bundle and its metadata

@@ -49,7 +49,7 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     """Fork a cell for every request until the server goes away. Returns in a cell's main process, with its job."""
     confinement = Confinement.from_spec(spec["confinement"])
-    namespaces = bool(spec["namespaces"])
+    namespaces, scripts = bool(spec["namespaces"]), bool(spec["scripts"])
     preload(spec["preload"])
     if "session_confinement" in spec:
         prepare_sessions()
@@ -64,7 +64,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    _settle(practising=namespaces and "session_confinement" not in spec)  # a session is no block
+    _settle(practising=scripts and "session_confinement" not in spec)  # a session is no block
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, own_processes)
     if kind == init.SESSION:
@@ -103,7 +103,7 @@ def prepare_sessions() -> None:
         raise ImportError(
             f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
         ) from error
-    for name in ("session", "values", "forks", "waiting", "control"):
+    for name in ("session", "branch", "values", "forks", "waiting", "control"):
         importlib.import_module(f"cellblock.cell.{name}")
 
 

@@ -1,4 +1,4 @@
-"""`cellblock doctor`: what the sandbox guarantees on this machine, found by trying."""
+"""`cellblock doctor`: what the sandbox guarantees on this machine, found by trying, and which container engine there is."""
 
 from __future__ import annotations
 
@@ -20,24 +20,30 @@ _NARROWEST = 30  # characters of text beside the first two columns
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(as_json: bool) -> int:
-    """Tell what the sandbox guarantees on this machine, and what to do for more.
+    """Tell what the sandbox guarantees on this machine, what to do for more, and which container engine there is.
 
     The exit code is 0 when the full sandbox can be started here, else 1.
     """
+    import asyncio
+
+    from ..containers.report import as_text, engine_report
     from ..executors.sandbox import SandboxCommandLineCodeExecutor  # `doctor --help` does without
 
+    engine = asyncio.run(engine_report())
     guarantees, reason = SandboxCommandLineCodeExecutor().guarantees(), unavailable()
     if as_json:
         found = {
             "full_sandbox": not reason,
             "reason": reason,
             "guarantees": [guarantee.to_dict() for guarantee in guarantees],
+            "containers": engine,
         }
         click.echo(json.dumps(found, indent=2))
     else:
         for line in rows(guarantees, _width()):
             click.echo(line)
-        click.echo(f"\nThe full sandbox {f'cannot be started here. {reason}' if reason else 'can be started here.'}")
+        click.echo(f"\n{as_text(engine)}")
+        click.echo(f"The full sandbox {f'cannot be started here. {reason}' if reason else 'can be started here.'}")
     return 1 if reason else 0
 
 

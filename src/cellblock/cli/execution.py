@@ -73,7 +73,7 @@ async def _run(
                 # In a thread: a reader who does not read must not keep Ctrl-C from being heard.
                 await asyncio.to_thread(write, held)
                 held.clear()
-    result = folder.session_result() if settings.executor == "session" else folder.result()
+    result = folder.session_result() if executor.is_live else folder.result()
     if settings.as_json:
         text = json.dumps(dataclasses.asdict(result), indent=2, default=os.fspath)
         held.append(Piece("stdout", f"{text}\n"))

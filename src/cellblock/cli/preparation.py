@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import time
 import warnings
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
@@ -19,23 +20,25 @@ from .settings import Settings
 from .streams import Note
 
 if TYPE_CHECKING:
+    from ..containers.images import PullProgress
     from ..executors.session import SandboxSessionCodeExecutor
 
 WORK_DIR = "coding"
-_ENVIRONMENTS = "cellblock.environments"  # the logger of who installs packages
+_BETWEEN = 1.0  # seconds between two notes about an image that is being fetched
+_INSTALLER = "cellblock.installer"  # the logger of who installs packages
 
 
 def make_executor(settings: Settings, folder: str, note: Note) -> CodeExecutor:
     """Make the executor; what it warns of becomes a note."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        executor = _make(settings, folder)
+        executor = _make(settings, folder, note)
     for warning in warned:
         note(str(warning.message))
     return executor
 
 
-def _make(settings: Settings, folder: str) -> CodeExecutor:
+def _make(settings: Settings, folder: str, note: Note) -> CodeExecutor:
     # Each only when it is used: none needs what the others import.
     if settings.executor == "session":
         return make_session(settings, folder)
@@ -44,10 +47,43 @@ def _make(settings: Settings, folder: str) -> CodeExecutor:
 
         limits = _limits(settings, LOCAL_LIMITS)
         return LocalCommandLineCodeExecutor(settings.timeout, folder, packages=settings.packages, limits=limits)
+    if settings.executor in ("docker", "docker-session"):
+        return _make_docker(settings, folder, note)
     from ..executors.sandbox import SandboxCommandLineCodeExecutor
 
     limits, policy = _limits(settings, SANDBOX_LIMITS), _policy(settings)
     return SandboxCommandLineCodeExecutor(settings.timeout, folder, packages=settings.packages, limits=limits, policy=policy)
+
+
+def _make_docker(settings: Settings, folder: str, note: Note) -> CodeExecutor:
+    from ..executors.docker import IMAGE, DockerCommandLineCodeExecutor
+    from ..executors.docker_session import DockerSessionCodeExecutor
+
+    kind = DockerSessionCodeExecutor if settings.executor == "docker-session" else DockerCommandLineCodeExecutor
+    return kind(
+        settings.image or IMAGE,
+        timeout=settings.timeout,
+        work_dir=folder,
+        packages=settings.packages,
+        limits=_limits(settings, SANDBOX_LIMITS),
+        delete_tmp_files=True,
+        network="bridge" if settings.network else "none",
+        on_pull=_Pulls(note),
+    )
+
+
+class _Pulls:
+    """Note the progress of a fetched image, now and then."""
+
+    def __init__(self, note: Note) -> None:
+        self._note, self._next = note, 0.0
+        self._layers: int = -1
+
+    def __call__(self, progress: PullProgress) -> None:
+        now = time.monotonic()
+        if progress.layers and (now >= self._next or progress.layers_done not in (self._layers, 0)):
+            self._next, self._layers = now + _BETWEEN, progress.layers_done
+            self._note(f"fetching {progress}")
 
 
 def make_session(
@@ -96,7 +132,7 @@ def made_folder(folder: str, *, ours: bool) -> Generator[None, None, None]:
 @contextlib.contextmanager
 def progress(note: Note) -> Generator[None, None, None]:
     """Show what is said while packages are installed."""
-    logger = logging.getLogger(_ENVIRONMENTS)
+    logger = logging.getLogger(_INSTALLER)
     handler = _Notes(note)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

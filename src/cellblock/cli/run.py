@@ -9,7 +9,7 @@ import click
 from .options import common_options
 from .settings import RunSettings
 
-_EXECUTORS = ("sandbox", "session", "local")
+_EXECUTORS = ("sandbox", "session", "local", "docker", "docker-session")
 
 
 def _language(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -25,6 +25,7 @@ def _language(context: click.Context, parameter: click.Parameter, value: str | N
 @click.argument("file", required=False)
 @click.option("-c", "code", metavar="CODE", help="Run CODE, which is Python unless --language says otherwise.")
 @click.option("--executor", type=click.Choice(_EXECUTORS), default="sandbox", show_default=True, help="What runs the blocks.")
+@click.option("--image", metavar="IMAGE", help="The image of --executor docker and docker-session.  [default: python:3-slim]")
 @click.option("--language", metavar="NAME", callback=_language, help="The whole input is one block of this language.")
 @common_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone, as JSON.")
@@ -39,6 +40,8 @@ def command(**options: Any) -> int:
     settings = RunSettings(**options)
     if settings.network and settings.executor == "local":
         _refuse("--network is for the sandbox: the local executor has the host's network always")
+    if settings.image is not None and not settings.executor.startswith("docker"):
+        _refuse("--image is for --executor docker and docker-session")
     return _run(settings)
 
 

@@ -8,15 +8,16 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where and how code runs. `memory_bytes` and `work_dir` None: what the executor, and we, do by default."""
+    """Where and how code runs. `memory_bytes`, `work_dir`, `image` None: what the executor, and we, do by default."""
 
-    executor: Literal["sandbox", "local", "session"]
+    executor: Literal["sandbox", "local", "session", "docker", "docker-session"]
     timeout: float
     memory_bytes: int | None
     network: bool
     packages: tuple[str, ...]
     preload: tuple[str, ...] = ()
     work_dir: str | None
+    image: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import weakref
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -81,6 +81,8 @@ class CommandLineExecutor(CodeExecutor):
             self._given_work_dir.mkdir(parents=True, exist_ok=True)
         self._workspace: Workspace | None = None
         self._connection: Connection | None = None
+        # Answers what a block asks for, where it may ask.
+        self._on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None
         self._made: list[str] = []  # what the cell server removes, unless it was killed
 
     # what AutoGen's users know
@@ -144,8 +146,7 @@ class CommandLineExecutor(CodeExecutor):
         required = (*self._packages, *self._module.packages)
         packages: tuple[str, ...] = ()
         if required:
-            environment = await environment_for(required, python=self._python())
-            packages = (str(site_packages(environment)),)
+            packages = await self._install(required)
         delete = [str(self._temporary)] if self._temporary is not None else []
         self._made = delete
         try:
@@ -160,6 +161,11 @@ class CommandLineExecutor(CodeExecutor):
         except BaseException:
             await self._close(restarting=True)
             raise
+
+    async def _install(self, required: tuple[str, ...]) -> tuple[str, ...]:
+        """Give folders in which the blocks' Python finds what is `required`. Raises `PackageError`."""
+        environment = await environment_for(required, python=self._python())
+        return (str(site_packages(environment)),)
 
     def _python(self) -> str | None:
         """The Python for which packages are installed; `None` means the one that runs this."""
@@ -240,13 +246,17 @@ class CommandLineExecutor(CodeExecutor):
     def _request(self, language: Language, name: str) -> dict[str, Any]:
         request = {**self._command(language, name), "wall_seconds": self._wall_seconds()}
         if self._save_output:
-            assert self._workspace is not None
-            request["save"] = str(self._workspace.path / f"output_{secrets.token_hex(8)}.txt")
+            request["save"] = self._as_seen(f"output_{secrets.token_hex(8)}.txt")
         return request
+
+    def _as_seen(self, name: str) -> str:
+        """Give the path under which the cell server knows the file `name` of the work folder."""
+        assert self._workspace is not None
+        return str(self._workspace.path / name)
 
     def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
         assert self._connection is not None
-        return self._connection.run(request, token)
+        return self._connection.run(request, token, on_input=self._on_input)
 
     def _wall_seconds(self) -> float:
         return min(self._timeout, self._limits.wall_seconds or self._timeout)

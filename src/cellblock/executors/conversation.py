@@ -10,7 +10,7 @@ from typing import Any
 from ..cancellation import CancellationToken
 from ..events import Ended, Event
 from .kernel import Execution
-from .live_kernel import Alarm, Death, LiveKernel
+from .live_kernel import Alarm, Death, LiveKernel, Lost
 from .output import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
 
 _GRACE = 1.5  # seconds that code has to end after each of two interrupts; the first may come before it has begun
@@ -95,11 +95,13 @@ class Conversation:
 
 
 def _events_of(execution: Execution, news: object) -> list[Event]:
-    """Give the events of a message, of a kernel's death, or of nothing where something was due."""
+    """Give the events of a message, of what is lost, of a kernel's death, or of nothing where something was due."""
     if news is None:
         return [execution.end_as_replied()]
     if isinstance(news, Death):
         return [execution.end(news.exit_code, news.outcome, news.limit, news.message)]
+    if isinstance(news, Lost):
+        return [execution.end(1, "error", message=news.message)] if news.request == execution.request else []
     return [*execution.feed(news)]
 
 

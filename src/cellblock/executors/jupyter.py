@@ -6,19 +6,17 @@ import asyncio
 import contextlib
 import os
 import tempfile
-import time
 import warnings
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..blocks import CodeBlock, file_name
+from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..cell.folders import remove_tree
 from ..environments import environment_for, site_packages
 from ..errors import PlaceError, PlaceLost
-from ..events import Ended, Event, FileMade, Started
+from ..events import Event
 from ..functions import Function
 from ..languages import Language
 from ..limits import LOCAL_LIMITS, Limits
@@ -27,10 +25,10 @@ from ..places.host import HostPlace
 from .command import CommandLineExecutor, command_on_host
 from .kernel_executor import KernelExecutor
 from .live_kernel import LiveKernel
-from .workspace import OutsideWorkspace, Workspace
+from .made_files import with_files
+from .workspace import Workspace
 
 _MISSING = "Jupyter kernels need jupyter_client, which is not installed: pip install 'cellblock[jupyter]'."
-_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE, which dates files; the finer clock is ahead of it
 
 
 class JupyterCodeExecutor(KernelExecutor):
@@ -124,23 +122,9 @@ class JupyterCodeExecutor(KernelExecutor):
 
     async def _run_here(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         workspace = None if self._given_work_dir is None or self._beside is None else self._beside.workspace
-        try:
-            code_file = None if workspace is None else _write(workspace, block)
-        except OutsideWorkspace:
-            yield Started(number, block.language)
-            yield Ended(number, 1, "error", message="Filename is not in the workspace")
-            return
-        since, saved = time.clock_gettime_ns(_FILE_CLOCK), ""
-        async with contextlib.aclosing(super()._run_here(number, block, token)) as events:
+        run = super()._run_here
+        async with contextlib.aclosing(with_files(workspace, number, block, lambda: run(number, block, token))) as events:
             async for event in events:
-                if isinstance(event, Started) and workspace is not None and code_file is not None:
-                    event = replace(event, code_file=os.path.join(workspace.shown, code_file))
-                elif isinstance(event, FileMade):
-                    saved = event.path
-                elif isinstance(event, Ended) and workspace is not None:
-                    for path, size in workspace.changed(since, besides=saved):
-                        if path != code_file:
-                            yield FileMade(number, path, size)
                 yield event
 
     def _run_other(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
@@ -154,17 +138,6 @@ class JupyterCodeExecutor(KernelExecutor):
     def _to_config(self) -> dict[str, Any]:
         given = self._given_work_dir
         return {**super()._to_config(), "work_dir": None if given is None else str(given)}
-
-
-def _write(workspace: Workspace, block: CodeBlock) -> str | None:
-    """Write the file that a block names, for others to import, and give its path below the folder; None without a name."""
-    workspace.check()
-    own_name = file_name(block.code)
-    if own_name is None:
-        return None
-    name = workspace.place(own_name)
-    workspace.write(name, block.code)
-    return name
 
 
 class _Beside(CommandLineExecutor):

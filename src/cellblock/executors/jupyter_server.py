@@ -16,7 +16,7 @@ from ..languages import action_for, find_language
 from ..limits import LOCAL_LIMITS, Limits
 from .jupyter_connection import JupyterConnectable, JupyterConnectionInfo
 from .kernel_executor import KernelExecutor
-from .live_kernel import LiveKernel
+from .live_kernel import LiveKernel, Server
 
 _MISSING = "Jupyter servers need aiohttp, which is not installed: pip install 'cellblock[jupyter]'."
 _OURS = ("wall_seconds", "output_bytes")
@@ -61,6 +61,7 @@ class JupyterServerCodeExecutor(KernelExecutor):
         if other := [name for name, value in limits.to_dict().items() if value is not None and name not in _OURS]:
             raise ValueError(f"A Jupyter server cannot be held to {', '.join(other)}: only to {' and '.join(_OURS)}.")
         self._jupyter_server = jupyter_server
+        self._server = jupyter_server if isinstance(jupyter_server, Server) else Server()
 
     async def _make_kernel(self) -> LiveKernel:
         try:
@@ -68,12 +69,14 @@ class JupyterServerCodeExecutor(KernelExecutor):
             from .remote_kernel import start_kernel
         except ImportError as error:
             raise PlaceError(_MISSING) from error
+        return await start_kernel(await self._where(), self._kernel_name, self._server)
+
+    async def _where(self) -> JupyterConnectionInfo:
         server = self._jupyter_server
+        if isinstance(server, JupyterConnectionInfo):
+            return server
         # To say where it is, it may have to be started first.
-        info = (
-            server if isinstance(server, JupyterConnectionInfo) else await asyncio.to_thread(lambda: server.connection_info)
-        )
-        return await start_kernel(info, self._kernel_name)
+        return await asyncio.to_thread(lambda: server.connection_info)
 
     async def _run_other(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)

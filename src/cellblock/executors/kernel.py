@@ -20,7 +20,7 @@ class Execution:
     """
 
     def __init__(self, block: int, request: str, session: str = "") -> None:
-        self._block, self._request, self._session = block, request, session
+        self._block, self.request, self._session = block, request, session
         self._idle = self._failed = self._quiet = False
         self._exit_code = 0
         self.replied = False
@@ -34,7 +34,7 @@ class Execution:
         parts = _mapping(message)
         kind, content = _kind(parts), _mapping(parts.get("content"))
         parent = _mapping(parts.get("parent_header"))
-        if parent.get("msg_id") == self._request:
+        if parent.get("msg_id") == self.request:
             return [*self._own(kind, content)]
         if self._session and parent.get("session") == self._session:
             return [*self._shown(kind, content)]

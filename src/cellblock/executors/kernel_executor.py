@@ -35,6 +35,7 @@ from .output import CANCELLED_TEXT, EXIT_CANCELLED
 
 _STOPPED = "The executor was stopped."
 _RESTARTED = "The kernel was restarted: its variables are gone."
+_DROPPED = "The connection to the kernel dropped during the block and was made again: output may be missing."
 _SHELLS = (("sh", "bash"), ("shell", "bash"))
 
 # IPython's advice to whoever calls sys.exit() at its prompt is of no use in a block.
@@ -252,7 +253,7 @@ class KernelExecutor(CodeExecutor):
         conversation = Conversation(kernel, number, flush)
         saved = _Saved(self._save_folder() if self._save_output else None)
         seconds = min(self._timeout, self._limits.wall_seconds or self._timeout)
-        begun, used = time.monotonic(), kernel.cpu_seconds()
+        begun, used, drops = time.monotonic(), kernel.cpu_seconds(), kernel.drops
         code = silence_pip(block.code, block.language).encode(errors="replace").decode()
         async with contextlib.aclosing(conversation.events(code, seconds, token)) as events:
             async for event in events:
@@ -267,7 +268,8 @@ class KernelExecutor(CodeExecutor):
                         for part in (*cap.end(), *saved.end(number)):
                             yield part
                         usage = Usage(time.monotonic() - begun, max(0.0, kernel.cpu_seconds() - used), 0, queued)
-                        notices = [notice, await self._revive(kernel, deaf=conversation.deaf)]
+                        dropped = _DROPPED if kernel.drops > drops and kernel.inbox.death is None else ""
+                        notices = [notice, dropped, await self._revive(kernel, deaf=conversation.deaf)]
                         yield replace(event, usage=usage, notice=" ".join(filter(None, notices)))
                     case _:
                         yield event

@@ -30,18 +30,29 @@ class Death:
     message: str = "\nKilled: the kernel died."
 
 
+@dataclass(frozen=True)
+class Lost:
+    """The answer to `request` is lost, and will not come: whether and how the code ran cannot be known."""
+
+    request: str
+    message: str = "\nLost: the connection to the kernel dropped, and with it the news of how the block ended."
+
+
+News = Message | Lost
+
+
 class Inbox:
     """What a kernel sent and nobody has read yet; an alarm is read first, the kernel's death last. For one reader."""
 
     def __init__(self) -> None:
         self.death: Death | None = None
-        self._messages: deque[Message] = deque()
+        self._messages: deque[News] = deque()
         self._alarm: Alarm | None = None
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
 
-    async def put(self, message: Message) -> None:
+    async def put(self, message: News) -> None:
         """Add a message, when there is room."""
         await self._room.wait()
         self._messages.append(message)
@@ -55,7 +66,7 @@ class Inbox:
         self._room.set()
         self._news.set()
 
-    async def take(self) -> Message | Alarm | Death:
+    async def take(self) -> News | Alarm | Death:
         """Give the next of what there is."""
         while True:
             if self._alarm is not None:
@@ -70,7 +81,7 @@ class Inbox:
             self._news.clear()
             await self._news.wait()
 
-    async def take_within(self, seconds: float) -> Message | Alarm | Death | None:
+    async def take_within(self, seconds: float) -> News | Alarm | Death | None:
         """Give the next of what there is; None when nothing comes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -102,17 +113,31 @@ class Inbox:
         self._news.set()
 
 
+class Server:
+    """What is known of a kernel's server besides what it says itself: nothing, unless it is one of ours."""
+
+    def runs(self) -> bool:
+        """Tell whether it may still run."""
+        return True
+
+    async def why_dead(self) -> Death:
+        """Give the reason for which a kernel has just died."""
+        return Death()
+
+
 class LiveKernel(ABC):
     """One kernel, started. It is never started again: another one takes its place.
 
     inbox      what it sends, of every channel
     session    under which it knows us
     language   that it runs, as it calls it itself
+    drops      how often the connection dropped and was made again
     """
 
     def __init__(self, session: str, language: str) -> None:
         self.inbox = Inbox()
         self.session, self.language = session, language
+        self.drops = 0
 
     @abstractmethod
     async def execute(self, code: str, *, silent: bool = False) -> str:

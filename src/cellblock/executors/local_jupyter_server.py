@@ -11,24 +11,23 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from ..cell import wire
 from ..cell.folders import remove_tree
-from ..engine import engine
 from ..errors import PlaceError
 from ..limits import LOCAL_LIMITS, Limits
 from ..places.base import Connection
 from ..places.host import HostPlace
 from .jupyter_connection import JupyterConnectionInfo
+from .own_jupyter_server import OwnJupyterServer
 
 _PATIENCE = 60.0  # seconds that it may take to start
 _MISSING = "There is no jupyter_server here: pip install 'cellblock[jupyter]'."
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class LocalJupyterServer:
+class LocalJupyterServer(OwnJupyterServer):
     """Run a Jupyter server on this machine's loopback, with a token, for as long as this object, or its process, wants it.
 
     ip         an address of the loopback
@@ -54,6 +53,7 @@ class LocalJupyterServer:
         work_dir: str | os.PathLike[str] | None = None,
         limits: Limits = LOCAL_LIMITS,
     ) -> None:
+        super().__init__()
         if ip not in _LOOPBACK:
             raise ValueError(f"ip must be one of {', '.join(_LOOPBACK)}, not {ip!r}: others could reach it.")
         if token == "":
@@ -63,60 +63,18 @@ class LocalJupyterServer:
         self._log_level = log_level
         self._work_dir = None if work_dir is None else Path(work_dir)
         self._limits = limits
-        self._info: JupyterConnectionInfo | None = None
+        self._folder: Path | None = None
         self._connection: Connection | None = None
         self._watching: asyncio.Task[None] | None = None
         self._said = b""
-        # Keeps "running" and the process behind it one fact while several threads start or stop it.
-        self._changing = asyncio.Lock()
-
-    @property
-    def connection_info(self) -> JupyterConnectionInfo:
-        """Where it is, and what lets one in. Starts it when that has not been done. Raises `PlaceError`."""
-        info = self._info
-        return info if info is not None else engine().wait(self._start())
-
-    def start(self) -> None:
-        """Start it, and wait until it answers. Does nothing when that has been done. Raises `PlaceError`."""
-        engine().wait(self._start())
-
-    def stop(self) -> None:
-        """End it and all its kernels. Does nothing when it does not run."""
-        engine().wait(self._stop())
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        await engine().call(self._start())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await engine().call(self._stop())
 
     # on the engine's loop
 
-    async def _start(self) -> JupyterConnectionInfo:
-        async with self._changing:
-            if self._info is not None and self._watching is not None and not self._watching.done():
-                return self._info
-            await self._end()
-            folder = Path(tempfile.mkdtemp(prefix="cellblock-jupyter-"))
-            try:
-                self._info = await self._launch(folder)
-            except BaseException:
-                await self._end()
-                await asyncio.to_thread(remove_tree, str(folder))
-                raise
-            return self._info
+    def _runs(self) -> bool:
+        return self._watching is not None and not self._watching.done()
 
-    async def _launch(self, folder: Path) -> JupyterConnectionInfo:
+    async def _launch(self) -> JupyterConnectionInfo:
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="cellblock-jupyter-"))
         work_dir = str((self._work_dir or Path.cwd()).resolve())
         self._connection = await HostPlace(work_dir, self._limits, dict(os.environ), [str(folder)]).open()
         # The token goes by the environment: arguments can be read by every user of this machine.
@@ -168,12 +126,7 @@ class LocalJupyterServer:
             with contextlib.suppress(OSError), open(self._log_file, "ab") as file:
                 file.write(data.replace(self._token.encode(), b"***"))
 
-    async def _stop(self) -> None:
-        async with self._changing:
-            await self._end()
-
     async def _end(self) -> None:
-        self._info = None
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
@@ -181,6 +134,9 @@ class LocalJupyterServer:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            await asyncio.to_thread(remove_tree, str(folder))
 
 
 def _port_in(folder: Path) -> int | None:

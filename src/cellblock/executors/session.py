@@ -3,169 +3,174 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import secrets
+import contextlib
+import os
 import tempfile
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
-from ..cell import values
 from ..cell.folders import remove_tree
-from ..engine import engine
-from ..errors import CheckpointError, SessionError
+from ..errors import CheckpointError, PlaceError
+from ..functions import Function
+from ..languages import Action, Language
+from ..limits import SANDBOX_LIMITS, Limits
+from ..places.base import Connection
+from ..places.sandbox import own_mounts
+from ..policy import Policy
 from . import snapshot
 from .checkpoints import Checkpoint
-from .live_session import LiveSession
+from .copied_session import CopiedSession, Variable, checked
+from .live_session import InputCallback
+from .sandbox import SandboxCommandLineCodeExecutor
+from .session_server import SandboxSessionServer, WarmServer
 from .workspace import Workspace
 
-
-@dataclasses.dataclass(frozen=True)
-class Variable:
-    """A variable of a session. `size_bytes` is that of the object itself, without what it refers to."""
-
-    name: str
-    type: str
-    size_bytes: int
-    repr: str
+__all__ = ["SandboxSessionCodeExecutor", "Variable"]
 
 
-class SandboxSessionCodeExecutor(LiveSession):
+class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
     """Run Python blocks in one live interpreter in a sandbox: a notebook's semantics, and a session that cannot be lost.
 
     Variables, imports and files stay from block to block. What a block does to its process, from `os._exit` to running out of
     memory, costs that block alone: the session goes on with the variables of before it, and the result says so
     (`session_restored`, `notice`). Blocks in other languages are fresh processes over the same work folder.
 
-    For the parameters see `LiveSession` and `SandboxCommandLineCodeExecutor`. Results are `SessionCodeResult`s. Starting
-    raises `SandboxUnavailable` where this machine does not allow the sandbox, `PlaceError` when the blocks' Python has no
-    IPython.
+    server   a `SandboxSessionServer` that runs; `None`: one of its own. With one, `packages`, `limits`, `policy`, `preload`
+             and `virtual_env_context` are the server's and must not be given
+
+    For the other parameters see `LiveSession` and `SandboxCommandLineCodeExecutor`. Results are `SessionCodeResult`s.
+    Starting raises `SandboxUnavailable` where this machine does not allow the sandbox, `PlaceError` when the blocks' Python
+    has no IPython.
     """
 
-    # values
-
-    async def get(self, name: str) -> Any:
-        """Give the value of variable `name`: a JSON value, bytes, or for tables (Arrow, pandas, polars) a `pyarrow.Table`.
-
-        Raises `KeyError` when there is none of that name, and `SessionError` when it is a value of another kind.
-        """
-        answer, data = await self._ask({"op": "get", "name": name})
-        if answer.get("missing"):
-            raise KeyError(name)
-        return values.decode(_checked(answer)["kind"], data)
-
-    async def set(self, name: str, value: Any) -> None:
-        """Set variable `name` to `value`: a JSON value, bytes, or a table; one of pandas' arrives as one.
-
-        Raises `TypeError` for other values, and `ValueError` for what is no name.
-        """
-        if not name.isidentifier():
-            raise ValueError(f"{name!r} is not the name of a variable.")
-        kind, data = values.encode(value)
-        order = {"op": "set", "name": name, "kind": kind, "size": len(data), "checkpoint": self._keeps_copies}
-        answer, _ = await self._ask(order, data)
-        _checked(answer)
-
-    async def variables(self) -> list[Variable]:
-        """List the variables that blocks have made, in order of their names."""
-        answer, _ = await self._ask({"op": "variables"})
-        return [Variable(**entry) for entry in _checked(answer)["variables"]]
-
-    # checkpoints and branches
-
-    @property
-    def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints that there are, in the order in which they were made."""
-        return tuple(self._marks.values())
-
-    async def checkpoint(self, *, lifetime_seconds: float | None = None) -> Checkpoint:
-        """Make a frozen copy of memory and work folder. It lives as long as the session, or `lifetime_seconds`.
-
-        Raises `CheckpointError`, which names what cannot be copied: running threads, child processes, network connections,
-        GPU contexts, shared memory; or when `Limits.checkpoints` would be exceeded.
-        """
-        return await engine().call(self._checkpoint(lifetime_seconds))
-
-    async def _checkpoint(self, lifetime: float | None) -> Checkpoint:
-        if not self._is_open:
-            await self._start()
-        async with self._turn:
-            most = self._limits.checkpoints
-            if most is not None and len(self._marks) >= most:
-                raise CheckpointError(f"There are {most} checkpoints already (Limits.checkpoints): drop one first.")
-            assert self._workspace is not None
-            assert self._scratch is not None
-            began, name = time.monotonic(), secrets.token_hex(8)
-            answer, _ = await self._ask_now({"op": "keep", "exact": True, "mark": name})
-            _checked(answer)
-            before = next(reversed(self._marks.values())).snapshot if self._marks else None
-            try:
-                taken = await asyncio.to_thread(
-                    snapshot.take, self._workspace.path, before, self._scratch, self._limits.written_bytes
+    def __init__(
+        self,
+        timeout: float = 60,
+        work_dir: str | os.PathLike[str] | None = None,
+        functions: Sequence[Function] = (),
+        functions_module: str = "functions",
+        cleanup_temp_files: bool = True,
+        virtual_env_context: SimpleNamespace | None = None,
+        *,
+        packages: Sequence[str] = (),
+        limits: Limits = SANDBOX_LIMITS,
+        policy: Policy | None = None,
+        preload: Sequence[str] = (),
+        checkpoints: bool = True,
+        keep_processes: bool = False,
+        input_callback: InputCallback | None = None,
+        server: SandboxSessionServer | None = None,
+        execution_policies: Mapping[str, Action] | None = None,
+        save_output: bool = False,
+    ) -> None:
+        if server is not None:
+            if packages or policy is not None or preload or virtual_env_context or limits is not SANDBOX_LIMITS:
+                raise ValueError(
+                    "packages, limits, policy, preload and virtual_env_context are the server's: give them to it."
                 )
-            except BaseException:
-                await self._ask_now({"op": "drop", "mark": name})
-                raise
-            mark = self._marks[name] = Checkpoint.of(name, self._blocks, began, lifetime, taken)
-            if lifetime is not None:
-                asyncio.get_running_loop().call_later(lifetime, lambda: asyncio.ensure_future(self._drop(mark)))
-            return mark
+            limits, policy = server.warm.limits, server.warm.policy
+        SandboxCommandLineCodeExecutor.__init__(
+            self,
+            timeout,
+            work_dir,
+            functions,
+            functions_module,
+            cleanup_temp_files,
+            virtual_env_context,
+            packages=packages,
+            limits=limits,
+            policy=policy,
+            preload=preload,
+            execution_policies=execution_policies,
+            save_output=save_output,
+        )
+        self._live(checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback)
+        self._given_server = server
+        self._server: WarmServer | None = None
+        self._scratch: Path | None = None
 
-    async def drop(self, mark: Checkpoint) -> None:
-        """Forget a checkpoint; does nothing when that has been done."""
-        await engine().call(self._drop(mark))
+    # open and close
 
-    async def _drop(self, mark: Checkpoint) -> None:
-        async with self._turn:
-            if self._marks.pop(mark.name, None) is not None and self._connection is not None:
-                await self._ask_now({"op": "drop", "mark": mark.name})
-                await asyncio.to_thread(mark.snapshot.remove)
+    async def _open(self) -> None:
+        self._workspace = Workspace(self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir))
+        server = self._given_server.warm if self._given_server is not None else self._own_server()
+        connection = await server.open(() if self._given_server else self._module.packages)
+        scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
+        try:
+            server.furnish(scratch)
+            await self._enter(server, connection, scratch, {"op": "open"})
+            if self._module.functions:
+                await self._load_functions()
+        except BaseException:
+            remove_tree(str(scratch))
+            if self._server is not None:
+                await self._close(restarting=True)
+            elif self._given_server is None:
+                await server.close()
+            raise
 
-    async def restore(self, mark: Checkpoint) -> None:
-        """Go back to `mark`: variables and work folder are as they were then. It can be gone back to again.
+    def _own_server(self) -> WarmServer:
+        return WarmServer(
+            packages=self._packages,
+            limits=self._limits,
+            policy=self._policy,
+            preload=self._preload,
+            virtual_env_context=self._virtual_env_context,
+            stops_with_last=True,
+        )
 
-        Raises `CheckpointError` when there is no such checkpoint any more.
-        """
-        await engine().call(self._restore(mark))
+    async def _enter(
+        self, server: WarmServer, connection: Connection, scratch: Path, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Have a session made in the folders that are ready for it."""
+        number = server.next_number()
+        delete = [str(scratch), *([str(self._temporary)] if self._temporary is not None else [])]
+        place = {"mounts": self._mounts(scratch), "delete": delete}
+        key = "session" if request["op"] == "open" else "into"
+        try:
+            answer, _ = await connection.ask({**request, **place, key: number})
+        except asyncio.CancelledError:
+            if connection.is_open:  # it was made all the same, and belongs to nobody
+                with contextlib.suppress(PlaceError):
+                    await connection.ask({"op": "close", "session": number})
+            raise
+        if not answer.keys() & {"refused", "error"}:
+            server.lease()
+            self._server, self._connection, self._number, self._scratch = server, connection, number, scratch
+        return answer
 
-    async def _restore(self, mark: Checkpoint) -> None:
-        async with self._turn:
-            self._check_mark(mark)
-            assert self._workspace is not None
-            await self._ask_now({"op": "halt"})
-            await asyncio.to_thread(snapshot.restore, mark.snapshot, self._workspace.path)
-            await self._ask_now({"op": "resume", "mark": mark.name, "checkpoint": self._keeps_copies})
+    def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
+        assert self._workspace is not None
+        return own_mounts(str(self._workspace.path), str(scratch))
 
-    def _check_mark(self, mark: Checkpoint) -> None:
-        if self._marks.get(mark.name) is not mark:
-            raise CheckpointError("This checkpoint was dropped, has expired, or belongs to another session.")
+    async def _close(self, *, restarting: bool) -> None:
+        server, connection = self._server, self._connection
+        self._server = self._connection = None
+        if server is not None and connection is not None:
+            if connection.is_open:
+                with contextlib.suppress(PlaceError):  # its cell has failed before
+                    await connection.ask({"op": "close", "session": self._number})
+            await server.release()
+        self._forget_marks()
+        if self._scratch is not None:
+            await asyncio.to_thread(remove_tree, str(self._scratch))
+            self._scratch = None
+        if not restarting and self._remove_temporary is not None:
+            await asyncio.to_thread(self._remove_temporary)
+            self._remove_temporary = self._temporary = None
 
-    async def fork(self, count: int = 1, *, mark: Checkpoint | None = None) -> list[Self]:
-        """Make `count` independent sessions that start from here, or from `mark`, and share memory until they change it.
+    def _command(self, language: Language, name: str) -> dict[str, Any]:
+        assert self._scratch is not None
+        request = {**super()._command(language, name), "op": "program", "session": self._number}
+        return {**request, "mounts": self._mounts(self._scratch)}
 
-        Each has a work folder of its own, a temporary one, and ends by its own `stop`. Random numbers of `random`, numpy and
-        torch are reseeded in each. Raises `CheckpointError` as `checkpoint` does, and when a fork of a fork of a fork, and so
-        on, is too deep for the kernel (some 30).
-        """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, not {count!r}.")
-        return await engine().call(self._fork(count, mark))
+    # branches
 
-    async def _fork(self, count: int, mark: Checkpoint | None) -> list[Self]:
-        if not self._is_open:
-            await self._start()
-        branches: list[Self] = []
-        async with self._turn:
-            if mark is not None:
-                self._check_mark(mark)
-            try:
-                for _ in range(count):
-                    branches.append(await self._fork_one(mark))
-            except BaseException:
-                for branch in branches:
-                    await branch._stop()
-                raise
-        return branches
+    def _own_folder(self) -> Path:
+        assert self._scratch is not None
+        return self._scratch
 
     async def _fork_one(self, mark: Checkpoint | None) -> Self:
         assert self._workspace is not None
@@ -181,7 +186,7 @@ class SandboxSessionCodeExecutor(LiveSession):
             branch._workspace = Workspace(work_dir)
             request: dict[str, Any] = {"op": "fork", "session": self._number, "checkpoint": self._keeps_copies}
             request["mark"] = mark.name if mark is not None else None
-            _checked(await branch._enter(self._server, self._connection, scratch, request), CheckpointError)
+            checked(await branch._enter(self._server, self._connection, scratch, request), CheckpointError)
         except BaseException:
             remove_tree(str(scratch))
             remove_tree(str(work_dir))
@@ -208,19 +213,15 @@ class SandboxSessionCodeExecutor(LiveSession):
             )
         )
 
+    # saved configurations
+
+    def _to_config(self) -> dict[str, Any]:
+        config = super()._to_config()
+        del config["isolation"]
+        return config
+
 
 def _copy_folders(source: Path, work_dir: Path, scratch: Path, new_scratch: Path, most: int | None) -> None:
     snapshot.copy(source, work_dir, most)
     for name in ("home", "env"):
         snapshot.copy(scratch / name, new_scratch / name, most)
-
-
-def _checked(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> dict[str, Any]:
-    """Give `answer`, or raise what it says went wrong."""
-    if refused := answer.get("refused"):
-        raise CheckpointError(f"The session cannot be copied: there is {', '.join(refused)}. End that first.")
-    if answer.get("why"):
-        raise SessionError(f"The session did not answer within the limits ({answer['why']}).")
-    if error := answer.get("error"):
-        raise kind(str(error))
-    return answer

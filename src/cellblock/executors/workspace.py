@@ -83,12 +83,26 @@ class Workspace:
 
         Raises `WorkspaceError`, and `OutsideWorkspace` when the code turned part of the way into a link meanwhile.
         """
-        return self._write(_write, name, text)
+        return self._write(_write, name, text.encode(errors="replace"))
 
-    def _write(self, write: Callable[[int, str, bytes], int], name: str, text: str) -> int:
+    def write_bytes(self, name: str, data: bytes) -> int:
+        """Write the file `name` as `write` does."""
+        return self._write(_write, name, data)
+
+    def read(self, name: str) -> tuple[bytes, int]:
+        """Give the content of the file `name`, and its permissions. Raises `WorkspaceError`."""
         try:
             with self._folder_of(name) as (folder, last):
-                return write(folder, last, text.encode(errors="replace"))
+                descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                with open(descriptor, "rb") as file:
+                    return file.read(), os.fstat(descriptor).st_mode & 0o777
+        except OSError as error:
+            raise WorkspaceError(f"{name} cannot be read in the work folder {self.shown}: {error.strerror}.") from error
+
+    def _write(self, write: Callable[[int, str, bytes], int], name: str, data: bytes) -> int:
+        try:
+            with self._folder_of(name) as (folder, last):
+                return write(folder, last, data)
         except NotADirectoryError as error:
             raise OutsideWorkspace(name) from error
         except OSError as error:
@@ -111,7 +125,7 @@ class Workspace:
 
     def write_temporary(self, name: str, text: str) -> int:
         """Write the file of a block that has no name of its own, but one that is new; `remove` or `keep` ends that."""
-        changed = self._write(_write_new, name, text)
+        changed = self._write(_write_new, name, text.encode(errors="replace"))
         self._running.add(name)
         return changed
 
@@ -130,16 +144,20 @@ class Workspace:
 
         `since` is what `write` gave. Hidden files are left out, and of a very large folder only a part is looked at.
         """
-        recent = {path: seen for path, seen in self._files() if seen.changed >= since and path != besides}
+        recent = {path: seen for path, seen in self._files(self._running) if seen.changed >= since and path != besides}
         found = [(_readable(path), seen.size) for path, seen in recent.items() if self._known.get(path) != seen]
         self._known = recent  # the clock of the disk is coarse: the next block may begin in the same tick
         return sorted(found)
 
-    def _files(self) -> Iterator[tuple[str, Seen]]:
+    def files(self) -> dict[str, Seen]:
+        """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
+        return dict(self._files(()))
+
+    def _files(self, besides: Container[str]) -> Iterator[tuple[str, Seen]]:
         with contextlib.suppress(OSError):
             top = os.open(self.path, _FOLDER)
             try:
-                yield from itertools.islice(_walk(top, "", _DEEPEST, self._running), _MOST_FILES)
+                yield from itertools.islice(_walk(top, "", _DEEPEST, besides), _MOST_FILES)
             finally:
                 os.close(top)
 

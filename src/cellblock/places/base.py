@@ -5,29 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
-import subprocess
-import sys
-import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..cancellation import CancellationToken
 from ..cell import wire
 from ..errors import PlaceError, PlaceLost
+from .link import PACKAGE, Link, start_process
 
-_READ = 1 << 16  # more would make each read give memory back to the kernel
+__all__ = ["PACKAGE", "Connection", "Place", "open_server", "start_server"]
+
 _UNREAD_FRAMES = 512  # frames of one run that wait for their reader, at which nothing more is read from the server
 _PATIENCE = 60.0  # seconds that a server may take to start: far more than a loaded machine needs
-_END = 60.0  # seconds that it may take to end its cells and clean up: a temporary folder may hold a million files
 
+_ASK, _ANSWER = 3.0, 10.0  # seconds between two questions whether the server lives, and that its answer may take
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LAST = (wire.ENDED, wire.ANSWER, wire.FAILED)
-
-PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Place(ABC):
@@ -41,21 +36,25 @@ class Place(ABC):
 class Connection:
     """An open place. Belongs to the engine's loop."""
 
-    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes], log: BinaryIO) -> None:
+    def __init__(self, link: Link) -> None:
         self.news: dict[str, Any] = {}
-        self._control, self._process, self._log = control, process, log
+        self._link = link
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder()
         self._runs: dict[int, _Run] = {}
         self._count = 0
         self._paused = False
-        self._outgoing = bytearray()
+        self._heard = self._loop.time()
         self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._lost: str | None = None
         self._pid = os.getpid()
-        control.setblocking(False)
-        self._loop.add_reader(control, self._on_readable)
+        link.begin(self._on_data, self._on_end)
         _open_connections.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The server's process, when that is one of this machine; else 0."""
+        return self._link.pid
 
     @property
     def is_open(self) -> bool:
@@ -164,39 +163,29 @@ class Connection:
         if self._lost is not None:
             raise PlaceLost(self._lost)
 
+    async def watch(self) -> None:
+        """As long as it is open: when the server does not answer while something runs, give it up as lost."""
+        while self.is_open:
+            await asyncio.sleep(_ASK)
+            if not self._runs or self._paused:
+                continue
+            asked = self._loop.time()
+            self._send(wire.encode(wire.PING))
+            await asyncio.sleep(_ANSWER)
+            if self._heard < asked and not self._paused:
+                self._lose(f"The cell server did not answer for {_ANSWER:.0f} s.")
+
     # the stream
 
     def _send(self, data: bytes) -> None:
-        if self._lost is not None:
-            return
-        waiting = bool(self._outgoing)
-        self._outgoing += data
-        if not waiting:
-            self._flush()
+        if self._lost is None:
+            self._link.send(data)
 
-    def _flush(self) -> None:
-        try:
-            sent = self._control.send(self._outgoing)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            return  # the reading side finds out why
-        del self._outgoing[:sent]
-        if self._outgoing:
-            self._loop.add_writer(self._control, self._flush)
-        else:
-            self._loop.remove_writer(self._control)
+    def _on_end(self) -> None:
+        self._lose(f"The cell server ended unexpectedly. {self._last_words()}")
 
-    def _on_readable(self) -> None:
-        try:
-            data = self._control.recv(_READ)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._lose(f"The cell server ended unexpectedly. {self._last_words()}")
-            return
+    def _on_data(self, data: bytes) -> None:
+        self._heard = self._loop.time()
         try:
             for frame in self._decoder.feed(data):
                 self._deliver(frame)
@@ -222,20 +211,19 @@ class Connection:
             run.ended.set()
         elif len(run.frames) >= _UNREAD_FRAMES and not self._paused:
             self._paused = True
-            self._loop.remove_reader(self._control)
+            self._link.pause()
 
     def _resume(self) -> None:
         if self._paused and self._lost is None:
             self._paused = False
-            self._loop.add_reader(self._control, self._on_readable)
+            self._link.resume()
 
     def _lose(self, why: str) -> None:
         """Take the end of the server to everybody who waits for it."""
         if self._lost is not None:
             return
         self._lost = why
-        self._loop.remove_reader(self._control)
-        self._loop.remove_writer(self._control)
+        self._link.let_go()
         if not self._opened.done():
             self._opened.set_exception(PlaceError(why))
         for run in self._runs.values():
@@ -243,8 +231,7 @@ class Connection:
             run.ended.set()
 
     def _last_words(self) -> str:
-        self._log.seek(0)
-        text = self._log.read()[-2000:].decode(errors="replace").strip()
+        text = self._link.last_words()
         return f"It said: {text}" if text else ""
 
     # the end
@@ -260,16 +247,11 @@ class Connection:
         self._lose("The executor, or the server of its session, was stopped.")
         if self._opened.done():
             self._opened.exception()  # looked at, so that nobody reports it as forgotten
-        self._control.close()
-        ended = await asyncio.to_thread(_reap, self._process, _END)
-        self._log.close()
-        if not ended:
-            raise PlaceError(f"The cell server (process {self._process.pid}) did not end within {_END:.0f} s.")
+        await self._link.close()
 
     def forget(self) -> None:
         """In a forked child: let go of a stream that is the parent's."""
-        with contextlib.suppress(OSError):
-            self._control.close()
+        self._link.forget()
 
 
 class _Run:
@@ -288,16 +270,6 @@ async def _surely(event: asyncio.Event) -> None:
     while not event.is_set():
         with contextlib.suppress(asyncio.CancelledError):
             await event.wait()
-
-
-def _reap(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return False
-    return True
 
 
 _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -320,31 +292,15 @@ async def start_server(
 
     `environment` None means this process's own.
     """
-    argv = [python or sys.executable, "-I", "-S", "-c", text, str(PACKAGE)]
-    ours, theirs = socket.socketpair()
-    # Not a pipe: nobody would read it while the server lives.
-    log = tempfile.TemporaryFile()
-    try:
-        # Not in a thread: a cancellation in the middle would lose the process.
-        process = _spawn(argv, theirs, log, environment)
-    except OSError as error:
-        ours.close()
-        log.close()
-        raise PlaceError(f"The cell server cannot be started with {argv[0]}: {error.strerror}.") from error
-    finally:
-        theirs.close()
-    connection = Connection(ours, process, log)
+    return await open_server(start_process(text, python, environment), spec)
+
+
+async def open_server(link: Link, spec: dict[str, Any]) -> Connection:
+    """Speak to the cell server behind `link` and open it; end it when that does not work. Raises `PlaceError`."""
+    connection = Connection(link)
     try:
         await connection.open(spec)
     except BaseException:
         await connection.close()
         raise
     return connection
-
-
-def _spawn(
-    argv: Sequence[str], control: socket.socket, log: BinaryIO, environment: Mapping[str, str] | None
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        argv, stdin=control.fileno(), stdout=control.fileno(), stderr=log, env=environment, start_new_session=True, cwd="/"
-    )

@@ -43,6 +43,7 @@ def plain_spec(
     return {
         "zygote": {
             "namespaces": False,
+            "scripts": False,
             "tmpfs": [],
             "below_tmpfs": [],
             "cwd": work_dir,

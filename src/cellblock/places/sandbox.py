@@ -98,6 +98,7 @@ class SandboxPlace(Place):
                 **own,
                 "own_network": self.sessions and self.policy.network != "host",
                 "namespaces": True,
+                "scripts": True,
                 "tmpfs": [[path, options] for path in _TEMPORARY],
                 "below_tmpfs": [path for path in targets if any(_is_below(path, top) for top in _TEMPORARY)],
                 "cwd": WORK_DIR,

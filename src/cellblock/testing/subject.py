@@ -21,6 +21,8 @@ KNOWN = {
     "sandbox": "cellblock:SandboxCommandLineCodeExecutor",
     "local": "cellblock:LocalCommandLineCodeExecutor",
     "session": "cellblock:SandboxSessionCodeExecutor",
+    "docker": "cellblock:DockerCommandLineCodeExecutor",
+    "docker-session": "cellblock:DockerSessionCodeExecutor",
     "jupyter": "cellblock:JupyterCodeExecutor",
 }
 

@@ -1,0 +1,137 @@
+"""The way to a container engine. What it answers to us in errors becomes an error of our tree here, once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import EngineUnavailable, PlaceError
+
+if TYPE_CHECKING:
+    from aiodocker import Docker
+
+_PATIENCE = 20.0  # seconds that an engine may take to say who it is
+_UNREACHABLE = 900  # what aiodocker says when there was no answer at all
+_EXTRA = "Containers need the extra `docker`: pip install 'cellblock[docker]'."
+_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock", "~/.docker/run/docker.sock")
+
+
+class Client:
+    """An engine that has answered. Belongs to the engine's loop; `close` lets go of it.
+
+    docker   aiodocker's client, most of whose answers are without types
+    info     what it says about itself: version, runtimes, control groups, security options
+    version  what it says about its parts
+    """
+
+    def __init__(self, docker: Docker, info: Mapping[str, Any], version: Mapping[str, Any]) -> None:
+        self.docker: Any = docker
+        self.info, self.version = info, version
+
+    @property
+    def is_podman(self) -> bool:
+        """Whether it is Podman, which understands most of what Docker's engine does."""
+        return any("Podman" in str(part["Name"]) for part in self.version.get("Components") or ())
+
+    @property
+    def is_rootless(self) -> bool:
+        """Whether the engine runs as a plain user, who is root inside."""
+        return "name=rootless" in self._security_options()
+
+    @property
+    def remaps_users(self) -> bool:
+        """Whether users inside are others outside."""
+        return "name=userns" in self._security_options()
+
+    def _security_options(self) -> list[str]:
+        return [str(option).partition(",")[0] for option in self.info.get("SecurityOptions") or ()]
+
+    @property
+    def cgroup_version(self) -> str:
+        """The version of its control groups."""
+        return str(self.info.get("CgroupVersion") or "1")
+
+    @property
+    def runtimes(self) -> list[str]:
+        """The names of its runtimes."""
+        return sorted(self.info.get("Runtimes") or ())
+
+    async def close(self) -> None:
+        """Let go of it."""
+        await self.docker.close()
+
+
+async def connect() -> Client:
+    """Reach the engine that DOCKER_HOST or the current context names, or this machine's. Raises `EngineUnavailable`."""
+    try:
+        import aiodocker  # an extra
+    except ImportError as error:
+        raise EngineUnavailable(_EXTRA) from error
+    try:
+        docker = aiodocker.Docker()
+    except AssertionError as error:  # what it raises when it finds no socket
+        raise EngineUnavailable(_nothing_there()) from error
+    except (ValueError, OSError, aiodocker.DockerError) as error:
+        raise EngineUnavailable(f"The container engine cannot be reached ({error}): look at DOCKER_HOST.") from error
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            system: Any = docker.system
+            return Client(docker, await system.info(), await docker.version())
+    except (TimeoutError, OSError, aiodocker.DockerError) as error:
+        await docker.close()
+        raise EngineUnavailable(_why_not(str(docker._connection_info), error)) from error
+    except BaseException:
+        await docker.close()
+        raise
+
+
+@contextlib.asynccontextmanager
+async def connected() -> AsyncGenerator[Client]:
+    """Reach the engine for as long as this lasts. Raises `EngineUnavailable`."""
+    client = await connect()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _nothing_there() -> str:
+    return (
+        f"No container engine is here: DOCKER_HOST is not set, and there is no socket at {' or '.join(_SOCKETS)}. "
+        "Install and start Docker (Debian: docker.io), or set DOCKER_HOST."
+    )
+
+
+def _why_not(host: str, error: BaseException) -> str:
+    path = host.removeprefix("unix://")
+    if host.startswith("unix://") and os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        return (
+            f"This user may not use the container engine's socket {path}: add the user to the socket's group "
+            "(usually `docker`; it is as good as root) and log in again, or use a rootless engine."
+        )
+    if isinstance(error, TimeoutError):
+        return f"The container engine at {host} did not answer within {_PATIENCE:.0f} s."
+    return f"The container engine at {host} does not answer ({error}). Is it started? Look at DOCKER_HOST."
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Generator[None]:
+    """Turn the engine's errors into `PlaceError`, which begins with `what` could not be done."""
+    import aiodocker  # an extra; who comes here has it
+
+    try:
+        yield
+    except aiodocker.DockerError as error:
+        if error.status == _UNREACHABLE:
+            raise EngineUnavailable(f"{what}: the container engine does not answer any more. Is it still running?") from error
+        raise PlaceError(f"{what}: {error.message}") from error
+    except OSError as error:
+        raise EngineUnavailable(f"{what}: the connection to the container engine broke ({error}).") from error
+
+
+def status_of(error: BaseException | None) -> int:
+    """Give the engine's status behind an error of ours: 404 there is none, 409 in the way; 0: it did not come from there."""
+    return int(getattr(error, "status", 0))

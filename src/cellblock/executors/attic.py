@@ -1,0 +1,56 @@
+"""Attic: folders of ours beside a container, which nobody in there can remove when their owner has died."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ..cell.folders import remove_tree
+
+# Its input ends with us, however that came.
+_WATCH = 'trap "" HUP INT TERM; read -r _; rm -rf -- "$0"'
+
+
+class Attic:
+    """A temporary folder for several users; it goes with the last of them, or soon after this process was killed."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="cellblock-attic-"))
+        self._users = 0
+        null = subprocess.DEVNULL
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, self.path],
+            stdin=subprocess.PIPE,
+            stdout=null,
+            stderr=null,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    def take(self) -> None:
+        """Use it."""
+        self._users += 1
+
+    async def leave(self) -> None:
+        """Use it no more."""
+        self._users -= 1
+        if self._users == 0:
+            await asyncio.to_thread(self._remove)
+
+    def _remove(self) -> None:
+        remove_tree(str(self.path))
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.wait()
+
+    def room(self, name: str, owner: str = "") -> Path:
+        """Give a folder in it, made when it is not there. `owner`: "uid:gid" of the one that it is for."""
+        made = self.path / name
+        made.mkdir(mode=0o700, exist_ok=True)
+        uid, _, gid = owner.partition(":")
+        if os.geteuid() == 0 and uid.isdigit():
+            os.chown(made, int(uid), int(gid) if gid.isdigit() else -1)
+        return made

@@ -1,0 +1,296 @@
+"""DockerCommandLineCodeExecutor: blocks in a container of a Docker-compatible engine, at the cost of a fork for each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+import warnings
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from ..cancellation import CancellationToken
+from ..cell import wire
+from ..cell.wire import Frame
+from ..containers.client import Client, connect
+from ..containers.packages import image_with
+from ..containers.settings import WORK_DIR, ContainerOptions, ContainerSettings, checked_gifts, checked_options
+from ..containers.tenant import Tenant
+from ..errors import PlaceError, PlaceLost
+from ..functions import Function
+from ..languages import Action, Language
+from ..limits import SANDBOX_LIMITS, Limits
+from ..places.base import Connection, Place
+from ..places.container import ContainerPlace
+from .command import CommandLineExecutor, texts, truth
+from .docker_copies import Copies
+
+IMAGE = "python:3-slim"
+
+
+class DockerCommandLineCodeExecutor(CommandLineExecutor):
+    """Run blocks in a container: they see their work folder as /workspace, the image, and nothing else of the machine.
+
+    image              its reference; it needs `sh`, and Python 3.10 or later for all that is not a shell's
+    container_name     its name; `None`: a new one at each start
+    bind_dir           the work folder as the engine's machine has it, where that is another: Docker out of Docker
+    auto_remove        remove the container when it ends
+    stop_container     end it in `stop`; otherwise it goes on, and `start` finds it again by its name
+    device_requests    `docker.types.DeviceRequest` objects, or the dicts that they are
+    extra_volumes      source -> {"bind": path inside, "mode": "rw" or "ro"}
+    extra_hosts        name -> address
+    init_command       a shell command that is run before the first block
+    delete_tmp_files   remove the files of blocks that have no `# filename:` of their own
+    packages           requirements for the image's Python, from wheels alone: they are put over the image once, and kept
+    preload            modules to import once, so that blocks find them imported
+    container          how the container is made: see `ContainerOptions`
+
+    For the other parameters see `CommandLineExecutor`. Blocks of one container share its memory, its /tmp and its user.
+    Starting raises `EngineUnavailable`, `ImageUnavailable` or another `PlaceError`.
+    """
+
+    _given: dict[str, Any]  # for configurations; what the engine is told is made of it at each start
+    _client: Client | None = None
+    _image: str = ""  # of the container: the one that was given, or that with packages
+    _tenant: Tenant | None = None
+    _place: ContainerPlace | None = None
+    _copies: Copies | None = None
+    _watch: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        image: str = IMAGE,
+        container_name: str | None = None,
+        *,
+        timeout: float = 60,
+        work_dir: str | os.PathLike[str] | None = None,
+        bind_dir: str | os.PathLike[str] | None = None,
+        auto_remove: bool = True,
+        stop_container: bool = True,
+        device_requests: Sequence[Any] | None = None,
+        functions: Sequence[Function] = (),
+        functions_module: str = "functions",
+        extra_volumes: Mapping[str, Mapping[str, str]] | None = None,
+        extra_hosts: Mapping[str, str] | None = None,
+        init_command: str | None = None,
+        delete_tmp_files: bool = False,
+        packages: Sequence[str] = (),
+        limits: Limits = SANDBOX_LIMITS,
+        preload: Sequence[str] = (),
+        execution_policies: Mapping[str, Action] | None = None,
+        save_output: bool = False,
+        **container: Unpack[ContainerOptions],
+    ) -> None:
+        _warn_of_current_folder(work_dir)
+        super().__init__(
+            timeout,
+            work_dir,
+            functions,
+            functions_module,
+            delete_tmp_files,
+            packages=packages,
+            limits=limits,
+            execution_policies=execution_policies,
+            save_output=save_output,
+        )
+        self._preload = texts("preload", preload)
+        self._bind_dir = None if bind_dir is None else Path(bind_dir)
+        self._given = {
+            "image": image,
+            "container_name": container_name,
+            "auto_remove": truth("auto_remove", auto_remove),
+            "stop_container": truth("stop_container", stop_container),
+            "init_command": init_command,
+            **checked_gifts(device_requests, extra_volumes, extra_hosts),
+            **checked_options(container),
+        }
+
+    @property
+    def container(self) -> str | None:
+        """The name of the container that is used now."""
+        return None if self._place is None else self._place.container.name
+
+    # the container
+
+    async def _open(self) -> None:
+        try:
+            await super()._open()
+        except BaseException:
+            await self._leave(restarting=False)
+            raise
+
+    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
+        assert self._workspace is not None
+        self._client = client = await connect()
+        self._recovering = asyncio.Lock()
+        given, self._image = self._given, self._given["image"]
+        if packages:
+            self._image = await image_with(client, self._image, packages, given["wheels"], on_pull=given["on_pull"])
+        settings = self._settings(client)
+        self._tenant = Tenant(
+            client,
+            settings,
+            given["container_name"],
+            stop_container=given["stop_container"],
+            init_command=given["init_command"],
+            on_pull=given["on_pull"],
+        )
+        container = await self._tenant.take()
+        if given["transfer"] == "copy":
+            self._copies = Copies(container, self._workspace, settings.user)
+            await self._copies.begin()
+        self._place = ContainerPlace(
+            container,
+            self._limits,
+            self._preload,
+            is_ours=not self._is_kept,
+        )
+        return self._place
+
+    def _give(self, user: str) -> None:
+        """Give a work folder of our own to the user inside, who could not enter it otherwise."""
+        uid, _, gid = user.partition(":")
+        if self._temporary is not None and os.geteuid() == 0 and uid.isdigit():
+            os.chown(self._temporary, int(uid), int(gid) if gid.isdigit() else -1)
+
+    def _settings(self, client: Client) -> ContainerSettings:
+        assert self._workspace is not None
+        given = self._given
+        extra = given["create_kwargs"]
+        if client.remaps_users and not client.is_rootless:  # else the caller's files would be somebody else's inside
+            extra = {**extra, "HostConfig": {"UsernsMode": "host", **extra.get("HostConfig", {})}}
+        user = given["user"] or self._own_user(client)
+        self._give(user)
+        return ContainerSettings(
+            image=self._image,
+            user=user,
+            limits=self._limits,
+            work_dir=None if given["transfer"] == "copy" else str(self._bind_dir or self._workspace.path),
+            network=given["network"],
+            environment=given["environment"],
+            ports=given["ports"],
+            volumes=given["extra_volumes"],
+            hosts=given["extra_hosts"],
+            devices=given["device_requests"],
+            runtime=given["runtime"],
+            read_only=given["read_only"],
+            has_own_home=not client.is_podman,  # which cannot give a tmpfs an owner
+            auto_remove=given["auto_remove"],
+            extra=extra,
+        )
+
+    def _own_user(self, client: Client) -> str:
+        """Give the user inside whose files are the caller's outside; for root, those of the work folder's owner."""
+        if client.is_rootless:
+            return "0:0"
+        if os.geteuid() != 0:
+            return f"{os.geteuid()}:{os.getegid()}"
+        status = os.stat(self.work_dir)
+        return f"{status.st_uid}:{status.st_gid}"
+
+    async def _install(self, required: tuple[str, ...]) -> tuple[str, ...]:
+        """Leave it to the image: the engine has to be reached first."""
+        return required
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the container is to be found again, and so its work folder."""
+        return not (self._given["auto_remove"] and self._given["stop_container"])
+
+    async def _close(self, *, restarting: bool) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._is_kept and self._remove_temporary is not None:
+            self._remove_temporary.detach()
+        try:
+            await super()._close(restarting=restarting or self._is_kept)
+        finally:
+            await self._leave(restarting=restarting)
+
+    async def _leave(self, *, restarting: bool) -> None:
+        tenant, self._tenant, self._place, self._copies = self._tenant, None, None, None
+        client, self._client = self._client, None
+        if tenant is not None:
+            await tenant.leave(restarting=restarting)
+        if client is not None:
+            await client.close()
+
+    # saved configurations
+
+    def _to_config(self) -> dict[str, Any]:
+        config = super()._to_config()
+        config["delete_tmp_files"] = config.pop("cleanup_temp_files")
+        return {
+            **config,
+            **{name: value for name, value in self._given.items() if name != "on_pull"},
+            "preload": list(self._preload),
+            "bind_dir": None if self._bind_dir is None else str(self._bind_dir),
+        }
+
+    # blocks
+
+    def _command(self, language: Language, name: str) -> dict[str, Any]:
+        path = self._as_seen(name)
+        return {"script": path} if language.name == "python" else {"argv": [*(language.argv or ()), path]}
+
+    def _as_seen(self, name: str) -> str:
+        return f"{WORK_DIR}/{name}"
+
+    async def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
+        connection, begun = self._connection, time.monotonic()
+        assert connection is not None
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(connection.watch())
+        try:
+            if self._copies is not None:
+                await self._copies.send()
+            async with contextlib.aclosing(connection.run(request, token, on_input=self._on_input)) as frames:
+                async for frame in frames:
+                    if self._copies is not None and frame.kind == wire.ENDED:
+                        await self._copies.fetch()
+                    yield frame
+        except PlaceLost as error:
+            await self._recover(connection, error)
+            yield lost_ending(request, time.monotonic() - begun)
+
+    async def _recover(self, lost: Connection, why: PlaceLost) -> None:
+        """Restart the container whose server ended or does not answer, and start a server again. Raises `PlaceLost`."""
+        async with self._recovering:
+            if self._connection is None:  # stopped, while the block ran
+                raise why
+            if self._connection is not lost:  # another block of this server did it
+                return
+            tenant, place = self._tenant, self._place
+            try:
+                if tenant is None or place is None:
+                    raise why
+                await tenant.restart()
+                with contextlib.suppress(PlaceError):
+                    await lost.close()
+                self._connection = await place.open()
+            except PlaceError as error:
+                raise PlaceLost(f"{why} The container could not be restarted: {error} Call restart().") from error
+
+
+def _warn_of_current_folder(work_dir: str | os.PathLike[str] | None) -> None:
+    if work_dir is not None and Path(work_dir).resolve() == Path.cwd():
+        warnings.warn("Using the current directory as work_dir is deprecated.", DeprecationWarning, stacklevel=3)
+
+
+def lost_ending(request: Mapping[str, Any], seconds: float) -> Frame:
+    """Give the end of a block whose server went with it."""
+    late = seconds >= float(request["wall_seconds"])
+    ending = {
+        "status": None,
+        "why": "wall_seconds" if late else None,
+        "wall": seconds,
+        "cpu": 0.0,
+        "peak": 0,
+        "queued": 0.0,
+        "session": "new" if "op" in request else None,
+        "error": "The cell server did not answer any more: the container was restarted.",
+    }
+    return Frame(wire.ENDED, 0, json.dumps(ending).encode())

@@ -1,0 +1,220 @@
+"""A running container as a place: the cell server's source is sent in, and spoken to over the stream of one exec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..cell import boot
+from ..containers.client import translated
+from ..containers.container import Container
+from ..containers.settings import START_PYTHON, WORK_DIR
+from ..errors import PlaceError
+from ..limits import Limits
+from .base import Connection, Place, open_server
+from .enforcement import rlimits
+from .link import PACKAGE, Link
+from .shell import ShellPlace
+
+if TYPE_CHECKING:
+    from aiodocker.execs import Exec
+    from aiodocker.stream import Stream
+
+_END = 10.0  # seconds that the server may take to end its cells, before the container is told to end all
+_LOOK = 0.02
+FIRST_SESSION = 1  # the number of the session that is opened with its server
+_NO_PYTHON = 127
+_FIRST_BYTE = 1  # that a server says is at most this: its first frame is short
+_NO_SESSION = (
+    "A session needs Python and IPython, and the image has no Python: take another, with `pip install ipython` in it."
+)
+_OOM_FILES = {"1": "/sys/fs/cgroup/memory/memory.oom_control", "2": "/sys/fs/cgroup/memory.events"}
+
+
+class ExecLink(Link):
+    """A server that was started in a container, over the stream of its exec."""
+
+    def __init__(self, execution: Exec, stream: Stream) -> None:
+        self._exec, self._stream = execution, stream
+        self._log, self._speaks = b"", False
+        self._outgoing = bytearray()
+        self._may_read, self._may_write = asyncio.Event(), asyncio.Event()
+        self._on_data: Callable[[bytes], None] = lambda data: None
+        self._on_end: Callable[[], None] = lambda: None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """See `Link`."""
+        self._on_data, self._on_end = on_data, on_end
+        self._may_read.set()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+
+    def send(self, data: bytes) -> None:
+        """See `Link`."""
+        self._outgoing += data
+        self._may_write.set()
+
+    def pause(self) -> None:
+        """See `Link`."""
+        self._may_read.clear()
+
+    def resume(self) -> None:
+        """See `Link`."""
+        self._may_read.set()
+
+    async def _read(self) -> None:
+        while True:
+            await self._may_read.wait()
+            message = None
+            with contextlib.suppress(PlaceError), translated("The stream of the cell server broke"):
+                message = await self._stream.read_out()
+            if message is None:
+                self._on_end()
+                return
+            if message.stream == 1 and (self._speaks or message.data[0] <= _FIRST_BYTE):
+                self._speaks = True
+                self._on_data(message.data)
+            else:  # the server's standard error, or, instead of a server, what the engine has to say
+                self._log = (self._log + message.data)[-2000:]
+
+    async def _write(self) -> None:
+        while True:
+            await self._may_write.wait()
+            self._may_write.clear()
+            data = bytes(self._outgoing)
+            self._outgoing.clear()
+            try:
+                with translated("The stream of the cell server broke"):
+                    await self._stream.write_in(data)
+            except (PlaceError, RuntimeError, AssertionError):
+                return  # the reading side finds out why
+
+    def let_go(self) -> None:
+        """See `Link`."""
+        for task in self._tasks:
+            task.cancel()
+
+    def last_words(self) -> str:
+        """See `Link`."""
+        return self._log.decode(errors="replace").strip()
+
+    async def exit_code(self) -> int | None:
+        """Give the exit code of what was started; `None` while it runs, or when nobody can tell."""
+        with contextlib.suppress(PlaceError), translated("The cell server"):
+            facts = await self._exec.inspect()
+            return None if facts["Running"] else int(facts["ExitCode"] or 0)
+        return None
+
+    async def close(self) -> None:
+        """See `Link`. What does not go by itself goes with its container."""
+        self.let_go()
+        with contextlib.suppress(Exception):
+            await self._stream.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END):
+                while await self._is_running():  # noqa: ASYNC110 - the engine tells nobody by itself
+                    await asyncio.sleep(_LOOK)
+
+    async def _is_running(self) -> bool:
+        with contextlib.suppress(PlaceError), translated("The cell server"):
+            return bool((await self._exec.inspect())["Running"])
+        return False
+
+    def forget(self) -> None:
+        """See `Link`."""
+        response = self._stream._resp
+        connection = None if response is None else response.connection
+        transport = None if connection is None else connection.transport
+        if transport is not None and (own := transport.get_extra_info("socket")) is not None:
+            with contextlib.suppress(OSError):
+                own._sock.close()
+
+
+@functools.cache
+def shipment() -> bytes:
+    """Give the source of the cell server's modules, as `boot.CONTAINER` takes it from its standard input."""
+    names = {"cellblock": "", "cellblock.cell": ""}
+    sources = {**names, **{f"cellblock.cell.{path.stem}": path.read_text() for path in (PACKAGE / "cell").glob("[a-z]*.py")}}
+    data = zlib.compress(json.dumps(sources).encode())
+    return len(data).to_bytes(4, "big") + data
+
+
+async def start_in(container: Container, text: str) -> ExecLink:
+    """Start a Python program in `container`; its first input is the shipment. Raises `PlaceError`."""
+    execution = await container.execute(["/bin/sh", "-c", START_PYTHON, text])
+    with translated(f"Nothing can be started in container {container.name}"):
+        stream = execution.start(detach=False)
+        await stream.__aenter__()
+    link = ExecLink(execution, stream)
+    link.send(shipment())
+    return link
+
+
+async def _open_session(connection: Connection) -> None:
+    try:
+        await connection.ask({"op": "open", "session": FIRST_SESSION, "mounts": [], "delete": []})
+    except BaseException:
+        await connection.close()
+        raise
+
+
+@dataclass
+class ContainerPlace(Place):
+    """Run cells as plain processes in a container.
+
+    preload   modules that are imported before any cell is forked
+    is_ours   the container ends when we are gone, however that came: an engine with `auto_remove` removes it then
+    sessions  have a server of live sessions, and one that is open
+    """
+
+    container: Container
+    limits: Limits
+    preload: tuple[str, ...] = ()
+    is_ours: bool = False
+    sessions: bool = False
+
+    async def open(self) -> Connection:
+        """Start the cell server, or what does for programs where the image has no Python. Raises `PlaceError`."""
+        link = await start_in(self.container, boot.CONTAINER)
+        try:
+            connection = await open_server(link, self._spec())
+        except PlaceError as error:
+            if await link.exit_code() == _NO_PYTHON:
+                if self.sessions:
+                    raise PlaceError(_NO_SESSION) from error
+                return await ShellPlace(self.container, self.limits, is_ours=self.is_ours).open()
+            raise
+        if self.sessions:
+            await _open_session(connection)
+        return connection
+
+    def _spec(self) -> dict[str, Any]:
+        oom = _OOM_FILES.get(self.container.client.cgroup_version)
+        # CPU seconds are for each block, and a session's process lives for many: the server watches them.
+        own = {"rlimits": rlimits(replace(self.limits, cpu_seconds=None), grouped=True), "drop": True}
+        return {
+            "sessions": self.sessions,
+            "spare_sessions": False,
+            "spares": 0 if self.sessions else 2,
+            "zygote": {
+                **({"session_confinement": own} if self.sessions else {}),
+                "namespaces": False,
+                "scripts": True,
+                "tmpfs": [],
+                "below_tmpfs": [],
+                "cwd": WORK_DIR,
+                "preload": list(self.preload),
+                # The container's own control groups hold memory and processes.
+                "confinement": {"rlimits": rlimits(self.limits, grouped=True), "drop": True, "sacrifice": True},
+            },
+            "limits": self.limits.to_dict(),
+            "groups": {"parents": [], "settings": [], "shared": oom},
+            "delete": [],
+            "ends": 1 if self.is_ours else 0,
+        }

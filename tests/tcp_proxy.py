@@ -1,0 +1,84 @@
+"""A way to a server that can be cut, closed, or made to swallow what goes over it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Self
+
+from cellblock import JupyterConnectionInfo
+from cellblock.engine import engine
+
+
+class TcpProxy:
+    """Pass connections on to the server at `info`; `connection_info` is the way through here.
+
+    swallow_answers, swallow_requests   what comes from the server, or goes to it, is lost
+    """
+
+    def __init__(self, info: JupyterConnectionInfo) -> None:
+        self.swallow_answers = self.swallow_requests = False
+        self._target = info
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def connection_info(self) -> JupyterConnectionInfo:
+        return JupyterConnectionInfo("127.0.0.1", False, self._port, self._target.token)
+
+    def cut(self) -> None:
+        """Break all connections, as a line that breaks does: what is on its way is lost."""
+        engine().wait(self._cut())
+
+    def close(self) -> None:
+        """Take no more connections, and cut those that there are."""
+        engine().wait(self._close())
+
+    def open(self) -> None:
+        """Take connections, always on the same port."""
+        engine().wait(self._open())
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self._cut()
+
+    async def _cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection(self._target.host, self._target.port)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, far_writer}
+        self._writers |= both
+        try:
+            await asyncio.gather(self._pass(reader, far_writer, back=False), self._pass(far_reader, writer, back=True))
+        finally:
+            self._writers -= both
+            for end in both:
+                end.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                if not (self.swallow_answers if back else self.swallow_requests):
+                    writer.write(data)
+                    await writer.drain()
+        writer.transport.abort()

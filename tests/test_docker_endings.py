@@ -1,0 +1,312 @@
+"""What goes wrong with containers and their engine: what the caller then sees, and what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from cellblock import (
+    CodeBlock,
+    CodeResult,
+    DockerCommandLineCodeExecutor,
+    EngineUnavailable,
+    ImageUnavailable,
+    PlaceError,
+    PlaceLost,
+)
+from cellblock.cell.folders import remove_tree
+from cellblock.containers.images import PullProgress
+from cellblock.places import base
+from plain_user import command
+from registry import registry
+
+pytestmark = pytest.mark.timeout(60)
+
+OWNER = """
+import asyncio, sys
+from cellblock import CodeBlock, DockerCommandLineCodeExecutor
+async def main():
+    async with DockerCommandLineCodeExecutor(sys.argv[1], sys.argv[2], auto_remove=sys.argv[3] == "remove") as executor:
+        print((await executor.execute_code_blocks([CodeBlock("print('lives')", "python")])).output, flush=True)
+        await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch: pytest.MonkeyPatch) -> str:
+    return engine.prepare(monkeypatch, "python")
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    own = f"cellblock-test-{uuid.uuid4()}"
+    yield own
+    for left in engine.running().docker("ps", "--all", "--quiet", "--filter", f"name={own}").split():
+        engine.running().docker("rm", "--force", left)
+
+
+async def run(executor: DockerCommandLineCodeExecutor, code: str, language: str = "python") -> CodeResult:
+    return await executor.execute_code_blocks([CodeBlock(code, language)])
+
+
+def until(condition: Any, what: str, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def there(name: str) -> str:
+    """Give the state of the container of that name; "" when there is none."""
+    return engine.running().docker("ps", "--all", "--filter", f"name={name}", "--format", "{{.State}}")
+
+
+# the container in the middle of a block
+
+
+def test_a_block_that_ends_the_server_is_told_and_the_container_goes_on(image: str) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            await run(executor, "open('kept', 'w').write('x')")
+            result = await run(executor, "print('before', flush=True); import os, time; time.sleep(0.1); os.kill(-1, 9)")
+            assert (result.exit_code, result.outcome) == (137, "killed"), result
+            assert result.output.startswith("before\n")
+            assert "container was restarted" in result.output
+            after = await run(executor, "import os; print(os.path.exists('kept'))")
+            assert after.output == "True\n"
+
+    asyncio.run(main())
+
+
+def test_stopping_ends_what_runs_and_says_so(image: str) -> None:
+    async def main() -> None:
+        executor = DockerCommandLineCodeExecutor(image)
+        await executor.start()
+        running = asyncio.create_task(run(executor, "import time; time.sleep(30)"))
+        await asyncio.sleep(0.3)
+        await executor.stop()
+        with pytest.raises(PlaceLost, match="stopped"):
+            await running
+
+    asyncio.run(main())
+
+
+def test_a_server_that_does_not_answer_is_given_up(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_ASK", 0.2)
+    monkeypatch.setattr(base, "_ANSWER", 1.0)
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            code = "import os, signal\nfor pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n"
+            code += "    if pid not in (1, os.getpid()): os.kill(pid, signal.SIGSTOP)\nwhile True: pass"
+            result = await run(executor, code)
+            assert (result.exit_code, result.outcome) == (137, "killed"), result
+            assert (await run(executor, "print('again')")).output == "again\n"
+
+    asyncio.run(main())
+
+
+def test_a_container_that_somebody_removed_is_told_and_restart_makes_another(image: str) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            running = asyncio.create_task(run(executor, "import time; time.sleep(30)"))
+            await asyncio.sleep(0.5)
+            assert executor.container is not None
+            await asyncio.to_thread(engine.running().docker, "rm", "--force", executor.container)
+            with pytest.raises(PlaceLost, match=r"restart\(\)"):
+                await running
+            with pytest.raises(PlaceLost):
+                await run(executor, "print(1)")
+            await executor.restart()
+            assert (await run(executor, "print('again')")).output == "again\n"
+
+    asyncio.run(main())
+
+
+def test_an_engine_that_dies_in_the_middle_is_told(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine.own() as own:
+        own.take_image(engine.running(), image)
+        monkeypatch.setenv("DOCKER_HOST", own.host)
+
+        async def main() -> None:
+            async with DockerCommandLineCodeExecutor(image, runtime="other") as executor:
+                assert executor.container is not None
+                assert own.docker("inspect", "--format", "{{.HostConfig.Runtime}}", executor.container) == "other"
+                running = asyncio.create_task(run(executor, "print('x', flush=True); import time; time.sleep(60)"))
+                await asyncio.sleep(0.5)
+                own.kill()
+                with pytest.raises(PlaceLost, match="engine does not answer"):
+                    await running
+            with pytest.raises(EngineUnavailable, match="DOCKER_HOST"):
+                await executor.start()
+
+        asyncio.run(main())
+
+
+# what is not there
+
+
+def test_a_missing_engine_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    with pytest.raises(EngineUnavailable, match=r"/nonexistent/docker.sock.*DOCKER_HOST"):
+        asyncio.run(DockerCommandLineCodeExecutor().start())
+
+
+def test_a_socket_that_this_user_may_not_use_is_a_clear_error() -> None:
+    code = "import asyncio, cellblock; asyncio.run(cellblock.DockerCommandLineCodeExecutor().start())"
+    made = command("-c", code)
+    host = engine.running().host
+    if made is None or not host.startswith("unix://"):
+        pytest.skip("no Python that a user without rights could start, or no socket")
+    argv, environment = made
+    done = subprocess.run(
+        argv, env={**environment, "DOCKER_HOST": host}, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert "may not use the container engine's socket" in done.stderr, done.stderr
+
+
+def test_a_missing_image_is_a_clear_error() -> None:
+    with pytest.raises(ImageUnavailable, match="cellblock-no-such-image:1"):
+        asyncio.run(DockerCommandLineCodeExecutor("127.0.0.1:9/cellblock-no-such-image:1").start())
+
+
+def test_an_image_that_is_not_there_is_fetched_and_told_of() -> None:
+    told: list[PullProgress] = []
+
+    async def main(reference: str) -> str:
+        async with DockerCommandLineCodeExecutor(reference, on_pull=told.append) as executor:
+            return (await run(executor, "echo fetched", "sh")).output
+
+    with registry(engine.running().image("shell")) as reference:
+        assert asyncio.run(main(reference)) == "fetched\n"
+        last = told[-1]
+        assert (last.image, last.layers_done, last.layers) == (reference, 1, 1)
+        assert 0 < last.bytes_done == last.bytes_known
+        assert "1 of 1 layers" in str(last)
+
+
+def test_a_name_that_is_taken_is_a_clear_error(image: str, name: str) -> None:
+    engine.running().docker("create", "--name", name, image, "sh")
+    with pytest.raises(PlaceError, match=f"{name}.*container_name"):
+        asyncio.run(DockerCommandLineCodeExecutor(image, name).start())
+    assert there(name) == "created", "somebody else's container was touched"
+
+
+# whose container it is
+
+
+@pytest.mark.parametrize("mode", ["remove", "keep"])
+def test_a_container_whose_owner_was_killed_goes_unless_it_was_to_be_kept(image: str, name: str, mode: str) -> None:
+    argv = [sys.executable, "-c", OWNER, image, name, mode]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"lives\n"
+        assert there(name) == "running"
+        owner.send_signal(signal.SIGKILL)
+    if mode == "remove":
+        until(lambda: there(name) == "", "the container outlives its owner")
+    else:
+        asyncio.run(_start_another(image))
+        assert there(name) == "running"
+
+
+async def _start_another(image: str) -> None:
+    async with DockerCommandLineCodeExecutor(image):
+        pass
+
+
+def test_the_next_start_removes_what_a_dead_owner_left_and_nothing_else(image: str, name: str) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    from cellblock.containers import owners
+
+    machine = owners._machine()
+    labels = {
+        "dead": f'{{"machine": "{machine}", "pid": {dead.stdout.strip()}, "since": "1"}}',
+        "living": f'{{"machine": "{machine}", "pid": {os.getpid()}, "since": "{owners._since(os.getpid())}"}}',
+        "elsewhere": '{"machine": "another", "pid": 1, "since": "1"}',
+        "strange": "what is this",
+    }
+    for kind, label in labels.items():
+        options = [
+            "--detach",
+            "--interactive",
+            "--network",
+            "none",
+            "--name",
+            f"{name}-{kind}",
+            "--label",
+            f"{owners.OWNER}={label}",
+        ]
+        engine.running().docker("run", *options, image, "sh", "-c", "read _")
+    asyncio.run(_start_another(image))
+    assert {kind: there(f"{name}-{kind}") for kind in labels} == {
+        "dead": "",
+        "living": "running",
+        "elsewhere": "running",
+        "strange": "running",
+    }
+
+
+def test_a_container_that_is_kept_is_found_again_by_its_name(image: str, name: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        options: dict[str, Any] = {"auto_remove": False, "stop_container": False, "read_only": False, "work_dir": tmp_path}
+        first = DockerCommandLineCodeExecutor(image, name, **options)
+        await first.start()
+        await run(first, "open('/var/mark', 'w').write('here')")
+        with pytest.raises(PlaceError, match=f"{name}.*Another executor"):
+            await DockerCommandLineCodeExecutor(image, name, **options).start()
+        await first.stop()
+        assert await asyncio.to_thread(there, name) == "running"
+        with pytest.raises(PlaceError, match=f"{name}.*work_dir={tmp_path}"):
+            await DockerCommandLineCodeExecutor(image, name, auto_remove=False).start()
+        second = DockerCommandLineCodeExecutor(image, name, auto_remove=False, read_only=False, work_dir=tmp_path)
+        await second.start()
+        assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
+        await second.stop()
+        assert await asyncio.to_thread(there, name) == "exited"
+        await second.start()
+        assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
+        await second.stop()
+
+    asyncio.run(main())
+
+
+def test_stopping_is_quick_and_leaves_nothing(image: str, name: str) -> None:
+    async def main() -> float:
+        executor = DockerCommandLineCodeExecutor(image, name)
+        await executor.start()
+        begun = time.monotonic()
+        await executor.stop()
+        return time.monotonic() - begun
+
+    assert asyncio.run(main()) < 1.5
+    assert there(name) == ""
+
+
+def test_the_temporary_work_folder_of_a_kept_container_stays_with_it(image: str, name: str) -> None:
+    async def main() -> Path:
+        executor = DockerCommandLineCodeExecutor(image, name, auto_remove=False)
+        await executor.start()
+        await run(executor, "open('made', 'w').write('x')")
+        await executor.stop()
+        await executor.start()
+        assert (await run(executor, "print(open('made').read())")).output == "x\n"
+        await executor.stop()
+        return executor.work_dir
+
+    folder = asyncio.run(main())
+    assert (folder / "made").read_text() == "x"
+    remove_tree(str(folder))
