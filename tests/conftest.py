@@ -1,19 +1,34 @@
-"""What several files of tests ask for."""
+"""What several files of tests ask for, and which of them run in one process."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from cellblock import SandboxSessionServer
 from live import Live, session
 
-unless_all = pytest.mark.skipif(
-    os.environ.get("CELLBLOCK_TESTS") != "all", reason="takes minutes: CELLBLOCK_TESTS=all asks it"
-)
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Say how tests are given out to processes."""
+    return _Together(config, log)
+
+
+class _Together(LoadScopeScheduling):
+    """Tests of one file stay together, for what they share is made once; and so do the checks of one executor.
+
+    One process runs all tests that want Docker's engine: it starts it, and ends it after the last of them.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, name = nodeid.partition("::")
+        if "docker" in f"{file} {name}":
+            return "Docker's engine"
+        return f"{file} {name.partition('[')[2].partition('-')[0]}" if "test_conformance" in file else file
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ _NO_ENGINE = "no container engine answers, and there is no dockerd to start (Deb
 
 
 class Engine:
-    """An engine at `host`, in the words of DOCKER_HOST; `process` when it is ours."""
+    """An engine at `host`, in the words of DOCKER_HOST; `process` and `folder`, for all it has, when it is ours."""
 
-    def __init__(self, host: str, process: subprocess.Popen[bytes] | None = None) -> None:
-        self.host, self.process = host, process
+    def __init__(self, host: str, process: subprocess.Popen[bytes] | None = None, folder: Path = Path()) -> None:
+        self.host, self.process, self.folder = host, process, folder
 
     def docker(self, *arguments: str, data: bytes | None = None) -> str:
         """Run the engine's own command line, and give what it prints."""
@@ -94,7 +94,7 @@ def start(folder: Path, *options: str) -> Engine:
     argv += ["--pidfile", f"{folder}/pid", *options]
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    engine = Engine(host, process)
+    engine = Engine(host, process, folder)
     deadline = time.monotonic() + _PATIENCE
     while not engine.answers():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -105,9 +105,12 @@ def start(folder: Path, *options: str) -> Engine:
 
 
 @contextlib.contextmanager
-def own() -> Generator[Engine]:
-    """Give an engine that a test may kill; nothing of it is left."""
+def own(room: int | None = None) -> Generator[Engine]:
+    """Give an engine that a test may kill, with `room` bytes for all it has; nothing of it is left."""
     folder = Path(tempfile.mkdtemp(prefix="cellblock-test-own-engine-"))
+    if room is not None:
+        (folder / "data").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder / "data"], check=True)
     # Not --bridge=none: that would remove the bridge of the machine's engine.
     alone = ("--iptables=false", f"--add-runtime=other={shutil.which('runc', path=_PATH)}")
     engine = start(folder, *alone)

@@ -202,7 +202,7 @@ CONTAINERS = {
 
 
 @pytest.mark.timeout(60)
-def test_containers_are_measured_beside_the_engines_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_blocks_are_measured_beside_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
     image = engine.prepare(monkeypatch, "python")
     only = [word for row in CONTAINERS for word in ("--only", row)]
     done = command("--quick", "--json", "--image", image, *only, module="benchmarks.docker")

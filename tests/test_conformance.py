@@ -16,7 +16,6 @@ import kernels
 import podman
 import session_image
 from cellblock.testing.conformance import CHECKS, KNOWN, NotHere, Subject, checks_for
-from conftest import unless_all
 from plain_user import command
 
 SUBJECTS = {
@@ -34,8 +33,6 @@ IMAGES: dict[str, Callable[[pytest.MonkeyPatch], str]] = {
     "podman": lambda patch: podman.prepare(patch, "python"),
     "docker-session": session_image.prepare,
 }
-# Each takes minutes, and most of it is asked of the same code by others: asked when CELLBLOCK_TESTS=all.
-LONG = ("podman", "docker-session")
 _DIES = "the process that a block ends is the kernel: told as such, and its last, unsent output is lost"
 _LIVES = "a session goes on after a block, and so does what the block started there"
 _NO_FILE = "a block is a request, not a file: there is no __file__"
@@ -88,8 +85,6 @@ def cases() -> list[object]:
                 marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
             if reason := UNSURE.get((subject, name)):
                 marks.append(pytest.mark.skip(reason=reason))
-            if subject in LONG:
-                marks.append(unless_all)
             found.append(pytest.param(subject, name, marks=marks, id=f"{subject}-{name}"))
     return found
 

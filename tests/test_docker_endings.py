@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from cellblock import (
 )
 from cellblock.cell.folders import remove_tree
 from cellblock.containers.images import PullProgress
+from cellblock.limits import MIB
 from cellblock.places import base
 from plain_user import command
 from registry import registry
@@ -151,6 +153,26 @@ def test_an_engine_that_dies_in_the_middle_is_told(image: str, monkeypatch: pyte
                     await running
             with pytest.raises(EngineUnavailable, match="DOCKER_HOST"):
                 await executor.start()
+
+        asyncio.run(main())
+
+
+def test_a_full_disk_is_named_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = engine.running().image("shell")
+    with engine.own(room=200 * MIB) as own:
+        own.take_image(engine.running(), image)
+        monkeypatch.setenv("DOCKER_HOST", own.host)
+        ballast = own.folder / "data" / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb") as file:
+            while file.write(bytes(MIB)):
+                file.flush()
+        with pytest.raises(PlaceError, match=r"no space left on device.*docker system prune"):
+            asyncio.run(DockerCommandLineCodeExecutor(image).start())
+        ballast.unlink()
+
+        async def main() -> None:
+            async with DockerCommandLineCodeExecutor(image) as executor:
+                assert (await run(executor, "echo room", "sh")).output == "room\n"
 
         asyncio.run(main())
 

@@ -12,9 +12,7 @@ import pytest
 import docker_kernels
 import engine
 from cellblock.testing.conformance import CHECKS, NotHere, Subject, checks_for
-from conftest import unless_all
 
-pytestmark = unless_all  # it takes minutes
 SUBJECT = Subject("docker_kernels:InContainer")
 _DIES = "the process that a block ends is the kernel: told as such"
 _LIVES = "a session goes on after a block, and so does what the block started there"

@@ -182,7 +182,7 @@ def test_a_build_that_fails_says_what_it_said(engine: engines.Engine, base: str)
     name = build(engine, "cellblock-test-trap", f"FROM {base}\nONBUILD RUN echo no luck today; exit 3\n")
     with pytest.raises(PlaceError, match="cannot be built(?s:.*)no luck today"):
         DockerJupyterServer(base_image=name).start()
-    assert not engine.docker("ps", "--all", "--quiet", "--filter", "name=cellblock-probe")
+    assert not engine.docker("ps", "--all", "--quiet", "--filter", "name=cellblock-look")
 
 
 def test_an_image_whose_command_ends_says_what_it_said(engine: engines.Engine, base: str) -> None:

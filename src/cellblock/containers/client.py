@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _PATIENCE = 20.0  # seconds that an engine may take to say who it is
 _UNREACHABLE = 900  # what aiodocker says when there was no answer at all
 _EXTRA = "Containers need the extra `docker`: pip install 'cellblock[docker]'."
+_FULL = " The engine's disk is full: `docker system df` shows it, `docker system prune` removes what nothing uses."
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock", "~/.docker/run/docker.sock")
 
 
@@ -127,7 +128,8 @@ def translated(what: str) -> Generator[None]:
     except aiodocker.DockerError as error:
         if error.status == _UNREACHABLE:
             raise EngineUnavailable(f"{what}: the container engine does not answer any more. Is it still running?") from error
-        raise PlaceError(f"{what}: {error.message}") from error
+        advice = _FULL if "no space left on device" in str(error.message) else ""
+        raise PlaceError(f"{what}: {error.message}{advice}") from error
     except OSError as error:
         raise EngineUnavailable(f"{what}: the connection to the container engine broke ({error}).") from error
 

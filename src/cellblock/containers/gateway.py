@@ -7,8 +7,7 @@ REQUIREMENTS = ("ipykernel>=6", "jupyter_kernel_gateway>=3")
 
 # The packages lie apart, so that those of the base image stay as they are.
 DOCKERFILE = f"""\
-ARG BASE
-FROM $BASE
+FROM {{base}}
 COPY . {FOLDER}/
 RUN python3 -m compileall -q -j 0 -x '/(jedi|lexers|styles|tests?)/' {FOLDER}/packages || true
 ENV JUPYTER_PATH={FOLDER}/share
@@ -126,10 +125,4 @@ while data := end.recv(65536):
     while data:
         data = data[os.write(1, data):]
 os._exit(0)
-"""
-
-# What the packages have to fit.
-PROBE = """
-import json, os, platform, sys
-print(json.dumps({"python": platform.python_version(), "machine": platform.machine(), "libc": list(platform.libc_ver())}))
 """

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..components import Component
-from ..containers import gateway_image, owners
+from ..containers import owners
 from ..containers.attachment import Attachment
 from ..containers.client import Client, connect
 from ..containers.container import Container, create, find
+from ..containers.gateway_image import gateway_image
 from ..containers.gateway_settings import GatewaySettings
-from ..containers.images import OnPull
+from ..containers.images import OnPull, image_facts
 from ..containers.relay import Relay
 from ..errors import EngineUnavailable, ImageUnavailable, PlaceError
 from ..limits import GIB, Limits
@@ -172,8 +173,8 @@ class DockerJupyterServer(OwnJupyterServer, Component):
 
     async def _make(self, client: Client, token: str) -> Container:
         settings, self._kills = self._settings, 0
-        image = settings.custom_image_name or await gateway_image.gateway_image(client, settings.base_image, self._on_pull)
-        facts = await gateway_image.image_facts(client, image)
+        image = settings.custom_image_name or await gateway_image(client, settings.base_image, self._on_pull)
+        facts = await image_facts(client, image)
         if facts is None:
             raise ImageUnavailable(f"Custom image {image} does not exist. Fetch it: docker pull {image}")
         if settings.bind_dir is not None:
