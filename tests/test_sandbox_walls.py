@@ -102,9 +102,10 @@ REACHES = {
     "descriptors of the parent": "import os; os.listdir(f'/proc/{os.getppid()}/fd'); print(mark)",
     "folder of the parent": "import os; os.readlink(f'/proc/{os.getppid()}/cwd'); print(mark)",
     "processes": """
-import glob
+import contextlib, glob
 for name in glob.glob('/proc/[0-9]*/cmdline'):
-    print(open(name).read())
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        print(open(name).read())
 """,
     "signal": "import os; os.kill(pid, 0); print(mark)",
     "handle of a process": "import os; os.pidfd_open(pid); print(mark)",
