@@ -40,7 +40,8 @@ import asyncio, sys
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor
 async def main():
     async with DockerCommandLineCodeExecutor(sys.argv[1], sys.argv[2], auto_remove=sys.argv[3] == "remove") as executor:
-        print((await executor.execute_code_blocks([CodeBlock("print('lives')", "python")])).output, flush=True)
+        said = await executor.execute_code_blocks([CodeBlock("print('lives')", "python")])
+        print(said.output + str(executor.work_dir), flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
 """
@@ -236,13 +237,16 @@ def test_a_container_whose_owner_was_killed_goes_unless_it_was_to_be_kept(image:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"lives\n"
-        assert there(name) == "running"
+        work_dir = Path(owner.stdout.readline().decode().strip())
+        assert (there(name), work_dir.is_dir()) == ("running", True)
         owner.send_signal(signal.SIGKILL)
     if mode == "remove":
         until(lambda: there(name) == "", "the container outlives its owner")
+        until(lambda: not work_dir.exists(), "the temporary work folder outlives its owner")
     else:
         asyncio.run(_start_another(image))
-        assert there(name) == "running"
+        assert (there(name), work_dir.is_dir()) == ("running", True)
+        remove_tree(str(work_dir))
 
 
 async def _start_another(image: str) -> None:

@@ -25,6 +25,7 @@ from cellblock import (
     JupyterConnectionInfo,
     JupyterServerCodeExecutor,
     Limits,
+    PackageError,
     PlaceError,
     sync,
     with_requirements,
@@ -174,7 +175,7 @@ def test_an_image_that_is_not_there_is_named(engine: engines.Engine) -> None:
 
 
 def test_an_image_without_python_says_so(engine: engines.Engine) -> None:
-    with pytest.raises(PlaceError, match="python3"):
+    with pytest.raises(PackageError, match="has no python3"):
         DockerJupyterServer(base_image=engine.image("shell")).start()
 
 

@@ -80,7 +80,9 @@ async def connect() -> Client:
     try:
         async with asyncio.timeout(_PATIENCE):
             system: Any = docker.system
-            return Client(docker, await system.info(), await docker.version())
+            version = await docker._query_json("version", versioned_api=False)
+            docker.api_version = f"v{version['ApiVersion']}"  # else it would ask again
+            return Client(docker, await system.info(), version)
     except (TimeoutError, OSError, aiodocker.DockerError) as error:
         await docker.close()
         raise EngineUnavailable(_why_not(str(docker._connection_info), error)) from error

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ImageUnavailable, PlaceError
+from ..errors import EngineUnavailable, ImageUnavailable, PlaceError
 from .client import Client, status_of, translated
 from .settings import ContainerSettings
 
@@ -47,16 +47,9 @@ class Container:
         return False
 
     async def start(self) -> None:
-        """Start it, and wait until it runs. Raises `PlaceError` with what it said."""
+        """Start it, and wait until it runs. Raises `PlaceError`."""
         with translated(f"Container {self.name} cannot be started"):
             await asyncio.wait_for(self._inner.start(), _STARTING)
-        if not await self.is_running():
-            raise PlaceError(f"Container {self.name} ended at once. {await self._said()}")
-
-    async def _said(self) -> str:
-        with contextlib.suppress(Exception):
-            return f"It said: {''.join(await self._inner.log(stdout=True, stderr=True))[-2000:]}"
-        return ""
 
     async def restart(self) -> None:
         """End all that runs in it, and start it again. Raises `PlaceError`."""
@@ -88,9 +81,22 @@ class Container:
             return await self._inner.get_archive(path)
 
     async def execute(self, argv: Sequence[str], *, stdin: bool = True, user: str = "") -> Exec:
-        """Make what starts `argv` in it, with a stream to its standard input where wanted. Raises `PlaceError`."""
-        with translated(f"Container {self.name} runs nothing more"):
-            return await self._inner.exec(list(argv), user=user, stdin=stdin, stdout=True, stderr=True)
+        """Make what starts `argv` in it, with a stream to its standard input where wanted.
+
+        Raises `PlaceError`, with what the container said when it has ended.
+        """
+        try:
+            with translated(f"Container {self.name} runs nothing more"):
+                return await self._inner.exec(list(argv), user=user, stdin=stdin, stdout=True, stderr=True)
+        except EngineUnavailable:
+            raise
+        except PlaceError as error:
+            raise PlaceError(f"{error} {await self._said()}".rstrip()) from error
+
+    async def _said(self) -> str:
+        with contextlib.suppress(Exception):
+            return f"It said: {''.join(await self._inner.log(stdout=True, stderr=True))[-2000:]}"
+        return ""
 
     async def run(self, argv: Sequence[str], *, user: str = "") -> tuple[int, str]:
         """Run `argv` in it to its end; give its exit code, and what it wrote. Raises `PlaceError`."""

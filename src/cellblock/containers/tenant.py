@@ -42,26 +42,32 @@ class Tenant:
     ) -> None:
         kept = not (settings.auto_remove and stop_container)
         self._settings = replace(settings, labels={**settings.labels, **owners.labels(kept=kept)})
-        self._client, self._name = client, name or f"cellblock-{uuid.uuid4()}"
+        self._client, self._has_own_name, self._name = client, name is None, name or f"cellblock-{uuid.uuid4()}"
         self._stop_container, self._init_command = stop_container, init_command
         self._on_pull = on_pull
         self._container: Container | None = None
 
     async def take(self) -> Container:
         """Make the container, or find the one that was kept, and start it. Leaves nothing half made when it raises."""
-        await self._remove_orphans()
-        container = await find(self._client, self._name)
-        if container is None:
-            container = await self._create()
-            self._container = container
-            try:
-                await self._begin(container)
-            except BaseException:
-                await container.remove()
-                raise
-        else:
-            await self._take_again(container)
-        self._container = container
+        if not self._has_own_name:
+            await self._remove_orphans()  # one of them may have the name
+            if (container := await find(self._client, self._name)) is not None:
+                await self._take_again(container)
+                self._container = container
+                return container
+        meanwhile = asyncio.create_task(self._remove_orphans())
+        try:
+            return await self._take_new()
+        finally:
+            await meanwhile
+
+    async def _take_new(self) -> Container:
+        container = self._container = await self._create()
+        try:
+            await self._begin(container)
+        except BaseException:
+            await container.remove()
+            raise
         return container
 
     async def _create(self) -> Container:
@@ -96,18 +102,16 @@ class Tenant:
                 f"The container {self._name} was made for another work folder: give work_dir={shown}, or remove the "
                 f"container (docker rm -f {self._name})."
             )
-        if facts["State"]["Running"]:
-            return
-        await self._begin(container)
+        if not facts["State"]["Running"]:
+            await self._begin(container)
 
     async def _begin(self, container: Container) -> None:
-        if not await container.is_running():
-            try:
-                await container.start()
-            except PlaceError as error:
-                if not self._settings.devices:
-                    raise
-                raise PlaceError(f"{error} {_DEVICES}") from error
+        try:
+            await container.start()
+        except PlaceError as error:
+            if not self._settings.devices:
+                raise
+            raise PlaceError(f"{error} {_DEVICES}") from error
         await self._prepare(container)
 
     async def _prepare(self, container: Container) -> None:

@@ -1,4 +1,4 @@
-"""Attic: folders of ours beside a container, which nobody in there can remove when their owner has died."""
+"""Folders of ours beside a container, which nobody in there can remove when their owner has died."""
 
 from __future__ import annotations
 
@@ -14,21 +14,36 @@ from ..cell.folders import remove_tree
 _WATCH = 'trap "" HUP INT TERM; read -r _; rm -rf -- "$0"'
 
 
-class Attic:
-    """A temporary folder for several users; it goes with the last of them, or soon after this process was killed."""
+class Caretaker:
+    """Removes the folder `path` when it is told to, or soon after this process was killed."""
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="cellblock-attic-"))
-        self._users = 0
+    def __init__(self, path: Path) -> None:
+        self._path = path
         null = subprocess.DEVNULL
         self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCH, self.path],
+            ["/bin/sh", "-c", _WATCH, path],
             stdin=subprocess.PIPE,
             stdout=null,
             stderr=null,
             start_new_session=True,
             cwd="/",
         )
+
+    def remove(self) -> None:
+        """Remove the folder, and be done."""
+        remove_tree(str(self._path))
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.wait()
+
+
+class Attic:
+    """A temporary folder for several users; it goes with the last of them, or soon after this process was killed."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="cellblock-attic-"))
+        self._users = 0
+        self._caretaker = Caretaker(self.path)
 
     def take(self) -> None:
         """Use it."""
@@ -38,13 +53,7 @@ class Attic:
         """Use it no more."""
         self._users -= 1
         if self._users == 0:
-            await asyncio.to_thread(self._remove)
-
-    def _remove(self) -> None:
-        remove_tree(str(self.path))
-        assert self._watcher.stdin is not None
-        self._watcher.stdin.close()
-        self._watcher.wait()
+            await asyncio.to_thread(self._caretaker.remove)
 
     def room(self, name: str, owner: str = "") -> Path:
         """Give a folder in it, made when it is not there. `owner`: "uid:gid" of the one that it is for."""

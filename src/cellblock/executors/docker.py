@@ -25,6 +25,7 @@ from ..languages import Action, Language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Connection, Place
 from ..places.container import ContainerPlace
+from .attic import Caretaker
 from .command import CommandLineExecutor, texts, truth
 from .docker_copies import Copies
 
@@ -58,6 +59,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     _tenant: Tenant | None = None
     _place: ContainerPlace | None = None
     _copies: Copies | None = None
+    _caretaker: Caretaker | None = None  # of a temporary work folder
     _watch: asyncio.Task[None] | None = None
 
     def __init__(
@@ -124,6 +126,8 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
         assert self._workspace is not None
+        if self._temporary is not None and self._caretaker is None and not self._is_kept:
+            self._caretaker = await asyncio.to_thread(Caretaker, self._temporary)
         self._client = client = await connect()
         self._recovering = asyncio.Lock()
         given, self._image = self._given, self._given["image"]
@@ -217,6 +221,10 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             await tenant.leave(restarting=restarting)
         if client is not None:
             await client.close()
+        caretaker = self._caretaker
+        if caretaker is not None and not restarting:
+            self._caretaker = None
+            await asyncio.to_thread(caretaker.remove)
 
     # saved configurations
 
