@@ -339,6 +339,12 @@ def test_a_session_never_sees_anothers(name: str, shared: SandboxSessionServer) 
         assert MARK in one.said(f"mark = {MARK!r}\n{find}"), "the probe does not work"
 
 
+def test_code_never_sees_the_copies_of_its_session(live: Live) -> None:
+    live.done("import os")
+    seen = {live.done("print(len([name for name in os.listdir('/proc') if name.isdigit()]))") for _ in range(100)}
+    assert seen == {"1"}
+
+
 def test_without_walls_another_session_is_seen(tmp_path: Path) -> None:
     with local(tmp_path) as one:
         leave, find = OTHERS["/dev/shm"]

@@ -201,9 +201,11 @@ class Session:
             os.close(descriptor)
             return {"refused": why}
         frozen = self._freeze(flush=exact)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # inherited: from its first moment, nobody in the cell sees the copy
         pid = os.fork()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         os.close(descriptor)
         self._keepers.add(pid)
         if why := forks.native_threads():
@@ -278,7 +280,6 @@ class Keeper:
         _set_signal(_SIGCHLD, _DEFAULT)
         session.let_go()
         _adjust_memory_score(0)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody in the cell sees it, or reaches into it
         self._control, self._frozen = Control(descriptor), frozen
 
     def serve(self) -> NoReturn:
