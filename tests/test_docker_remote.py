@@ -1,0 +1,97 @@
+"""An engine that is reached over TCP, as one on another machine is, and sees no folder of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+import engine
+from cellblock import CodeBlock, DockerCommandLineCodeExecutor
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Line:
+    """A way over TCP to the engine for all tests."""
+
+    def __init__(self) -> None:
+        self._ends = set[asyncio.StreamWriter]()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes and goes, until either side ends."""
+        far_reader, far_writer = await asyncio.open_unix_connection(engine.running().host.removeprefix("unix://"))
+        self._ends |= {writer, far_writer}
+        passing = [asyncio.create_task(_pass(reader, far_writer)), asyncio.create_task(_pass(far_reader, writer))]
+        await asyncio.wait(passing)
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for end in self._ends:
+            end.transport.abort()
+        self._ends.clear()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def line(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Line]:
+    """Have executors reach the engine over TCP."""
+    if not engine.running().host.startswith("unix://"):
+        pytest.skip("the engine for all tests is not at a socket of this machine")
+    made = Line()
+    async with await asyncio.start_server(made.serve, "127.0.0.1", 0) as server:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        yield made
+        made.cut()
+
+
+def block(code: str) -> list[CodeBlock]:
+    return [CodeBlock(code, "python")]
+
+
+def test_blocks_run_on_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    image = engine.running().image("python")
+
+    async def main() -> None:
+        (tmp_path / "given").write_text("from here")
+        async with (
+            line(monkeypatch),
+            DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
+        ):
+            result = await executor.execute_code_blocks(block("print(open('given').read()); open('made', 'w').write('x')"))
+            assert (result.exit_code, result.output) == (0, "from here\n")
+            assert (tmp_path / "made").read_text() == "x"
+
+    asyncio.run(main())
+
+
+def test_a_line_that_breaks_costs_the_block_alone_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    image = engine.running().image("python")
+
+    async def main() -> None:
+        async with (
+            line(monkeypatch) as way,
+            DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
+        ):
+            running = asyncio.create_task(
+                executor.execute_code_blocks(block("print('so far', flush=True); import time; time.sleep(50)"))
+            )
+            await asyncio.sleep(1)
+            way.cut()
+            result = await running
+            assert result.outcome == "killed"
+            assert result.output.startswith("so far\n")
+            assert "container was restarted" in result.output
+            assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
+
+    asyncio.run(main())
