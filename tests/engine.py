@@ -105,15 +105,15 @@ def start(folder: Path, *options: str) -> Engine:
 
 
 @contextlib.contextmanager
-def own(room: int | None = None) -> Generator[Engine]:
-    """Give an engine that a test may kill, with `room` bytes for all it has; nothing of it is left."""
+def own(*options: str, room: int | None = None) -> Generator[Engine]:
+    """Give an engine that a test may kill, started with `options` too, and `room` bytes for all it has; nothing is left."""
     folder = Path(tempfile.mkdtemp(prefix="cellblock-test-own-engine-"))
     if room is not None:
         (folder / "data").mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder / "data"], check=True)
     # Not --bridge=none: that would remove the bridge of the machine's engine.
     alone = ("--iptables=false", f"--add-runtime=other={shutil.which('runc', path=_PATH)}")
-    engine = start(folder, *alone)
+    engine = start(folder, *alone, *options)
     try:
         yield engine
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import struct
@@ -12,6 +11,7 @@ import time
 from typing import Any, NamedTuple
 
 from . import init, tree
+from .hold import Hold
 from .meter import Groups, Meter
 from .pump import Pump
 
@@ -92,10 +92,10 @@ class Cell:
         self.link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._limits: dict[str, Any] = spec["limits"]
-        self._namespaces = bool(spec["zygote"]["namespaces"])
+        self._own_processes = bool(spec["zygote"]["own_processes"])
         self._groups = groups
         self._meter: Meter | None = None
-        self._pidfd = -1
+        self._hold: Hold | None = None
         self._report: init.Report | None = None
 
     # before a run
@@ -122,7 +122,7 @@ class Cell:
             raise CellFailed(data[1:].decode(errors="replace") or "a cell's first process ended early")
         self.pid = _CREDENTIALS.unpack(ancillary[0][2][: _CREDENTIALS.size])[0]
         try:
-            self._pidfd = os.pidfd_open(self.pid)
+            self._hold = Hold(self.pid)
             self._meter = Meter(self._groups, self.name, self.pid)
         except OSError as error:
             raise CellFailed(f"a cell could not be admitted: {error}") from error
@@ -221,28 +221,23 @@ class Cell:
 
     def kill(self) -> None:
         """End it from outside, when its first process does not."""
-        if not self._namespaces and self.pid:
+        if not self._own_processes and self.pid:
             tree.kill_below(self.pid)
         self._signal(signal.SIGKILL)  # in a process namespace everything in it goes as well
 
     def _signal(self, number: int) -> None:
-        if self._pidfd >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, number)
+        if self._hold is not None:
+            self._hold.send(number)
 
     def gone(self) -> bool:
         """Tell whether its first process has ended."""
-        if self._pidfd < 0:
-            return True
-        poller = select.poll()
-        poller.register(self._pidfd, select.POLLIN)
-        return bool(poller.poll(0))
+        return self._hold is None or self._hold.has_ended()
 
     def remove(self) -> bool:
         """Remove its control groups and let go of its process; tell whether all is gone."""
         if self._meter is not None and not self._meter.remove():
             return False
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self._hold is not None:
+            self._hold.close()
+            self._hold = None
         return True

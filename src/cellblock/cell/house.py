@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import struct
@@ -14,6 +13,7 @@ from typing import Any
 
 from . import init, tree
 from .channel import Watcher
+from .hold import Hold
 from .meter import Groups, Meter
 
 _CREDENTIALS = struct.Struct("3i")
@@ -45,7 +45,7 @@ class House:
         self.branches: set[House] = set()
         self._watched: dict[int, tree.Children] = {}
         self._answers: list[Callable[[dict[str, Any]], None]] = []
-        self._pidfd = -1
+        self._hold: Hold | None = None
         self._meter: Meter | None = None
         self._closed = False
         self._link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -104,7 +104,7 @@ class House:
         # born in it; that of a branch comes from elsewhere in any case, and is on its way meanwhile.
         steps = (self._measure, self.on_hello) if self.parent is None else (self.on_hello, self._measure)
         try:
-            self._pidfd = os.pidfd_open(self.pid)
+            self._hold = Hold(self.pid)
             for step in steps:
                 step()
         except OSError as error:
@@ -185,9 +185,9 @@ class House:
             return False
         if self._meter is not None and not self._meter.remove():
             return False
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self._hold is not None:
+            self._hold.close()
+            self._hold = None
         if self.parent is not None:
             self.parent.branches.discard(self)
             if self.parent._closed:
@@ -196,14 +196,9 @@ class House:
         return True
 
     def _has_ended(self) -> bool:
-        if self._pidfd < 0:
-            return True
-        poller = select.poll()
-        poller.register(self._pidfd, select.POLLIN)
-        return bool(poller.poll(0))
+        return self._hold is None or self._hold.has_ended()
 
     def kill(self) -> None:
         """End the cell from outside, when its guard does not."""
-        if self._pidfd >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self._hold is not None:
+            self._hold.send(signal.SIGKILL)

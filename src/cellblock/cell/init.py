@@ -64,7 +64,7 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
                 return _become_main(link, descriptors, spec, confinement)
             for descriptor in descriptors:
                 os.close(descriptor)
-            link.sendall(_supervise(main, kill, own_namespace=bool(spec["namespaces"])))
+            link.sendall(_supervise(main, kill, at_once=bool(spec["namespaces"])))
     except BaseException as error:
         _fail(link, error)
 
@@ -73,14 +73,16 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
     """Set up what stays for all blocks; give what kills all of a block."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if spec["namespaces"]:
+    if spec["own_processes"]:
         kill = tree.kill_namespace
+    else:
+        kill = _kill_own
+        kernel.adopt_orphans()
+    if spec["namespaces"]:
         kernel.unshare(kernel.CLONE_NEWNS)
         own_network(spec)
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     else:
-        kill = _kill_own
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
 
     def end_block(_number: int, _frame: object) -> None:
@@ -232,12 +234,15 @@ def encode_job(job: dict[str, Any]) -> bytes:
     return marshal.dumps(job)
 
 
-def _supervise(main: int, kill: Callable[[], None], *, own_namespace: bool) -> bytes:
-    """Reap until the main process has ended, end whatever it left behind, and give the report."""
+def _supervise(main: int, kill: Callable[[], None], *, at_once: bool) -> bytes:
+    """Reap until the main process has ended, end whatever it left behind, and give the report.
+
+    `at_once`: one `kill` ends all. Else what is being forked meanwhile may slip away, and it is called until nothing is left.
+    """
     status, cpu, peak = None, 0.0, 0
     while True:
         try:
-            pid, ended, usage = os.wait4(-1, 0 if own_namespace or status is None else os.WNOHANG)
+            pid, ended, usage = os.wait4(-1, 0 if at_once or status is None else os.WNOHANG)
         except ChildProcessError:
             break
         if pid:
@@ -245,7 +250,7 @@ def _supervise(main: int, kill: Callable[[], None], *, own_namespace: bool) -> b
             peak = max(peak, usage.ru_maxrss * 1024)
         if pid == main:
             status = ended
-        if status is not None and (pid == main or not own_namespace):
+        if status is not None and (pid == main or not at_once):
             kill()
         if pid == 0:
             time.sleep(0.001)

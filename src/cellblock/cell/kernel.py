@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -133,6 +134,17 @@ def prctl(option: int, *arguments: int) -> None:
     """Change a property of this process."""
     words = [ctypes.c_ulong(item) for item in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *words), f"prctl {option}")
+
+
+def adopt_orphans() -> bool:
+    """Have whatever loses its parent below this process become its child; tell whether this kernel can do that."""
+    try:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return True
 
 
 def flush_c_streams() -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from . import tree
 
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -220,7 +221,11 @@ def _sample(pids: list[int], *, memory: bool) -> Sample:
 
 def _proportional_bytes(pid: int) -> int:
     # Shared pages are divided among those that share them: plain sums would count a forked heap many times.
-    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+    try:
+        text = _read(f"/proc/{pid}/smaps_rollup")
+    except FileNotFoundError:  # as everywhere in gVisor, which does not know who shares what
+        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
+    for line in text.splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0

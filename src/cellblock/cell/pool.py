@@ -58,7 +58,7 @@ class Pool:
 
     def __init__(self, loop: Loop, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any]) -> None:
         self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
-        self._namespaces = bool(spec["zygote"]["namespaces"])
+        self._own_processes = bool(spec["zygote"]["own_processes"])
         self._groups = Groups.from_spec(spec.get("groups"))
         self._spares = int(spec.get("spares", _SPARES))
         self._waiting: deque[Job] = deque()
@@ -261,7 +261,7 @@ class Pool:
 
     def _clear(self, cell: Cell) -> None:
         """Make the cell ready for the next block, or let it go."""
-        self._strays = self._strays or (cell.lost and not self._namespaces)
+        self._strays = self._strays or (cell.lost and not self._own_processes)
         try:
             cell.clear()
         except CellFailed:
@@ -282,11 +282,11 @@ class Pool:
     # the end
 
     def end_strays(self) -> None:
-        """Without a process namespace: have what lost its cell's first process ended, soon."""
-        self._strays = not self._namespaces
+        """Without process namespaces: have what lost its cell's first process ended, soon."""
+        self._strays = not self._own_processes
 
     def _sweep(self) -> None:
-        """Without a process namespace: end what lost its cell's first process, and so became the zygote's child."""
+        """Without process namespaces: end what lost its cell's first process, and so became the zygote's child."""
         others = self.others()
         if others is None:
             return
@@ -305,7 +305,7 @@ class Pool:
             cell.stop(None)
             cell.close()
         self._zygote.close()
-        if self._namespaces and self._zygote_pid:
+        if self._spec["zygote"]["namespaces"] and self._zygote_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._zygote_pid, signal.SIGKILL)  # first of its process namespace: all cells go with it
         cells = _await_end(cells)
@@ -329,7 +329,7 @@ def _await_end(cells: list[Cell]) -> list[Cell]:
 
 
 def _end_strays() -> None:
-    """Without a process namespace: end those who lost their cell's first process and became our children."""
+    """Without process namespaces: end those who lost their cell's first process and became our children."""
     deadline = time.monotonic() + _GRACE
     while tree.reap_all() and time.monotonic() < deadline:
         tree.kill_below(os.getpid())

@@ -9,6 +9,7 @@ given a large pipe until the other one speaks.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections import deque
@@ -27,9 +28,10 @@ class OutputPipe:
 
     def __init__(self, stream: Stream) -> None:
         self.stream: Stream = stream
-        self.reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_DIRECT)
-        # Whoever holds it may open it again as /dev/stdout, also where cells of root are another user.
-        os.fchmod(self.writer, 0o622)
+        self.reader, self.writer = _pipe()
+        # Whoever holds it may open it again as /dev/stdout, also where cells of root are another user (never in gVisor).
+        with contextlib.suppress(PermissionError):
+            os.fchmod(self.writer, 0o622)
         os.set_blocking(self.reader, False)
         self._tight = self._resize(_PAGE)
         self.more = False  # whether it may hold bytes that epoll, being edge-triggered, has told of already
@@ -103,6 +105,15 @@ class OutputPipe:
         for descriptor in (self.reader, self.writer):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+
+
+def _pipe() -> tuple[int, int]:
+    try:
+        return os.pipe2(os.O_CLOEXEC | os.O_DIRECT)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return os.pipe2(os.O_CLOEXEC)  # gVisor has no packets: of what is written within a moment, the order is lost
 
 
 class Keeper:

@@ -37,7 +37,10 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     # Only where there are walls can anything be handed in through them.
     handed_in = enclose and spec.get("sessions")
     to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if handed_in else (None, None)
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # the zygote becomes our child when its launcher ends
+    # The zygote becomes our child when its launcher ends. A kernel that cannot do that (gVisor's, for years) could not keep
+    # together what belongs to a plain cell either: there each has a process namespace, as in the sandbox.
+    can_adopt = kernel.adopt_orphans()
+    spec["zygote"]["own_processes"] = spec["zygote"]["namespaces"] or not can_adopt
     launcher = os.fork()
     if launcher == 0:
         ours.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
+from collections import defaultdict
 
 _PAGE = 1 << 16
 _FULL = 4000  # bytes of a list that may go on: the kernel gives out a page at a time
@@ -13,10 +15,11 @@ _ONE_THREAD = 3  # links of the folder of a process's threads: itself, its paren
 
 def descendants(root: int) -> list[int]:
     """List the processes below `root`, parents first."""
+    below_of = children if _are_listed() else _by_parent().__getitem__
     found: list[int] = []
     pending = [root]
     while pending:
-        below = children(pending.pop())
+        below = below_of(pending.pop())
         found += below
         pending += below
     return found
@@ -24,11 +27,28 @@ def descendants(root: int) -> list[int]:
 
 def children(pid: int) -> list[int]:
     """List the children of process `pid`; none when there is no such process."""
+    if not _are_listed():
+        return _by_parent()[pid]
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
                 found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+@functools.cache
+def _are_listed() -> bool:
+    return os.path.exists("/proc/thread-self/children")
+
+
+def _by_parent() -> defaultdict[int, list[int]]:
+    """Give the children of every process, where the kernel lists none (gVisor's)."""
+    found = defaultdict[int, list[int]](list)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            # The name, in brackets, may hold blanks and brackets itself.
+            found[int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])].append(int(pid))
     return found
 
 
@@ -61,7 +81,7 @@ class Children:
                 data = os.pread(self._list, _PAGE, 0)
                 return [int(word) for word in data.split()] if len(data) < _FULL else children(self.pid)
             return children(self.pid)
-        return []
+        return [] if _are_listed() else children(self.pid)
 
     def close(self) -> None:
         """Let go of it."""

@@ -50,6 +50,11 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     """Fork a cell for every request until the server goes away. Returns in a cell's main process, with its job."""
     confinement = Confinement.from_spec(spec["confinement"])
     namespaces, scripts = bool(spec["namespaces"]), bool(spec["scripts"])
+    own_processes = bool(spec["own_processes"])
+    if own_processes and not namespaces:
+        if "session_confinement" in spec:
+            raise OSError("sessions need a kernel that gives orphans to whom they belong (PR_SET_CHILD_SUBREAPER)")
+        _own_users()  # before anything that is imported starts a thread
     preload(spec["preload"])
     if "session_confinement" in spec:
         prepare_sessions()
@@ -60,33 +65,42 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         for capability in kernel.NETWORK_CAPABILITIES:  # held, but never to be given to a program
             kernel.drop_from_bounding_set(capability)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no cell may look into it, or into another's first process
-    else:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    elif not own_processes:
+        kernel.adopt_orphans()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
-    own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
+    home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
     _settle(practising=scripts and "session_confinement" not in spec)  # a session is no block
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
-    kind, theirs = _fork_for_each(link, own_processes)
+    kind, theirs = _fork_for_each(link, home, own_processes=own_processes)
     if kind == init.SESSION:
         guard().enter(theirs, spec, Confinement.from_spec(spec["session_confinement"]))
     return init.enter(theirs, spec, confinement)
 
 
-def _fork_for_each(link: socket.socket, own_processes: int) -> tuple[bytes, socket.socket]:
+def _own_users() -> None:
+    """Enter a user namespace with nobody else in it: whoever owns one may make process namespaces."""
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.CLONE_NEWUSER)
+    for name, number in (("uid_map", user), ("gid_map", group)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(f"{number} {number} 1")
+
+
+def _fork_for_each(link: socket.socket, home: int, *, own_processes: bool) -> tuple[bytes, socket.socket]:
     """Fork a cell for every request. Returns in the cell, with what it is to be, and its socket."""
     while True:
         kind, received, _, _ = socket.recv_fds(link, 1, 1)
         if not kind:
             os._exit(0)
-        if own_processes >= 0:
+        if own_processes:
             kernel.unshare(kernel.CLONE_NEWPID)
         if os.fork() == 0:
             link.close()
-            if own_processes >= 0:
-                os.close(own_processes)
+            if home >= 0:
+                os.close(home)
             return kind, socket.socket(fileno=received[0])
-        if own_processes >= 0:
-            kernel.setns(own_processes, kernel.CLONE_NEWPID)  # else a second unshare is refused
+        if home >= 0:
+            kernel.setns(home, kernel.CLONE_NEWPID)  # else a second unshare is refused
         os.close(received[0])
 
 

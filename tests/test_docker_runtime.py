@@ -1,0 +1,121 @@
+"""A runtime of another kind: gVisor's `runsc`, whose kernel is a program, and lacks much of what Linux has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from cellblock import CodeBlock, CodeResult, DockerCommandLineCodeExecutor, DockerSessionCodeExecutor, Limits, PlaceError
+from cellblock.limits import MIB
+
+RUNSC = shutil.which("runsc")
+pytestmark = [
+    engine.one_process,
+    pytest.mark.timeout(120),  # its processes start slowly
+    pytest.mark.skipif(RUNSC is None, reason="gVisor's runsc is not installed (Debian: runsc)"),
+]
+KERNEL_LOG = """
+import ctypes
+log = ctypes.create_string_buffer(10_000)
+size = ctypes.CDLL(None).klogctl(3, log, len(log))
+print(log.raw[:size].decode())
+"""
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    for descriptor in range(3):
+        os.close(descriptor)
+    while True:
+        with open("life", "a") as file:
+            file.write("x")
+        time.sleep(0.02)
+while not os.path.exists("life"):
+    time.sleep(0.02)
+print("left behind")
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.Engine]:
+    """Give an engine that has it as a runtime, with a network of its own for none of its containers."""
+    settings = tmp_path_factory.mktemp("engine") / "daemon.json"
+    settings.write_text(json.dumps({"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": ["--network=none"]}}}))
+    with engine.own(f"--config-file={settings}") as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch: pytest.MonkeyPatch, own: engine.Engine) -> str:
+    monkeypatch.setenv("DOCKER_HOST", own.host)
+    return own.image("python")
+
+
+async def run(executor: DockerCommandLineCodeExecutor, code: str, language: str = "python") -> CodeResult:
+    return await executor.execute_code_blocks([CodeBlock(code, language)])
+
+
+def results_of(image: str, *codes: str, **options: Any) -> list[CodeResult]:
+    async def main() -> list[CodeResult]:
+        async with DockerCommandLineCodeExecutor(image, runtime="runsc", **options) as executor:
+            return [await run(executor, code) for code in codes]
+
+    return asyncio.run(main())
+
+
+def test_blocks_run_on_the_kernel_of_gvisor(image: str) -> None:
+    log, modules = results_of(image, KERNEL_LOG, "import sys; print('decimal' in sys.modules)", preload=["decimal"])
+    assert "Starting gVisor" in log.output, log
+    assert modules.output == "True\n"
+
+
+def test_a_daemon_is_ended_with_its_block_and_no_other(image: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image, runtime="runsc", work_dir=tmp_path) as executor:
+            beside = asyncio.create_task(run(executor, "import time\nwhile True: time.sleep(1)"))
+            left = await run(executor, DAEMON)
+            assert (left.output, left.outcome) == ("left behind\n", "ok")
+            size = (tmp_path / "life").stat().st_size
+            await asyncio.sleep(0.5)
+            assert (tmp_path / "life").stat().st_size == size > 0
+            assert not beside.done(), beside
+            beside.cancel()
+
+    asyncio.run(main())
+
+
+def test_the_time_limit_keeps_what_was_printed_and_ends_the_tree(image: str, tmp_path: Path) -> None:
+    (late,) = results_of(image, DAEMON + "time.sleep(60)", work_dir=tmp_path, timeout=5)
+    assert (late.exit_code, late.outcome, late.output) == (124, "timeout", "left behind\n\nTimeout")
+    size = (tmp_path / "life").stat().st_size
+    time.sleep(0.5)
+    assert (tmp_path / "life").stat().st_size == size > 0
+
+
+def test_memory_that_runs_out_is_named_and_the_container_goes_on(image: str) -> None:
+    hungry = "held = []\nwhile True:\n    held.append(b'x' * (10 << 20))\n    import time; time.sleep(0.02)"
+    ended, after = results_of(image, hungry, "print('fine')", limits=Limits(memory_bytes=150 * MIB))
+    assert (ended.exit_code, ended.outcome, ended.limit) == (137, "out_of_memory", "memory_bytes"), ended
+    assert after.output == "fine\n"
+
+
+def test_each_stream_is_whole_though_their_common_order_is_not_kept(image: str) -> None:
+    code = "import os\nfor number in range(300):\n    os.write(1 + number % 2, b'%d\\n' % number)"
+    (result,) = results_of(image, code)
+    assert result.stdout == "".join(f"{number}\n" for number in range(0, 300, 2))
+    assert result.stderr == "".join(f"{number}\n" for number in range(1, 300, 2))
+
+
+def test_a_session_says_what_this_kernel_lacks(image: str) -> None:
+    with pytest.raises(PlaceError, match="PR_SET_CHILD_SUBREAPER"):
+        asyncio.run(DockerSessionCodeExecutor(image, runtime="runsc").start())
