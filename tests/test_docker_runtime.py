@@ -13,8 +13,19 @@ from typing import Any
 import pytest
 
 import engine
-from cellblock import CodeBlock, CodeResult, DockerCommandLineCodeExecutor, DockerSessionCodeExecutor, Limits, PlaceError
+from cellblock import (
+    CellblockError,
+    CodeBlock,
+    CodeResult,
+    DockerCommandLineCodeExecutor,
+    DockerSessionCodeExecutor,
+    Limits,
+    PlaceError,
+    PlaceLost,
+)
 from cellblock.limits import MIB
+from cellblock.places import base
+from cellblock.testing.conformance import CHECKS, KNOWN, Subject
 
 RUNSC = shutil.which("runsc")
 pytestmark = [
@@ -28,6 +39,25 @@ log = ctypes.create_string_buffer(10_000)
 size = ctypes.CDLL(None).klogctl(3, log, len(log))
 print(log.raw[:size].decode())
 """
+# Checks of the contract: how blocks end, above all.
+HOLD = (
+    "a_cancelled_task_leaves_nothing_and_raises",
+    "a_daemon_that_keeps_the_pipes_is_ended",
+    "a_killed_owner_leaves_nothing",
+    "calls_on_one_executor_get_their_own_results",
+    "cpu_seconds_end_a_busy_block",
+    "memory_counts_for_the_whole_tree",
+    "processes_that_fork_without_end_are_ended",
+    "stopped_processes_are_ended",
+    "threads_and_processes_work",
+    "what_ignores_sigterm_ends_at_the_time_limit",
+)
+# What this kernel cannot do; SECURITY.md says so.
+DIFFER = (
+    "a_full_disk_is_told_and_survived",
+    "output_keeps_the_order_of_both_streams",
+    "too_much_written_is_named",
+)
 DAEMON = """
 import os, time
 if os.fork() == 0:
@@ -74,9 +104,10 @@ def results_of(image: str, *codes: str, **options: Any) -> list[CodeResult]:
 
 
 def test_blocks_run_on_the_kernel_of_gvisor(image: str) -> None:
-    log, modules = results_of(image, KERNEL_LOG, "import sys; print('decimal' in sys.modules)", preload=["decimal"])
+    code = "import os, sys; open('made', 'w').write('x'); print(os.getuid(), os.getgid(), 'decimal' in sys.modules)"
+    log, plain = results_of(image, KERNEL_LOG, code, preload=["decimal"], user="77:88")
     assert "Starting gVisor" in log.output, log
-    assert modules.output == "True\n"
+    assert plain.output == "77 88 True\n"
 
 
 def test_a_daemon_is_ended_with_its_block_and_no_other(image: str, tmp_path: Path) -> None:
@@ -102,11 +133,50 @@ def test_the_time_limit_keeps_what_was_printed_and_ends_the_tree(image: str, tmp
     assert (tmp_path / "life").stat().st_size == size > 0
 
 
+def test_signals_of_a_block_reach_no_other(image: str) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image, runtime="runsc") as executor:
+            beside = asyncio.create_task(run(executor, "import time; time.sleep(2); print('beside')"))
+            everybody = "import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    try: os.kill(int(pid), 0)\n"
+            everybody += "    except ProcessLookupError: pass\n    else: print(pid == str(os.getpid()) or int(pid) == 1)\n"
+            assert "False" not in (await run(executor, everybody)).output
+            ended = await run(executor, "import os, time; os.fork(); os.kill(-1, 9); os.kill(1, 9); time.sleep(60)")
+            assert (ended.exit_code, "container was restarted" in ended.output) == (137, False), ended
+            assert (await beside).output == "beside\n"
+
+    asyncio.run(main())
+
+
 def test_memory_that_runs_out_is_named_and_the_container_goes_on(image: str) -> None:
     hungry = "held = []\nwhile True:\n    held.append(b'x' * (10 << 20))\n    import time; time.sleep(0.02)"
     ended, after = results_of(image, hungry, "print('fine')", limits=Limits(memory_bytes=150 * MIB))
     assert (ended.exit_code, ended.outcome, ended.limit) == (137, "out_of_memory", "memory_bytes"), ended
     assert after.output == "fine\n"
+
+
+@pytest.mark.parametrize("name", HOLD)
+def test_the_contract_holds(name: str, image: str) -> None:
+    asyncio.run(CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"})))
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_what_is_said_not_to_hold_does_not(name: str, image: str) -> None:
+    with pytest.raises((AssertionError, CellblockError)):
+        asyncio.run(CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"})))
+
+
+def test_too_many_processes_cost_the_container_and_say_so(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_ANSWER", 5.0)
+    bomb = "import os, time\nfor _ in range(500):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)"
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image, runtime="runsc", limits=Limits(processes=4)) as executor:
+            with pytest.raises(PlaceLost, match=r"restart\(\)"):
+                await run(executor, bomb)
+            await executor.restart()
+            assert (await run(executor, "print('again')")).output == "again\n"
+
+    asyncio.run(main())
 
 
 def test_each_stream_is_whole_though_their_common_order_is_not_kept(image: str) -> None:

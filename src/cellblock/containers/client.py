@@ -60,6 +60,12 @@ class Client:
         """The names of its runtimes."""
         return sorted(self.info.get("Runtimes") or ())
 
+    def is_gvisor(self, runtime: str | None) -> bool:
+        """Whether that runtime, or the default one, is gVisor's."""
+        runtimes: Mapping[str, Mapping[str, Any]] = self.info.get("Runtimes") or {}
+        found = runtimes.get(runtime or str(self.info.get("DefaultRuntime"))) or {}
+        return "runsc" in os.path.basename(str(found.get("path") or found.get("runtimeType") or ""))
+
     async def close(self) -> None:
         """Let go of it."""
         await self.docker.close()

@@ -19,6 +19,10 @@ START_PYTHON = 'for name in python3 python; do command -v "$name" >/dev/null && 
 _FIRST = "trap 'exit 0' TERM; read _"
 _OURS_BYTES = 96 * MIB  # the cell server, the interpreter that blocks are forked from, and two that wait
 _OURS_PROCESSES = 32
+# gVisor's kernel is processes in the container's control groups itself: each of a block's is several there, and when one is
+# refused, or ended for want of memory, all of the container ends. So the control groups only catch what the watch does not.
+_TASKS_EACH = 16
+_SLACK_BYTES = 256 * MIB
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -105,6 +109,7 @@ class ContainerSettings:
     hosts           name -> address, for its /etc/hosts
     devices         requests for devices, as the engine takes them
     runtime         name of one of the engine's runtimes; `None`: its default
+    gvisor          that is gVisor's
     read_only       nothing but /workspace, /tmp, the home and volumes can be written
     has_own_home    the home belongs to the user; else, where an engine cannot say so, everybody inside can write there
     auto_remove     the engine removes it when it ends
@@ -123,6 +128,7 @@ class ContainerSettings:
     hosts: Mapping[str, str] = field(default_factory=dict[str, str])
     devices: Sequence[Mapping[str, Any]] = ()
     runtime: str | None = None
+    gvisor: bool = False
     read_only: bool = True
     has_own_home: bool = True
     auto_remove: bool = True
@@ -184,9 +190,10 @@ class ContainerSettings:
     def _limits(self) -> dict[str, Any]:
         limits, found = self.limits, dict[str, Any]()
         if limits.memory_bytes is not None:
-            found["Memory"] = found["MemorySwap"] = limits.memory_bytes + _OURS_BYTES
+            slack = limits.memory_bytes + _SLACK_BYTES if self.gvisor else 0
+            found["Memory"] = found["MemorySwap"] = limits.memory_bytes + _OURS_BYTES + slack
         if limits.processes is not None:
-            found["PidsLimit"] = limits.processes + _OURS_PROCESSES
+            found["PidsLimit"] = (limits.processes + _OURS_PROCESSES) * (_TASKS_EACH if self.gvisor else 1)
         if limits.tmp_bytes is not None:
             found["ShmSize"] = limits.tmp_bytes
         return found

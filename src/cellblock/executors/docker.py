@@ -180,6 +180,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             hosts=given["extra_hosts"],
             devices=given["device_requests"],
             runtime=given["runtime"],
+            gvisor=client.is_gvisor(given["runtime"]),
             read_only=given["read_only"],
             has_own_home=not client.is_podman,  # which cannot give a tmpfs an owner
             auto_remove=given["auto_remove"],
