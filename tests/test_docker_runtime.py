@@ -154,15 +154,19 @@ def test_memory_that_runs_out_is_named_and_the_container_goes_on(image: str) -> 
     assert after.output == "fine\n"
 
 
+async def check(name: str, image: str) -> None:
+    await CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"}))
+
+
 @pytest.mark.parametrize("name", HOLD)
 def test_the_contract_holds(name: str, image: str) -> None:
-    asyncio.run(CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"})))
+    asyncio.run(check(name, image))
 
 
 @pytest.mark.parametrize("name", DIFFER)
 def test_what_is_said_not_to_hold_does_not(name: str, image: str) -> None:
     with pytest.raises((AssertionError, CellblockError)):
-        asyncio.run(CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"})))
+        asyncio.run(check(name, image))
 
 
 def test_too_many_processes_cost_the_container_and_say_so(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
