@@ -29,7 +29,6 @@ from cellblock.testing.conformance import CHECKS, KNOWN, Subject
 
 RUNSC = shutil.which("runsc")
 pytestmark = [
-    engine.one_process,
     pytest.mark.timeout(120),  # its processes start slowly
     pytest.mark.skipif(RUNSC is None, reason="gVisor's runsc is not installed (Debian: runsc)"),
 ]
