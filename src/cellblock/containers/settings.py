@@ -19,8 +19,8 @@ START_PYTHON = 'for name in python3 python; do command -v "$name" >/dev/null && 
 _FIRST = "trap 'exit 0' TERM; read _"
 _OURS_BYTES = 96 * MIB  # the cell server, the interpreter that blocks are forked from, and two that wait
 _OURS_PROCESSES = 32
-# gVisor's kernel is processes in the container's control groups itself: each of a block's is several there, and when one is
-# refused, or ended for want of memory, all of the container ends. So the control groups only catch what the watch does not.
+# gVisor's kernel is in the container's control groups itself. A process inside is several tasks there; if one is refused, or
+# ended for want of memory, all of the container ends. So there is room, in which the watch of each block comes first.
 _TASKS_EACH = 16
 _SLACK_BYTES = 256 * MIB
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
