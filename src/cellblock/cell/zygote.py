@@ -53,7 +53,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     own_processes = bool(spec["own_processes"])
     if own_processes and not namespaces:
         if "session_confinement" in spec:
-            raise OSError("sessions need a kernel that gives orphans to whom they belong (PR_SET_CHILD_SUBREAPER)")
+            raise OSError("sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not have: take another runtime")
         _own_users()  # before anything that is imported starts a thread
     preload(spec["preload"])
     if "session_confinement" in spec:
