@@ -28,10 +28,16 @@ def test_what_is_no_number_above_zero_is_refused(name: str, value: int) -> None:
         Limits(**{name: value})
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("seconds")])
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith(("seconds", "processors"))])
 def test_fractions_of_what_is_counted_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"Limits.{name} must be a whole number"):
         Limits(**{name: 1.5})  # pyright: ignore[reportArgumentType] - what callers without types write
+
+
+def test_a_share_of_processors_that_the_kernel_cannot_count_is_refused() -> None:
+    assert Limits(processors=0.01).processors == 0.01
+    with pytest.raises(ValueError, match=r"Limits.processors must be at least 0\.01"):
+        Limits(processors=0.005)
 
 
 def test_unknown_limit_is_refused_by_name() -> None:
@@ -50,4 +56,4 @@ def test_without_a_sandbox_output_alone_is_bounded() -> None:
 
 def test_sandbox_bounds_all_but_time() -> None:
     unbounded = [name for name, value in SANDBOX_LIMITS.to_dict().items() if value is None]
-    assert unbounded == ["cpu_seconds", "wall_seconds"]
+    assert unbounded == ["cpu_seconds", "processors", "wall_seconds"]

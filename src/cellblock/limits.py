@@ -8,6 +8,7 @@ from typing import Any
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+_LEAST_PROCESSORS = 0.01  # the kernel counts it in milliseconds of each tenth of a second
 _MOST = 1 << 62  # what the kernel's interfaces can hold
 
 
@@ -19,6 +20,8 @@ class Limits:
     processes        processes and threads of the tree at one time
     open_files       open descriptors of one process
     cpu_seconds      CPU time of the whole tree
+    processors       processors that the whole tree may keep busy at one time, 1.5 for one and a half; needs control groups,
+                     and starting fails where none can be made. In a container it holds for all blocks together.
     wall_seconds     time from the block's start; the executor's ``timeout`` holds as well, the smaller one wins
     file_bytes       size of one file
     written_bytes    what the whole tree writes to disk
@@ -31,6 +34,7 @@ class Limits:
     processes: int | None = None
     open_files: int | None = None
     cpu_seconds: float | None = None
+    processors: float | None = None
     wall_seconds: float | None = None
     file_bytes: int | None = None
     written_bytes: int | None = None
@@ -47,6 +51,8 @@ class Limits:
                 raise ValueError(f"Limits.{field.name} must be a number above 0 or None, not {value!r}.")
             if value > _MOST:
                 raise ValueError(f"Limits.{field.name} is too large: {value!r}. None means no limit.")
+            if field.name == "processors" and value < _LEAST_PROCESSORS:
+                raise ValueError(f"Limits.processors must be at least {_LEAST_PROCESSORS}, not {value!r}.")
             if field.name.endswith(("_bytes", "processes", "open_files", "checkpoints")) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")
 

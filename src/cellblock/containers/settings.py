@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, cast, get_args
 
+from ..errors import PlaceError
 from ..limits import MIB, Limits
 from .images import OnPull
 
@@ -23,6 +24,11 @@ _OURS_PROCESSES = 32
 # ended for want of memory, all of the container ends. So there is room, in which the watch of each block comes first.
 _TASKS_EACH = 16
 _SLACK_BYTES = 256 * MIB
+_PERIOD = 100_000  # microseconds. Not the engine's own word for it, which no machine with fewer processors takes
+_NO_PROCESSORS = (
+    "Limits.processors cannot be held by this engine, which runs as a plain user and may make no control groups: leave it "
+    "out, or use an engine of root's, or a machine with control groups of version 2."
+)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -112,6 +118,7 @@ class ContainerSettings:
     gvisor          that is gVisor's
     read_only       nothing but /workspace, /tmp, the home and volumes can be written
     has_own_home    the home belongs to the user; else, where an engine cannot say so, everybody inside can write there
+    holds_limits    the engine's control groups hold memory and processes; else whoever starts processes in it has to
     auto_remove     the engine removes it when it ends
     labels          what says whose it is
     extra           anything more, as the engine takes it; what both name is taken from here
@@ -131,12 +138,13 @@ class ContainerSettings:
     gvisor: bool = False
     read_only: bool = True
     has_own_home: bool = True
+    holds_limits: bool = True
     auto_remove: bool = True
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def config(self) -> dict[str, Any]:
-        """Give the body of the request that makes the container."""
+        """Give the body of the request that makes the container. Raises `PlaceError` for what the engine cannot hold."""
         ports = {_port(name): _binding(value) for name, value in self.ports.items()}
         made: dict[str, Any] = {
             "Image": self.image,
@@ -163,8 +171,8 @@ class ContainerSettings:
     def _host_config(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         size = f",size={self.limits.tmp_bytes}" if self.limits.tmp_bytes else ""
         uid, _, gid = self.user.partition(":")
-        owned = self.has_own_home and uid.isdigit()
-        home = f"mode=700,uid={uid},gid={gid or uid}" if owned else "mode=1777"
+        owner = f",uid={uid},gid={gid or uid}" if self.has_own_home and uid.isdigit() else ""
+        home = f"mode=700{owner}" if owner or uid == "0" else "mode=1777"
         host: dict[str, Any] = {
             "AutoRemove": self.auto_remove,
             "CapDrop": ["ALL"],
@@ -189,13 +197,17 @@ class ContainerSettings:
 
     def _limits(self) -> dict[str, Any]:
         limits, found = self.limits, dict[str, Any]()
-        if limits.memory_bytes is not None:
-            slack = limits.memory_bytes + _SLACK_BYTES if self.gvisor else 0
-            found["Memory"] = found["MemorySwap"] = limits.memory_bytes + _OURS_BYTES + slack
-        if limits.processes is not None:
-            found["PidsLimit"] = (limits.processes + _OURS_PROCESSES) * (_TASKS_EACH if self.gvisor else 1)
         if limits.tmp_bytes is not None:
             found["ShmSize"] = limits.tmp_bytes
+        if limits.processors is not None:
+            if not self.holds_limits:
+                raise PlaceError(_NO_PROCESSORS)
+            found |= {"CpuPeriod": _PERIOD, "CpuQuota": round(limits.processors * _PERIOD)}
+        if limits.memory_bytes is not None and self.holds_limits:
+            slack = limits.memory_bytes + _SLACK_BYTES if self.gvisor else 0
+            found["Memory"] = found["MemorySwap"] = limits.memory_bytes + _OURS_BYTES + slack
+        if limits.processes is not None and self.holds_limits:
+            found["PidsLimit"] = (limits.processes + _OURS_PROCESSES) * (_TASKS_EACH if self.gvisor else 1)
         return found
 
 

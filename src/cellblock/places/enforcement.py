@@ -8,6 +8,7 @@ import os
 import resource
 from typing import Any
 
+from ..errors import PlaceError
 from ..limits import MIB, Limits
 from ..sandbox import cgroups
 
@@ -33,11 +34,17 @@ def rlimits(limits: Limits, *, grouped: bool) -> list[tuple[int, int]]:
 
 
 def make_groups(limits: Limits) -> dict[str, Any] | None:
-    """Make this executor's control groups; `None` where that is not possible, or no limit needs them."""
-    if limits.memory_bytes is None and limits.processes is None:
+    """Make this executor's control groups; `None` where that is not possible, or no limit needs them.
+
+    Raises `PlaceError` when `processors` is set, for which there is nothing else.
+    """
+    if limits.memory_bytes is None and limits.processes is None and limits.processors is None:
         return None
     found = cgroups.find()
-    return cgroups.plan(found, memory_bytes=limits.memory_bytes, processes=limits.processes)
+    if limits.processors is not None and not found.processors:
+        why = found.why or "no cpu controller is mounted"
+        raise PlaceError(f"Limits.processors cannot be held here: it needs control groups ({why}). {cgroups.ADVICE}")
+    return cgroups.plan(found, memory_bytes=limits.memory_bytes, processes=limits.processes, processors=limits.processors)
 
 
 def remove_groups(plan: dict[str, Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""Control groups: memory and process count of a whole tree, v2 where a subtree is ours, v1 as root, else none."""
+"""Control groups: memory, process count and processors of a whole tree, v2 where a subtree is ours, v1 as root, else none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
+ADVICE = "Run as root, or where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` (cgroup v2)."
 _ROOT = "/sys/fs/cgroup"
+_PERIOD = 100_000  # microseconds: the kernel's own, and the longest that it takes is ten times that
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Found:
     why: str = ""
     memory: str = ""
     processes: str = ""
+    processors: str = ""
 
 
 def find() -> Found:
@@ -27,11 +30,14 @@ def find() -> Found:
     reasons: list[str] = []
     for candidate in _v2_candidates(own):
         if _works(candidate, ("memory.max", "pids.max"), reasons):
-            return Found(2, memory=candidate, processes=candidate)
-    memory, processes = _v1_folder(own, "memory"), _v1_folder(own, "pids")
+            processors = candidate if _works(candidate, ("cpu.max",), reasons) else ""
+            return Found(2, "; ".join(reasons), memory=candidate, processes=candidate, processors=processors)
+    memory = _v1_folder(own, "memory")
     if memory and _works(memory, ("memory.limit_in_bytes",), reasons):
-        usable = processes if processes and _works(processes, ("pids.max",), reasons) else ""
-        return Found(1, memory=memory, processes=usable)
+        others = {"pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
+        folders = {name: _v1_folder(own, name) for name in others}
+        usable = {name: path for name, path in folders.items() if path and _works(path, (others[name],), reasons)}
+        return Found(1, "; ".join(reasons), memory, usable.get("pids", ""), usable.get("cpu", ""))
     return Found(0, "; ".join(dict.fromkeys(reasons)) or "no memory controller is mounted")
 
 
@@ -74,7 +80,9 @@ def _works(folder: str, files: tuple[str, ...], reasons: list[str]) -> bool:
         os.rmdir(trial)
 
 
-def plan(found: Found, *, memory_bytes: int | None, processes: int | None) -> dict[str, Any] | None:
+def plan(
+    found: Found, *, memory_bytes: int | None, processes: int | None, processors: float | None = None
+) -> dict[str, Any] | None:
     """Make this executor's parent groups and give what the cell server needs to make one below for each cell.
 
     Whoever is given the plan removes the parents. `None` where no group can be made.
@@ -82,30 +90,39 @@ def plan(found: Found, *, memory_bytes: int | None, processes: int | None) -> di
     if not found.version:
         return None
     name = f"cellblock-{os.getpid()}-{secrets.token_hex(4)}"
-    parents = [f"{found.memory}/{name}"]
-    if found.version == 1 and found.processes:
-        parents.append(f"{found.processes}/{name}")
+    wanted = [found.memory, found.processes, found.processors if processors is not None else ""]
+    folders = list(dict.fromkeys(filter(None, wanted)))  # one for all in version 2
+    parents = [f"{folder}/{name}" for folder in folders]
     for parent in parents:
         os.mkdir(parent)
     if found.version == 2:
         with open(f"{parents[0]}/cgroup.subtree_control", "w") as file:
-            file.write("+memory +pids")
+            file.write("+memory +pids" if processors is None else "+memory +pids +cpu")
+    settings = _settings(found, memory_bytes, processes, processors)
     return {
         "parents": parents,
-        "settings": _settings(found, memory_bytes, processes),
+        "settings": [(folders.index(folder), file, text) for folder, file, text in settings],
         "peak": (0, "memory.peak" if found.version == 2 else "memory.max_usage_in_bytes"),
         "oom": (0, "memory.events" if found.version == 2 else "memory.oom_control"),
     }
 
 
-def _settings(found: Found, memory_bytes: int | None, processes: int | None) -> list[tuple[int, str, str]]:
-    settings: list[tuple[int, str, str]] = []
+def _settings(
+    found: Found, memory_bytes: int | None, processes: int | None, processors: float | None
+) -> list[tuple[str, str, str]]:
+    """Give what is written where: folder of the controller, file, text."""
+    settings: list[tuple[str, str]] = []
     if memory_bytes is not None:
         size = str(memory_bytes)
         if found.version == 2:
-            settings += [(0, "memory.max", size), (0, "memory.swap.max", "0"), (0, "memory.oom.group", "1")]
+            settings += [("memory.max", size), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
         else:
-            settings += [(0, "memory.limit_in_bytes", size), (0, "memory.memsw.limit_in_bytes", size)]
+            settings += [("memory.limit_in_bytes", size), ("memory.memsw.limit_in_bytes", size)]
+    placed = [(found.memory, *setting) for setting in settings]
     if processes is not None and found.processes:
-        settings.append((0 if found.version == 2 else 1, "pids.max", str(processes)))
-    return settings
+        placed.append((found.processes, "pids.max", str(processes)))
+    if processors is not None and found.processors:
+        quota = round(processors * _PERIOD)
+        file, text = ("cpu.max", f"{quota} {_PERIOD}") if found.version == 2 else ("cpu.cfs_quota_us", str(quota))
+        placed.append((found.processors, file, text))
+    return placed

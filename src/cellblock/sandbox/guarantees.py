@@ -7,14 +7,12 @@ from typing import Any, Literal
 
 from ..limits import Limits
 from ..policy import Policy
+from .cgroups import ADVICE
 from .probe import Findings, namespace_advice
 
 Level = Literal["enforced", "partly", "not possible here"]
 Isolation = Literal["full", "landlock"]
 
-_GROUP_ADVICE = (
-    "Run as root, or where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` (cgroup v2)."
-)
 _WEAKER = "Where namespaces are possible, the full sandbox does this."
 
 
@@ -105,7 +103,7 @@ def _landlock(found: Findings, policy: Policy) -> list[Guarantee]:
 
 
 def _resources(found: Findings, limits: Limits) -> tuple[Guarantee, ...]:
-    return _memory(found, limits), _cpu(limits), _disk(limits)
+    return _memory(found, limits), _cpu(found, limits), _disk(limits)
 
 
 def _memory(found: Findings, limits: Limits) -> Guarantee:
@@ -117,13 +115,18 @@ def _memory(found: Findings, limits: Limits) -> Guarantee:
         "watched every 50 ms, without temporary files and memfd; RLIMIT_DATA for each process; "
         f"no control groups ({found.groups.why})"
     )
-    return Guarantee("memory", "partly", mechanism, _GROUP_ADVICE)
+    return Guarantee("memory", "partly", mechanism, ADVICE)
 
 
-def _cpu(limits: Limits) -> Guarantee:
+def _cpu(found: Findings, limits: Limits) -> Guarantee:
+    if limits.processors is not None and not found.groups.processors:
+        why = found.groups.why or "no cpu controller is mounted"
+        return Guarantee("cpu", "not possible here", f"processors: no control groups ({why})", ADVICE)
+    share = f"; processors by control group (v{found.groups.version})" if limits.processors is not None else ""
     if limits.cpu_seconds is None:
-        return Guarantee("cpu", "partly", "wall time alone, by the cell server", "Set Limits.cpu_seconds.")
-    return Guarantee("cpu", "enforced", "wall time by the cell server; CPU time by RLIMIT_CPU and a look every 50 ms")
+        return Guarantee("cpu", "partly", f"wall time alone, by the cell server{share}", "Set Limits.cpu_seconds.")
+    mechanism = f"wall time by the cell server; CPU time by RLIMIT_CPU and a look every 50 ms{share}"
+    return Guarantee("cpu", "enforced", mechanism)
 
 
 def _disk(limits: Limits) -> Guarantee:
