@@ -15,7 +15,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -83,14 +83,14 @@ class Engine:
                 self.process.wait()
 
 
-def start(folder: Path, *options: str) -> Engine:
-    """Start an engine that keeps all it has in `folder`."""
+def start(folder: Path, *options: str, begin: Sequence[str] = ()) -> Engine:
+    """Start an engine that keeps all it has in `folder`. `begin`: what its command begins with, ending in its own start."""
     program = shutil.which("dockerd", path=_PATH)
     if program is None or os.geteuid() != 0:
         pytest.skip(_NO_ENGINE)
     folder.mkdir(parents=True, exist_ok=True)
     host = f"unix://{folder}/docker.sock"
-    argv = [program, "--host", host, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
+    argv = [*begin, program, "--host", host, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
     argv += ["--pidfile", f"{folder}/pid", *options]
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -105,15 +105,21 @@ def start(folder: Path, *options: str) -> Engine:
 
 
 @contextlib.contextmanager
-def own(*options: str, room: int | None = None) -> Generator[Engine]:
-    """Give an engine that a test may kill, started with `options` too, and `room` bytes for all it has; nothing is left."""
+def own(
+    *options: str, room: int | None = None, begin: Callable[[Path], Sequence[str]] = lambda folder: ()
+) -> Generator[Engine]:
+    """Give an engine that a test may kill, started with `options` too, and `room` bytes for all it has; nothing is left.
+
+    `begin` is given its folder; see `start`.
+    """
     folder = Path(tempfile.mkdtemp(prefix="cellblock-test-own-engine-"))
+    folder.chmod(0o711)  # whoever may use its socket has to come there
     if room is not None:
         (folder / "data").mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder / "data"], check=True)
     # Not --bridge=none: that would remove the bridge of the machine's engine.
     alone = ("--iptables=false", f"--add-runtime=other={shutil.which('runc', path=_PATH)}")
-    engine = start(folder, *alone, *options)
+    engine = start(folder, *alone, *options, begin=begin(folder))
     try:
         yield engine
     finally:
@@ -204,9 +210,13 @@ def _archive(paths: Iterator[str]) -> bytes:
             seen.add(name)
         for path in paths:
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-            if real not in seen and os.path.lexists(real):
-                seen.add(real)
-                archive.add(real, recursive=False)
+            if not os.path.lexists(real):
+                continue
+            # Its folders as well: engines make what is missing of them in their own way, not always for everybody.
+            for found in (*map(str, reversed(Path(real).parents)), real):
+                if found not in seen:
+                    seen.add(found)
+                    archive.add(found, recursive=False)
     return data.getvalue()
 
 

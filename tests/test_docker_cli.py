@@ -65,7 +65,7 @@ def test_the_doctor_tells_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
     assert told["version"] == engine.running().docker("version", "--format", "{{.Server.Version}}")
     assert "runc" in told["runtimes"]
     assert told["cgroup_version"] in ("1", "2")
-    assert told["rootless"] is False
+    assert (told["rootless"], told["holds_limits"]) == (False, True)
     assert f"engine {told['version']}" in run("doctor").stdout
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     assert "Containers cannot be used here" in run("doctor").stdout

@@ -45,6 +45,9 @@ def base(engine: engines.Engine) -> str:
     return engine.image("python")
 
 
+LIMITS = Limits(memory_bytes=500 * MIB, processes=200, processors=8, open_files=2000)
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bound")
@@ -52,7 +55,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(base: str, work: Path) -> Iterator[DockerJupyterServer]:
-    with DockerJupyterServer(base_image=base, bind_dir=work, limits=Limits(memory_bytes=500 * MIB, processes=200)) as server:
+    with DockerJupyterServer(base_image=base, bind_dir=work, limits=LIMITS) as server:
         yield server
 
 
@@ -226,9 +229,13 @@ def test_the_gateway_is_reached_from_this_machine_alone_and_with_the_token(
         sync.JupyterServerCodeExecutor(JupyterConnectionInfo("127.0.0.1", False, info.port, "wrong")).start()
 
 
-def test_limits_are_the_containers(engine: engines.Engine, server: DockerJupyterServer) -> None:
+def test_limits_are_the_containers(
+    engine: engines.Engine, server: DockerJupyterServer, python: sync.DockerJupyterCodeExecutor
+) -> None:
     host = facts(engine, server)["HostConfig"]
     assert host["PidsLimit"] >= 200
+    assert host["CpuQuota"] == 8 * host["CpuPeriod"]
+    assert run(python, "import resource; resource.getrlimit(resource.RLIMIT_NOFILE)").output == "(2000, 2000)\n"
     assert 500 * MIB <= host["Memory"] == host["MemorySwap"] < 700 * MIB
     with pytest.raises(ValueError, match="cannot be held to wall_seconds"):
         DockerJupyterServer(limits=Limits(wall_seconds=1))

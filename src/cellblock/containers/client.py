@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable, PlaceError
@@ -40,7 +41,8 @@ class Client:
     @property
     def is_rootless(self) -> bool:
         """Whether the engine runs as a plain user, who is root inside."""
-        return "name=rootless" in self._security_options()
+        # Podman's first word of it is a key of its own; older ones do not say it as Docker's engine does.
+        return "name=rootless" in self._security_options() or self.info.get("Rootless") is True
 
     @property
     def remaps_users(self) -> bool:
@@ -54,6 +56,19 @@ class Client:
     def cgroup_version(self) -> str:
         """The version of its control groups."""
         return str(self.info.get("CgroupVersion") or "1")
+
+    @property
+    def holds_limits(self) -> bool:
+        """Whether its control groups hold a container's memory and processes: a plain user may not always make any."""
+        if self.is_podman and self.is_rootless and self.cgroup_version == "1":
+            return False  # it says that it does, and then leaves the limits out
+        return all(self.info.get(name, True) for name in ("MemoryLimit", "PidsLimit"))
+
+    @property
+    def socket(self) -> Path | None:
+        """The socket of an engine of this machine; `None` when it is reached otherwise."""
+        host = str(self.docker._connection_info)
+        return Path(host.removeprefix("unix://")) if host.startswith("unix://") else None
 
     @property
     def runtimes(self) -> list[str]:

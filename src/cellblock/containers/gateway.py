@@ -83,10 +83,15 @@ code = os.waitstatus_to_exitcode(status)
 os._exit(code if code >= 0 else 128 - code)
 """
 
-# Process 1, given the command of the image: reaps, and ends the container with the command, or with us: when our end of its
-# standard input closes. The kernel ends all others with it.
+# Process 1, given rlimits and the command of the image: reaps, and ends the container with the command, or with us: when our
+# end of its standard input closes. The kernel ends all others with it.
 INIT = """
-import _thread, os, signal, sys
+import _thread, os, resource, signal, sys
+for name, most in (item.split("=") for item in sys.argv[2].split()):
+    kind = getattr(resource, "RLIMIT_" + name)
+    hard = resource.getrlimit(kind)[1]
+    most = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
+    resource.setrlimit(kind, (most, most))
 def watch():
     while os.read(0, 4096):
         pass
@@ -95,7 +100,7 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 if sys.argv[1] == "watch":
     _thread.start_new_thread(watch, ())
 nothing = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
-child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ, file_actions=nothing)
+child = os.posix_spawnp(sys.argv[3], sys.argv[3:], os.environ, file_actions=nothing)
 while True:
     process, status = os.wait()
     if process == child:

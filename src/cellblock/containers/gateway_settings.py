@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from ..limits import Limits
-from . import gateway
+from . import gateway, users
 from .client import Client
 from .settings import HOME, ContainerSettings
 
-_HELD = ("memory_bytes", "processes", "open_files", "file_bytes", "tmp_bytes", "output_bytes")
+_HELD = ("memory_bytes", "processes", "processors", "open_files", "file_bytes", "tmp_bytes", "output_bytes")
 # Under any of these names images look for the token: AutoGen's, Jupyter's own, the kernel gateway's.
 _TOKEN = ("TOKEN", "JUPYTER_TOKEN", "KG_AUTH_TOKEN")
 
@@ -54,8 +53,9 @@ class GatewaySettings:
     def container(self, client: Client, image: str, facts: Mapping[str, Any], token: str) -> ContainerSettings:
         """Describe the container; `facts` are the engine's about `image`."""
         config: Mapping[str, Any] = facts["Config"]
+        way = "watch" if self.stop_container else "stay"
         own: dict[str, Any] = {
-            "Entrypoint": ["python3", "-I", "-S", "-c", gateway.INIT, "watch" if self.stop_container else "stay"],
+            "Entrypoint": ["python3", "-I", "-S", "-c", gateway.INIT, way, self._rlimits(client)],
             "Cmd": [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())],
             "OpenStdin": self.stop_container,
             "StdinOnce": self.stop_container,
@@ -65,25 +65,24 @@ class GatewaySettings:
         volumes = {} if self.bind_dir is None else {str(self.bind_dir.resolve()): {"bind": self.work_dir, "mode": "rw"}}
         return ContainerSettings(
             image=image,
-            user=self.user or self._own_user(client),
+            user=self.user or users.own_user(client, self.bind_dir),
             limits=self.limits,
             network=self.network,
             environment=self._environment(config, token),
             volumes=volumes,
             runtime=self.runtime,
             read_only=self.custom_image_name is None,
+            holds_limits=client.holds_limits,
             auto_remove=self.auto_remove,
             extra=_merged(own, self.create_kwargs),
         )
 
-    def _own_user(self, client: Client) -> str:
-        """Give the user inside whose files are the caller's outside; for root, those of the bound folder's owner."""
-        if client.is_rootless:
-            return "0:0"
-        if os.geteuid() != 0 or self.bind_dir is None:
-            return f"{os.geteuid()}:{os.getegid()}"
-        status = self.bind_dir.stat()
-        return f"{status.st_uid}:{status.st_gid}"
+    def _rlimits(self, client: Client) -> str:
+        """Give what each process is held to; not by the engine, since not every one does as it is told."""
+        limits = {"NOFILE": self.limits.open_files, "FSIZE": self.limits.file_bytes}
+        if not client.holds_limits:
+            limits |= {"DATA": self.limits.memory_bytes, "NPROC": self.limits.processes}
+        return " ".join(f"{name}={most}" for name, most in limits.items() if most is not None)
 
     def _environment(self, config: Mapping[str, Any], token: str) -> dict[str, str]:
         listed = cast("list[str]", config.get("Env") or [])
@@ -94,15 +93,12 @@ class GatewaySettings:
         return {**own, **dict.fromkeys(_TOKEN, token), **port, **self.docker_env}
 
     def _host_config(self, client: Client) -> dict[str, Any]:
-        limits = (("nofile", self.limits.open_files), ("fsize", self.limits.file_bytes))
-        host: dict[str, Any] = {
-            "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in limits if most is not None]
-        }
+        host = dict[str, Any]()
         if self.bind_dir is None:
             size = f",size={self.limits.tmp_bytes}" if self.limits.tmp_bytes else ""
             host["Tmpfs"] = {self.work_dir: f"rw,exec,nosuid,nodev,mode=1777{size}"}
-        if client.remaps_users and not client.is_rootless:  # else the caller's files would be somebody else's inside
-            host["UsernsMode"] = "host"
+        else:
+            host |= users.unmapped(client)
         return host
 
 

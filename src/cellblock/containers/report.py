@@ -9,7 +9,10 @@ from .client import connected
 
 
 async def engine_report() -> dict[str, Any]:
-    """Give version, runtimes, control groups and whether it is rootless; or `reason`: why no engine can be used."""
+    """Give version, runtimes, control groups, whether it is rootless and whether control groups hold memory and processes.
+
+    Or `reason`: why no engine can be used.
+    """
     try:
         async with connected() as client:
             info = client.info
@@ -21,6 +24,7 @@ async def engine_report() -> dict[str, Any]:
                 "default_runtime": str(info.get("DefaultRuntime") or ""),
                 "cgroup_version": client.cgroup_version,
                 "rootless": client.is_rootless,
+                "holds_limits": client.holds_limits,
             }
     except EngineUnavailable as error:
         return {"available": False, "reason": str(error)}
@@ -31,7 +35,8 @@ def as_text(report: dict[str, Any]) -> str:
     if not report["available"]:
         return f"Containers cannot be used here. {report['reason']}"
     kind = "rootless" if report["rootless"] else "with root's rights"
+    limits = "" if report["holds_limits"] else ", which it may not use: rlimits hold memory and processes, each process alone"
     return (
         f"Containers can be used here: engine {report['version']} ({kind}), runtimes {', '.join(report['runtimes'])}, "
-        f"control groups version {report['cgroup_version']}."
+        f"control groups version {report['cgroup_version']}{limits}."
     )

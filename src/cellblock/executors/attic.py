@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -42,6 +41,7 @@ class Attic:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="cellblock-attic-"))
+        self.path.chmod(0o711)  # whom a room is for comes through; rooms are closed
         self._users = 0
         self._caretaker = Caretaker(self.path)
 
@@ -55,11 +55,8 @@ class Attic:
         if self._users == 0:
             await asyncio.to_thread(self._caretaker.remove)
 
-    def room(self, name: str, owner: str = "") -> Path:
-        """Give a folder in it, made when it is not there. `owner`: "uid:gid" of the one that it is for."""
+    def room(self, name: str) -> Path:
+        """Give a folder in it, made when it is not there."""
         made = self.path / name
         made.mkdir(mode=0o700, exist_ok=True)
-        uid, _, gid = owner.partition(":")
-        if os.geteuid() == 0 and uid.isdigit():
-            os.chown(made, int(uid), int(gid) if gid.isdigit() else -1)
         return made

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 from ..cancellation import CancellationToken
 from ..cell import wire
 from ..cell.wire import Frame
+from ..containers import users
 from ..containers.client import Client, connect
 from ..containers.packages import image_with
 from ..containers.settings import WORK_DIR, ContainerOptions, ContainerSettings, checked_gifts, checked_options
@@ -154,25 +155,20 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         )
         return self._place
 
-    def _give(self, user: str) -> None:
-        """Give a work folder of our own to the user inside, who could not enter it otherwise."""
-        uid, _, gid = user.partition(":")
-        if self._temporary is not None and os.geteuid() == 0 and uid.isdigit():
-            os.chown(self._temporary, int(uid), int(gid) if gid.isdigit() else -1)
-
     def _settings(self, client: Client) -> ContainerSettings:
         assert self._workspace is not None
         given = self._given
-        extra = given["create_kwargs"]
-        if client.remaps_users and not client.is_rootless:  # else the caller's files would be somebody else's inside
-            extra = {**extra, "HostConfig": {"UsernsMode": "host", **extra.get("HostConfig", {})}}
-        user = given["user"] or self._own_user(client)
-        self._give(user)
+        extra, is_shown = given["create_kwargs"], given["transfer"] == "bind"
+        if is_shown:
+            extra = {**extra, "HostConfig": {**users.unmapped(client), **extra.get("HostConfig", {})}}
+        user = given["user"] or users.own_user(client, self.work_dir)
+        if self._temporary is not None:
+            users.give(self._temporary, client, user)
         return ContainerSettings(
             image=self._image,
             user=user,
             limits=self._limits,
-            work_dir=None if given["transfer"] == "copy" else str(self._bind_dir or self._workspace.path),
+            work_dir=str(self._bind_dir or self._workspace.path) if is_shown else None,
             network=given["network"],
             environment=given["environment"],
             ports=given["ports"],
@@ -183,18 +179,10 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             gvisor=client.is_gvisor(given["runtime"]),
             read_only=given["read_only"],
             has_own_home=not client.is_podman,  # which cannot give a tmpfs an owner
+            holds_limits=client.holds_limits,
             auto_remove=given["auto_remove"],
             extra=extra,
         )
-
-    def _own_user(self, client: Client) -> str:
-        """Give the user inside whose files are the caller's outside; for root, those of the work folder's owner."""
-        if client.is_rootless:
-            return "0:0"
-        if os.geteuid() != 0:
-            return f"{os.geteuid()}:{os.getegid()}"
-        status = os.stat(self.work_dir)
-        return f"{status.st_uid}:{status.st_gid}"
 
     async def _install(self, required: tuple[str, ...]) -> tuple[str, ...]:
         """Leave it to the image: the engine has to be reached first."""

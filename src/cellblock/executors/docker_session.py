@@ -17,6 +17,7 @@ from typing import Any, Self
 from ..cancellation import CancellationToken
 from ..cell.folders import remove_tree
 from ..cell.wire import Frame
+from ..containers import users
 from ..containers.client import Client
 from ..containers.settings import WORK_DIR, ContainerSettings
 from ..errors import CheckpointError, PlaceError, PlaceLost
@@ -54,7 +55,7 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
     * A branch ends with its container, which lives until the last of its sessions is stopped. `fork` is refused for a
       container that is kept (`auto_remove`, `stop_container`), with `bind_dir`, and with `transfer="copy"`; there, where the
       work folder is another one than ours, so is `checkpoint`.
-    * Memory and processes are limited for the container as a whole.
+    * Memory, processes and processors are limited for the container as a whole.
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
         settings = super()._settings(client)
         if self._household is None or self._detached() is not None:
             return settings
-        folder = self._household.branches = self._household.attic().room("branches", settings.user)
+        folder = self._household.branches = self._household.attic().room("branches")
+        users.give(folder, client, settings.user)
         return replace(settings, volumes={**settings.volumes, str(folder): {"bind": _BRANCHES, "mode": "rw"}})
 
     def _detached(self) -> str | None:

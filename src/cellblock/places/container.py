@@ -195,9 +195,10 @@ class ContainerPlace(Place):
         return connection
 
     def _spec(self) -> dict[str, Any]:
-        oom = _OOM_FILES.get(self.container.client.cgroup_version)
+        client = self.container.client
+        oom = _OOM_FILES.get(client.cgroup_version)
         # CPU seconds are for each block, and a session's process lives for many: the server watches them.
-        own = {"rlimits": rlimits(replace(self.limits, cpu_seconds=None), grouped=True), "drop": True}
+        own = {"rlimits": rlimits(replace(self.limits, cpu_seconds=None), grouped=client.holds_limits), "drop": True}
         return {
             "sessions": self.sessions,
             "spare_sessions": False,
@@ -210,8 +211,12 @@ class ContainerPlace(Place):
                 "below_tmpfs": [],
                 "cwd": WORK_DIR,
                 "preload": list(self.preload),
-                # The container's own control groups hold memory and processes.
-                "confinement": {"rlimits": rlimits(self.limits, grouped=True), "drop": True, "sacrifice": True},
+                # The container's own control groups hold memory and processes, where the engine can have it so.
+                "confinement": {
+                    "rlimits": rlimits(self.limits, grouped=client.holds_limits),
+                    "drop": True,
+                    "sacrifice": True,
+                },
             },
             "limits": self.limits.to_dict(),
             "groups": {"parents": [], "settings": [], "shared": oom},

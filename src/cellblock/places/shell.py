@@ -198,6 +198,10 @@ class ShellLink(Link):
             found.append(f"ulimit -f {limits.file_bytes // _BLOCK}")
         if limits.cpu_seconds is not None:
             found.append(f"ulimit -t {round(limits.cpu_seconds + 0.5)}")
+        if limits.memory_bytes is not None and not self._container.client.holds_limits:
+            found.append(f"ulimit -d {limits.memory_bytes // 1024}")
+        if limits.processes is not None and not self._container.client.holds_limits:
+            found.append(f"ulimit -p {limits.processes} 2>/dev/null || ulimit -u {limits.processes}")  # dash; bash
         return "".join(f"{line} 2>/dev/null; " for line in found)
 
     async def _until_end(
