@@ -23,7 +23,6 @@ import session_image
 from engine import Engine
 
 pytestmark = [
-    engine.one_process,
     pytest.mark.timeout(120),
     pytest.mark.skipif(os.geteuid() != 0, reason="root alone starts engines as others, and gives them folders"),
 ]
