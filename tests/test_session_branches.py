@@ -154,6 +154,15 @@ def test_branches_outlive_their_parent(shared: SandboxSessionServer) -> None:
         assert other.done("x") == "1"
 
 
+def test_a_branch_of_much_memory_outlives_a_parent_that_ends_at_once(shared: SandboxSessionServer) -> None:
+    for _ in range(5):
+        parent = session(shared)
+        parent.done("x = b'x' * (300 << 20)")
+        with forked(parent) as (branch,):
+            parent.stop()  # while what brought the branch forth still lets go of its own share of that memory
+            assert branch.done("len(x) >> 20") == "300"
+
+
 def test_a_parent_outlives_its_branches_and_their_crashes(live: Live) -> None:
     live.done("x = 1; import os, signal")
     with forked(live, 2) as (one, other):

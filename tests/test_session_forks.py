@@ -94,6 +94,15 @@ def test_processes_and_threads_of_later_are_gone_after_a_restore(shared: Sandbox
         assert live.done("print(threading.active_count(), len([n for n in os.listdir('/proc') if n.isdigit()]))") == "1 1"
 
 
+def test_output_of_what_is_given_up_is_not_seen_after_a_restore(shared: SandboxSessionServer) -> None:
+    with session(shared, keep_processes=True) as live:
+        mark = live.checkpoint()
+        live.done("import subprocess, time; p = subprocess.Popen(['sh', '-c', 'sleep 0.3; echo late'])")
+        time.sleep(0.6)
+        live.restore(mark)
+        assert live.done("1") == "1"
+
+
 # work folder
 
 PREPARE = """

@@ -38,7 +38,7 @@ class House:
     ) -> None:
         self._loop, self._name, self._groups = loop, name, groups
         self.on_hello, self._on_death, self._on_end = on_hello, on_death, on_end
-        self.pid = 0
+        self.pid = self.main = 0  # the guard; the process that runs the blocks
         self.deaths: dict[int, tuple[int | None, float]] = {}  # process id in the cell: status, CPU seconds
         self.spaces: list[int] = []  # of a branch: the namespaces that its process has to come into
         self.parent: House | None = None
@@ -120,10 +120,15 @@ class House:
         self.spaces = []
 
     def strays(self, main: int, others: set[int]) -> list[int]:
-        """List the cell's topmost processes besides the session's, `main`, the `others`, and the guards of its branches."""
+        """List the cell's topmost processes besides the session's, `main`, the `others`, and the guards of its branches.
+
+        Nor those that have brought forth a branch's process, and are about to end: who ended them would end that as well.
+        """
         known = {main, *others, *(branch.pid for branch in self.branches)}
+        born = {branch.main for branch in self.branches}
         found = self._children_of(self.pid) + (self._children_of(main) if main else [])
-        return [pid for pid in found if pid not in known and not tree.is_zombie(pid)]
+        unknown = [pid for pid in found if pid not in known and not tree.is_zombie(pid)]
+        return [pid for pid in unknown if born.isdisjoint(tree.children(pid))]
 
     def _children_of(self, pid: int) -> list[int]:
         if pid not in self._watched:

@@ -102,6 +102,7 @@ class Live:
     def _on_main_ready(self, hello: dict[str, Any]) -> None:
         assert self.main is not None
         self._main_ready, self._start_by, self._failures = True, _FOREVER, 0
+        self.house.main = self.main.pid
         self._main_inside = int(hello["pid"])
         if not self.house.spaces:  # a branch that nobody knows of yet is told of first
             self.admit()
@@ -231,6 +232,7 @@ class Live:
             return
         if task.is_halt:
             task.answer = {}
+            self.valve.forget()
             self._tell(task)
             return
         if self.main is None and not task.brought_back:

@@ -43,6 +43,11 @@ class Valve:
         for stream, data in self._pump.settle():
             pass_on(self._loop, run, self._pump.keeper, stream, data)
 
+    def forget(self) -> None:
+        """What was written since the last block is of a state that is given up: nobody is to read it."""
+        self._pump.settle()
+        self._pump.keeper = Keeper(self._cap)
+
     def _on_output(self, reader: int) -> None:
         for stream, data in self._pump.readable(reader):
             if self._run is not None:
