@@ -163,6 +163,13 @@ def test_a_branch_of_much_memory_outlives_a_parent_that_ends_at_once(shared: San
             assert branch.done("len(x) >> 20") == "300"
 
 
+def test_branches_of_one_checkpoint_come_one_after_the_other(live: Live) -> None:
+    live.done("x = b'x' * (300 << 20)")  # to fork that takes long, and so does the copy's word that it has done so
+    mark = live.checkpoint()
+    with forked(live, 4, mark) as branches:
+        assert [branch.done("len(x) >> 20") for branch in branches] == ["300"] * 4
+
+
 def test_a_parent_outlives_its_branches_and_their_crashes(live: Live) -> None:
     live.done("x = 1; import os, signal")
     with forked(live, 2) as (one, other):

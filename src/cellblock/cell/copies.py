@@ -20,6 +20,7 @@ class Keeper:
         self.blocks = blocks
         self.made = time.monotonic()
         self.ready = False
+        self._orders = 0  # that it has not answered yet
         self._on_news = on_news
         self.channel = Channel(loop, self._on_frame, on_news)
 
@@ -37,13 +38,15 @@ class Keeper:
 
     def _on_frame(self, _frame: wire.Frame) -> None:
         first, self.ready = not self.ready, True
+        self._orders -= not first
         self.freeze()
         if first:
             self._on_news()
 
     def freeze(self) -> None:
-        """Stop it in earnest, whatever code has made of it."""
-        self.channel.signal(signal.SIGSTOP)
+        """Stop it in earnest, whatever code has made of it; not with an order that it is still to obey."""
+        if self._orders <= 0:
+            self.channel.signal(signal.SIGSTOP)
 
     def resume(self, loop: Watcher, session: Channel) -> Keeper:
         """Have the session go on from it, on `session`; give the keeper of the same state that there is from now on."""
@@ -56,6 +59,7 @@ class Keeper:
 
     def order(self, order: dict[str, Any], descriptors: list[int]) -> None:
         """Wake it up for one order, which brings forth a process."""
+        self._orders += 1
         self.channel.signal(signal.SIGCONT)
         self.channel.send(wire.encode_json(wire.ASK, 0, order), descriptors)
 

@@ -1,0 +1,67 @@
+"""The frozen copy of a session, as the server treats it; its process here is a real one, and slow."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cellblock.cell.copies import Keeper
+
+SLOW = """
+import socket, sys, time
+from cellblock.cell import wire
+link = socket.socket(fileno=int(sys.argv[1]))
+decoder = wire.Decoder()
+link.sendall(wire.encode_json(wire.ANSWER, 0, {"pid": 0}))
+while data := link.recv(65536):
+    for frame in decoder.feed(data):
+        time.sleep(0.3)
+        print("obeyed", flush=True)
+        link.sendall(wire.encode_json(wire.ANSWER, frame.run, {}))
+"""
+
+
+class Loop:
+    """What a channel needs of the server."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[], None]] = {}
+
+    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = 0) -> None:
+        self._handlers[descriptor] = handler
+
+    def forget(self, descriptor: int) -> None:
+        self._handlers.pop(descriptor, None)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline, what
+            for descriptor in select.select(list(self._handlers), [], [], 0.05)[0]:
+                self._handlers[descriptor]()
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_copy_that_gets_an_order_before_it_has_answered_the_last_obeys_both() -> None:
+    loop = Loop()
+    keeper = Keeper(loop, 0, lambda: None)
+    inner = keeper.channel.hand_over()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    argv = [sys.executable, "-c", SLOW, str(inner)]
+    with subprocess.Popen(argv, pass_fds=(inner,), env=environment, stdout=subprocess.PIPE, text=True) as process:
+        keeper.channel.sent()
+        loop.until(lambda: keeper.ready and is_stopped(process.pid), "it is not frozen")
+        for _ in range(2):
+            keeper.order({}, [])
+        loop.until(lambda: is_stopped(process.pid), "it is not frozen again")
+        keeper.drop()
+        assert process.stdout is not None
+        assert process.stdout.read() == "obeyed\n" * 2
