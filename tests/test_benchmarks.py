@@ -189,7 +189,8 @@ def test_what_cells_leave_behind_is_counted() -> None:
     done = command("--json", "--only", "growth", "--cells", "20", module="benchmarks.sessions")
     assert (done.returncode, done.stderr) == (0, "")
     figures = {figure["measure"]: figure for figure in json.loads(done.stdout)["figures"]}
-    assert {figures[f"20 cells with checkpoints: growth of {what}"]["ok"] for what in ("processes", "mounts")} == {True}
+    # Mounts are counted too, but are the machine's: containers of tests that run beside this one change them.
+    assert figures["20 cells with checkpoints: growth of processes"]["ok"]
     assert all(figure["ours_rounds"] for figure in figures.values())
 
 

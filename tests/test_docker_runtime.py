@@ -69,7 +69,7 @@ if os.fork() == 0:
         with open("life", "a") as file:
             file.write("x")
         time.sleep(0.02)
-while not os.path.exists("life"):
+while not (os.path.exists("life") and os.path.getsize("life")):
     time.sleep(0.02)
 print("left behind")
 """

@@ -53,6 +53,14 @@ class Container:
 
     async def restart(self) -> None:
         """End all that runs in it, and start it again. Raises `PlaceError`."""
+        try:
+            await self._restart()
+        except (
+            EngineUnavailable
+        ):  # the way to the engine broke, and with it connections that were kept: once more, over another
+            await self._restart()
+
+    async def _restart(self) -> None:
         with translated(f"Container {self.name} cannot be restarted"):
             await asyncio.wait_for(self._inner.restart(t=0), _STARTING)
 
