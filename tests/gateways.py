@@ -1,4 +1,4 @@
-"""What tests of kernels in containers ask the engine and the gateways."""
+"""What tests of kernels on servers ask those, and the engine that runs some of them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ import sys
 import time
 import traceback
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from cellblock import (
 from cellblock.engine import engine
 from cellblock.executors.remote_kernel import RemoteKernel
 from cellblock.testing.subject import assert_dead, heartbeat, until, until_dead
+from gateways import ask
 from kernels import run
 
 pytestmark = pytest.mark.timeout(60)  # a server takes some seconds to start
@@ -64,18 +64,6 @@ def server(work: Path, _kernels: None) -> Iterator[LocalJupyterServer]:
 def python(server: LocalJupyterServer) -> Iterator[sync.JupyterServerCodeExecutor]:
     with sync.JupyterServerCodeExecutor(server, timeout=2) as executor:
         yield executor
-
-
-def ask(info: JupyterConnectionInfo, token: str | None) -> int:
-    request = urllib.request.Request(f"{info.url}/api/kernels")
-    if token is not None:
-        request.add_header("Authorization", f"token {token}")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as response:
-            return response.status
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
 
 
 def kernel_of(executor: Any) -> RemoteKernel:

@@ -119,6 +119,7 @@ class Live:
     def _on_main_end(self) -> None:
         was_ready, self._main_ready = self._main_ready, False
         self.main, self._start_by = None, _FOREVER
+        self.house.main = 0  # its number may soon be another's
         if self.closing:
             return
         if self.task is not None and (was_ready or self.task.is_halt):
