@@ -19,10 +19,15 @@ class Line:
     """A way over TCP to the engine for all tests."""
 
     def __init__(self) -> None:
+        self.refusals = 0  # of connections that are yet to come
         self._ends = set[asyncio.StreamWriter]()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on what comes and goes, until either side ends."""
+        if self.refusals:
+            self.refusals -= 1
+            writer.transport.abort()
+            return
         far_reader, far_writer = await asyncio.open_unix_connection(engine.running().host.removeprefix("unix://"))
         self._ends |= {writer, far_writer}
         passing = [asyncio.create_task(_pass(reader, far_writer)), asyncio.create_task(_pass(far_reader, writer))]
@@ -75,7 +80,10 @@ def test_blocks_run_on_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_
     asyncio.run(main())
 
 
-def test_a_line_that_breaks_costs_the_block_alone_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("refusals", [0, 1])
+def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int
+) -> None:
     image = engine.running().image("python")
 
     async def main() -> None:
@@ -87,6 +95,7 @@ def test_a_line_that_breaks_costs_the_block_alone_and_says_so(monkeypatch: pytes
                 executor.execute_code_blocks(block("print('so far', flush=True); import time; time.sleep(50)"))
             )
             await asyncio.sleep(1)
+            way.refusals = refusals
             way.cut()
             result = await running
             assert result.outcome == "killed"

@@ -55,9 +55,8 @@ class Container:
         """End all that runs in it, and start it again. Raises `PlaceError`."""
         try:
             await self._restart()
-        except (
-            EngineUnavailable
-        ):  # the way to the engine broke, and with it connections that were kept: once more, over another
+        except EngineUnavailable:
+            # The way to the engine may have broken, and with it all connections that were kept: once more, over another.
             await self._restart()
 
     async def _restart(self) -> None:
