@@ -261,6 +261,19 @@ def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
         sync.JupyterServerCodeExecutor(info).start()
 
 
+def test_a_local_server_that_takes_its_time_to_listen_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\n"
+        "if 'jupyter_server' in sys.orig_argv:\n"
+        "    from jupyter_server.serverapp import ServerApp\n"
+        "    bind = ServerApp._bind_http_server\n"
+        "    ServerApp._bind_http_server = lambda self: (time.sleep(1), bind(self))[1]\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    with LocalJupyterServer() as server:
+        socket.create_connection(("127.0.0.1", server.connection_info.port or 0)).close()
+
+
 def test_a_server_that_vanishes_during_a_block_is_told() -> None:
     server = LocalJupyterServer()
     with server, sync.JupyterServerCodeExecutor(server, timeout=50) as executor:

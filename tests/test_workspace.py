@@ -157,3 +157,27 @@ def test_temporary_file_never_replaces_another(workspace: Workspace) -> None:
     with pytest.raises(WorkspaceError, match=r"taken.py cannot be written"):
         workspace.write_temporary("taken.py", "new")
     assert (workspace.path / "taken.py").read_text() == "kept"
+
+
+def test_files_of_blocks_are_seen_to_change_while_they_are_among_the_last(workspace: Workspace) -> None:
+    names = [workspace.temporary_name("py") for _ in range(200)]
+    for name in names:
+        workspace.write_temporary(name, "1")
+        workspace.keep(name)
+    (workspace.path / "tmp_code_of_somebody.py").write_text("else")
+    since = workspace.write("mine.py", "") - 10**9
+    found = [name for name, _ in workspace.changed(since, besides="mine.py")]
+    assert found == sorted([*names[-20:], "tmp_code_of_somebody.py"])
+
+
+def test_folders_full_of_old_blocks_hide_nothing(workspace: Workspace) -> None:
+    for _ in range(15_000):
+        name = workspace.temporary_name("py")
+        workspace.write_temporary(name, "")
+        workspace.keep(name)
+    since = workspace.write("mine.py", "")
+    made = sorted(f"made_{number}" for number in range(30))
+    for name in made:
+        (workspace.path / name).write_text("by a block")
+    found = {name for name, _ in workspace.changed(since, besides="mine.py")}
+    assert found >= set(made)

@@ -31,13 +31,14 @@ ZYGOTE = _PACKAGE + "from cellblock.cell import script, zygote\njob = zygote.mai
 SANDBOX_SERVER = (
     _PACKAGE + "from cellblock.cell import start\nfrom cellblock.sandbox.enter import enclose\nstart.main(enclose)\n"
 )
-# In a container nothing of ours is installed: the source of the modules comes first on standard input.
+# In a container nothing of ours is installed: its modules come first on standard input.
 CONTAINER = (
     """\
 import sys
 if sys.version_info < (3, 10):
     sys.exit("The Python of the image is %d.%d; the cell server needs 3.10 or later." % sys.version_info[:2])
-import json, os, site, zlib
+import json, marshal, os, site, zlib
+from importlib import _bootstrap_external
 from importlib.machinery import ModuleSpec
 def read(size):
     data = b""
@@ -48,15 +49,19 @@ def read(size):
         data += piece
     return data
 class Shipped:
-    sources = json.loads(zlib.decompress(read(int.from_bytes(read(4), "big"))))
+    mark, compiled, sources = (read(int.from_bytes(read(4), "big")) for _ in range(3))
+    fits = mark == _bootstrap_external.MAGIC_NUMBER
+    modules = marshal.loads(zlib.decompress(compiled)) if fits else json.loads(zlib.decompress(sources))
     def find_spec(self, name, path=None, target=None):
-        if name in self.sources:
+        if name in self.modules:
             return ModuleSpec(name, self, is_package=name.count(".") < 2)
     def create_module(self, spec):
         return None
     def exec_module(self, module):
         name = module.__name__
-        exec(compile(self.sources[name], "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
+        shipped = self.modules[name]
+        code = marshal.loads(shipped) if self.fits else compile(shipped, "<%s>" % name, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
 sys.path[:] = [entry for entry in sys.path if entry]
 if site.ENABLE_USER_SITE is not None:  # where `pip install` of a block puts what the blocks after it import
     os.makedirs(site.getusersitepackages(), exist_ok=True)

@@ -150,6 +150,11 @@ class Channel:
         """End the process; `on_end` follows."""
         self.signal(signal.SIGKILL)
 
+    def give_up(self) -> None:
+        """End the process, which may never have said which one it is, and hear nothing more of it."""
+        self.kill()
+        self._end()
+
     def _end(self) -> None:
         if self.open:
             self.close()

@@ -216,7 +216,7 @@ class Live:
                     self.end(limit)
         if now >= self._start_by and self.main is not None:
             self._start_by = _FOREVER
-            self.main.kill()
+            self.main.give_up()
         if now >= self._again_at:
             self._conclude()
 
@@ -299,7 +299,13 @@ class Live:
 
     def resume(self, mark: str) -> None:
         """Have the session go on from the copy that `mark` stands for."""
+        self._fate = "kept", 0
         self.blocks = self.copies.resume(mark, self.new_main())
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it could not go on since it was last told of, and what it had was lost."""
+        return self._fate[0] != "kept"
 
     def _tell(self, task: Task) -> None:
         self.task, self._look_at = None, _FOREVER

@@ -24,6 +24,10 @@ from .porter import NoPorter, Porter
 _MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do
 _GRACE = 2.0  # seconds that a guard has to end
 _TRIES = 3
+_BIRTH = 30.0  # seconds that a session, or a copy of one, has to bring forth a branch; far more than a loaded machine needs
+_NOT_RESUMED = "The checkpoint did not answer, or ended: the session has been started afresh."
+_BRANCH = {"op": "branch", "wall_seconds": _BIRTH}
+_LATE = f"what it was to come from did not answer for {_BIRTH:.0f} s, and was ended"
 _FOREVER = float("inf")
 
 
@@ -43,6 +47,7 @@ class Sessions:
         self._spare_ready = False
         self._waiting: list[Callable[[Live], None]] = []
         self._going: list[Live] = []
+        self._coming: dict[Live, float] = {}  # branches that are being made, and by when they must be
         self._runs: dict[int, Live] = {}
         self._count = self._failures = 0
         self._refill_at = time.monotonic()
@@ -182,6 +187,7 @@ class Sessions:
 
     def _bury(self, live: Live) -> None:
         live.close()
+        self._coming.pop(live, None)
         if live not in self._going:
             self._going.append(live)
         self._pool.end_strays()
@@ -200,7 +206,7 @@ class Sessions:
 
         def ready() -> None:
             live.on_ready = lambda: None
-            self._answer(job, {})
+            self._answer(job, {"error": _NOT_RESUMED} if live.is_lost else {})
             live.keep(job.request)
 
         live.on_ready = ready
@@ -218,6 +224,8 @@ class Sessions:
         branch.house.parent = live.house
         live.house.branches.add(branch.house)
         branch.on_gone = functools.partial(self._on_branch_gone, job, live, branch)
+        # The session's process is ended a little earlier, and tells why; what code has made of a copy says nothing.
+        self._coming[branch] = time.monotonic() + _BIRTH + _GRACE
         return branch
 
     def _fork_beside(self, job: Job, live: Live) -> None:
@@ -225,7 +233,7 @@ class Sessions:
         branch = self._new_branch(job, live)
         branch.entered = True
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
-        order, mark = {"op": "branch", "folder": job.request["folder"]}, job.request.get("mark")
+        order, mark = {**_BRANCH, "folder": job.request["folder"]}, job.request.get("mark")
         if mark is None:
             branch.blocks = branch.birth = live.blocks
             if live.do(Job(job.run, order, job.arrived), [branch.house.door]) is None:
@@ -262,10 +270,10 @@ class Sessions:
             if (keeper := live.copies.marks.get(mark)) is None or not keeper.alive:
                 self._on_branch_gone(job, live, branch, "the checkpoint is gone")
             else:
-                keeper.order({"op": "branch"}, descriptors)
+                keeper.order(_BRANCH, descriptors)
                 channel.sent()
             return
-        task = live.do(Job(job.run, {"op": "branch"}, job.arrived), descriptors)
+        task = live.do(Job(job.run, _BRANCH, job.arrived), descriptors)
         channel.sent()
         if task is None:
             self._bury(branch)
@@ -289,6 +297,7 @@ class Sessions:
 
     def _on_branch_open(self, job: Job, branch: Live) -> None:
         number = job.request["into"]
+        self._coming.pop(branch, None)
         branch.on_ready = lambda: None
         branch.on_gone = lambda _why: self._close(number)
         branch.house.let_go_of_spaces()
@@ -300,6 +309,8 @@ class Sessions:
     def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
         live.pause(on=False)
         self._bury(branch)
+        if why is _LATE and (mark := job.request.get("mark")) is not None:
+            live.copies.drop(mark)
         self._answer(job, {"error": f"The branch could not be made: {why}"})
 
     # fresh processes beside a session
@@ -320,7 +331,7 @@ class Sessions:
         if self._going:
             return time.monotonic() + 0.005
         moments = [live.patience() for live in self._living()]
-        return min((self._refill_at, *moments))
+        return min((self._refill_at, *moments, *self._coming.values()))
 
     def _living(self) -> list[Live]:
         return [*self._open.values(), *([self._spare] if self._spare is not None else [])]
@@ -335,6 +346,8 @@ class Sessions:
         for live in self._living():
             if now >= live.patience():
                 live.tend(now)
+        for branch in [branch for branch, moment in self._coming.items() if now >= moment]:
+            branch.on_gone(_LATE)
         self._going = [live for live in self._going if not live.house.gone()]
 
     def close(self) -> None:

@@ -100,10 +100,10 @@ async def connect() -> Client:
         raise EngineUnavailable(f"The container engine cannot be reached ({error}): look at DOCKER_HOST.") from error
     try:
         async with asyncio.timeout(_PATIENCE):
-            system: Any = docker.system
-            version = await docker._query_json("version", versioned_api=False)
+            asked = (docker._query_json(what, versioned_api=False) for what in ("info", "version"))
+            info, version = await asyncio.gather(*asked)
             docker.api_version = f"v{version['ApiVersion']}"  # else it would ask again
-            return Client(docker, await system.info(), version)
+            return Client(docker, info, version)
     except (TimeoutError, OSError, aiodocker.DockerError) as error:
         await docker.close()
         raise EngineUnavailable(_why_not(str(docker._connection_info), error)) from error

@@ -216,9 +216,8 @@ class CommandLineExecutor(CodeExecutor):
         workspace.check()
         own_name = file_name(block.code)
         try:
-            # A name for each run, not for each text: two runs of the same text must not share a file.
-            name = workspace.place(own_name) if own_name else f"tmp_code_{secrets.token_hex(16)}.{language.suffix}"
-            write = workspace.write if own_name or action == "save" else workspace.write_temporary
+            name = workspace.place(own_name) if own_name else workspace.temporary_name(language.suffix)
+            write = workspace.write if own_name else workspace.write_temporary
             since = write(name, silence_pip(block.code, block.language))
         except OutsideWorkspace:
             yield Started(number, block.language)
@@ -227,6 +226,7 @@ class CommandLineExecutor(CodeExecutor):
         code_file = os.path.join(workspace.shown, name)
         yield Started(number, block.language, code_file)
         if action == "save":
+            workspace.keep(name)
             yield Output(number, "stdout", f"Code saved to {code_file}\n")
             yield Ended(number, 0, "ok")
             return

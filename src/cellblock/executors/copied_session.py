@@ -122,7 +122,8 @@ class CopiedSession(LiveSession):
             assert self._workspace is not None
             await self._ask_now({"op": "halt"})
             await asyncio.to_thread(snapshot.restore, mark.snapshot, self._workspace.path)
-            await self._ask_now({"op": "resume", "mark": mark.name, "checkpoint": self._keeps_copies})
+            answer, _ = await self._ask_now({"op": "resume", "mark": mark.name, "checkpoint": self._keeps_copies})
+            checked(answer, CheckpointError)
 
     def _check_mark(self, mark: Checkpoint) -> None:
         if self._marks.get(mark.name) is not mark:

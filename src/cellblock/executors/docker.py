@@ -26,6 +26,7 @@ from ..languages import Action, Language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Connection, Place
 from ..places.container import ContainerPlace
+from ..places.shipment import shipment
 from .attic import Caretaker
 from .command import CommandLineExecutor, texts, truth
 from .docker_copies import Copies
@@ -129,6 +130,8 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         assert self._workspace is not None
         if self._temporary is not None and self._caretaker is None and not self._is_kept:
             self._caretaker = await asyncio.to_thread(Caretaker, self._temporary)
+        # It takes the processor for a moment, and the engine will have us wait.
+        asyncio.get_running_loop().run_in_executor(None, shipment)
         self._client = client = await connect()
         self._recovering = asyncio.Lock()
         given, self._image = self._given, self._given["image"]

@@ -90,7 +90,8 @@ class LocalJupyterServer(OwnJupyterServer):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while not self._watching.done():
-                    if (port := _port_in(folder)) is not None:
+                    # It says where it will listen a moment before it does.
+                    if (port := _port_in(folder)) is not None and await _answers(self._ip, port):
                         return JupyterConnectionInfo(self._ip, False, port, self._token)
                     await asyncio.sleep(0.05)
         words = self._said.decode(errors="replace").replace(self._token, "***").strip()
@@ -139,8 +140,17 @@ class LocalJupyterServer(OwnJupyterServer):
             await asyncio.to_thread(remove_tree, str(folder))
 
 
+async def _answers(ip: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(ip, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 def _port_in(folder: Path) -> int | None:
-    """Give the port that the server listens on, when it has said so."""
+    """Give the port that the server is to listen on, when it has said so."""
     for path in folder.glob("jpserver-*.json"):
         with contextlib.suppress(OSError, ValueError):
             said: object = json.loads(path.read_text())

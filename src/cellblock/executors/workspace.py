@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import secrets
 import time
-from collections.abc import Callable, Container, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _MOST_FILES = 10_000  # looked at for changes after each block
+_RECENT = 20  # files of blocks that are over, in which a later block may change something that is to be seen
+_TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
 _DEEPEST = 16
 _NOT_SHOWN = ("__pycache__", "node_modules")
 
@@ -47,6 +50,7 @@ class Workspace:
         self._known: dict[str, Seen] = {}
         # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
         self._running: set[str] = set()
+        self._recent: dict[str, None] = {}  # in the order in which they ended
 
     def _look(self) -> tuple[int, int]:
         try:
@@ -123,6 +127,10 @@ class Workspace:
         finally:
             os.close(folder)
 
+    def temporary_name(self, suffix: str) -> str:
+        """Give a new name for each run, not for each text: two runs of the same text must not share a file."""
+        return f"tmp_code_{secrets.token_hex(16)}.{suffix}"
+
     def write_temporary(self, name: str, text: str) -> int:
         """Write the file of a block that has no name of its own, but one that is new; `remove` or `keep` ends that."""
         changed = self._write(_write_new, name, text.encode(errors="replace"))
@@ -130,8 +138,11 @@ class Workspace:
         return changed
 
     def keep(self, name: str) -> None:
-        """Let the file of a block that is over be one like any other."""
+        """Let the file of a block that is over be one like any other, for as long as it is one of the last."""
         self._running.discard(name)
+        self._recent[name] = None
+        if len(self._recent) > _RECENT:
+            del self._recent[next(iter(self._recent))]
 
     def remove(self, name: str) -> None:
         """Remove the file `name`, if it is still there."""
@@ -142,31 +153,40 @@ class Workspace:
     def changed(self, since: int, *, besides: str) -> list[tuple[str, int]]:
         """List path and size of the files made or changed since the moment `since`, in order of their names.
 
-        `since` is what `write` gave. Hidden files are left out, and of a very large folder only a part is looked at.
+        `since` is what `write` gave. Hidden files are left out, and so are those of blocks long past, which would make each
+        block dearer than the one before. Of a very large folder only a part is looked at.
         """
-        recent = {path: seen for path, seen in self._files(self._running) if seen.changed >= since and path != besides}
+        recent = {path: seen for path, seen in self._files(self._is_idle) if seen.changed >= since and path != besides}
         found = [(_readable(path), seen.size) for path, seen in recent.items() if self._known.get(path) != seen]
         self._known = recent  # the clock of the disk is coarse: the next block may begin in the same tick
         return sorted(found)
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
-        return dict(self._files(()))
+        return dict(self._files(lambda _name: False))
 
-    def _files(self, besides: Container[str]) -> Iterator[tuple[str, Seen]]:
+    def _is_idle(self, name: str) -> bool:
+        """Tell whether a file at the top is that of a block which cannot have been changed, or not so that anybody asks."""
+        return name.startswith("tmp_code_") and (
+            name in self._running or (name not in self._recent and _TEMPORARY.fullmatch(name) is not None)
+        )
+
+    def _files(self, is_idle: Callable[[str], bool]) -> Iterator[tuple[str, Seen]]:
         with contextlib.suppress(OSError):
             top = os.open(self.path, _FOLDER)
             try:
-                yield from itertools.islice(_walk(top, "", _DEEPEST, besides), _MOST_FILES)
+                yield from itertools.islice(_walk(top, "", _DEEPEST, is_idle), _MOST_FILES)
             finally:
                 os.close(top)
 
 
-def _walk(folder: int, above: str, depth: int, besides: Container[str] = ()) -> Iterator[tuple[str, Seen]]:
-    """Give what lies in the open folder, but for `besides`, and, by handles as well, in those below it."""
+def _walk(
+    folder: int, above: str, depth: int, is_idle: Callable[[str], bool] = lambda _name: False
+) -> Iterator[tuple[str, Seen]]:
+    """Give what lies in the open folder, but for what is idle, and, by handles as well, in those below it."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or entry.name in _NOT_SHOWN or entry.name in besides:
+            if entry.name.startswith(".") or entry.name in _NOT_SHOWN or is_idle(entry.name):
                 continue
             path = os.path.join(above, entry.name)
             if entry.is_file(follow_symlinks=False):

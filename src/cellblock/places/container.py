@@ -1,12 +1,9 @@
-"""A running container as a place: the cell server's source is sent in, and spoken to over the stream of one exec."""
+"""A running container as a place: the cell server's modules are sent in, and spoken to over the stream of one exec."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import json
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +16,9 @@ from ..errors import PlaceError
 from ..limits import Limits
 from .base import Connection, Place, open_server
 from .enforcement import rlimits
-from .link import PACKAGE, Link
+from .link import Link
 from .shell import ShellPlace
+from .shipment import shipment
 
 if TYPE_CHECKING:
     from aiodocker.execs import Exec
@@ -134,15 +132,6 @@ class ExecLink(Link):
         if transport is not None and (own := transport.get_extra_info("socket")) is not None:
             with contextlib.suppress(OSError):
                 own._sock.close()
-
-
-@functools.cache
-def shipment() -> bytes:
-    """Give the source of the cell server's modules, as `boot.CONTAINER` takes it from its standard input."""
-    names = {"cellblock": "", "cellblock.cell": ""}
-    sources = {**names, **{f"cellblock.cell.{path.stem}": path.read_text() for path in (PACKAGE / "cell").glob("[a-z]*.py")}}
-    data = zlib.compress(json.dumps(sources).encode())
-    return len(data).to_bytes(4, "big") + data
 
 
 async def start_in(container: Container, text: str) -> ExecLink:
