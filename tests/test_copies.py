@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
-from cellblock.cell.copies import Keeper
+from cellblock.cell.copies import Copies, Keeper
 
 SLOW = """
 import socket, sys, time
@@ -50,13 +52,18 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_a_copy_that_gets_an_order_before_it_has_answered_the_last_obeys_both() -> None:
-    loop = Loop()
-    keeper = Keeper(loop, 0, lambda: None)
-    inner = keeper.channel.hand_over()
+@contextlib.contextmanager
+def process_behind(inner: int) -> Generator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     argv = [sys.executable, "-c", SLOW, str(inner)]
     with subprocess.Popen(argv, pass_fds=(inner,), env=environment, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+def test_a_copy_that_gets_an_order_before_it_has_answered_the_last_obeys_both() -> None:
+    loop = Loop()
+    keeper = Keeper(loop, 0, lambda: None)
+    with process_behind(keeper.channel.hand_over()) as process:
         keeper.channel.sent()
         loop.until(lambda: keeper.ready and is_stopped(process.pid), "it is not frozen")
         for _ in range(2):
@@ -65,3 +72,19 @@ def test_a_copy_that_gets_an_order_before_it_has_answered_the_last_obeys_both() 
         keeper.drop()
         assert process.stdout is not None
         assert process.stdout.read() == "obeyed\n" * 2
+        loop.until(lambda: not keeper.channel.open, "its end is not seen")
+
+
+def test_a_copy_that_is_dropped_is_no_process_of_codes_until_it_is_gone() -> None:
+    loop = Loop()
+    copies = Copies(loop, lambda: None)
+    keeper = copies.begin_mark(0)
+    with process_behind(keeper.channel.hand_over()) as process:
+        keeper.channel.sent()
+        loop.until(lambda: keeper.ready, "it says nothing")
+        copies.end_mark("mark", {})
+        copies.drop("mark")
+        assert (copies.marks, copies.all(), keeper.alive) == ({}, [], False)
+        assert process.pid in copies.pids()
+        loop.until(lambda: copies.pids() == set(), "it does not go")
+        assert process.wait() == -signal.SIGKILL

@@ -22,12 +22,14 @@ from cellblock import (
     CodeResult,
     DockerCommandLineCodeExecutor,
     EngineUnavailable,
+    Event,
     ImageUnavailable,
     PlaceError,
     PlaceLost,
+    PullProgress,
+    fold,
 )
 from cellblock.cell.folders import remove_tree
-from cellblock.containers.images import PullProgress
 from cellblock.limits import MIB
 from cellblock.places import base
 from plain_user import command
@@ -208,12 +210,17 @@ def test_a_missing_image_is_a_clear_error() -> None:
 def test_an_image_that_is_not_there_is_fetched_and_told_of() -> None:
     told: list[PullProgress] = []
 
-    async def main(reference: str) -> str:
-        async with DockerCommandLineCodeExecutor(reference, on_pull=told.append) as executor:
-            return (await run(executor, "echo fetched", "sh")).output
+    async def main(reference: str) -> list[Event]:
+        executor = DockerCommandLineCodeExecutor(reference, on_pull=told.append)
+        try:
+            return [event async for event in executor.execute_stream([CodeBlock("echo fetched", "sh")])]
+        finally:
+            await executor.stop()
 
     with registry(engine.running().image("shell")) as reference:
-        assert asyncio.run(main(reference)) == "fetched\n"
+        events = asyncio.run(main(reference))
+        assert fold(events).output == "fetched\n"
+        assert events[: len(told)] == told, "the progress is not what comes first"
         last = told[-1]
         assert (last.image, last.layers_done, last.layers) == (reference, 1, 1)
         assert 0 < last.bytes_done == last.bytes_known

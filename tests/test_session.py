@@ -339,6 +339,25 @@ def test_a_session_never_sees_anothers(name: str, shared: SandboxSessionServer) 
         assert MARK in one.said(f"mark = {MARK!r}\n{find}"), "the probe does not work"
 
 
+def test_code_finds_no_descriptors_but_its_own(live: Live) -> None:
+    listed = "import os\nprint(sorted(number for number in map(int, os.listdir('/proc/self/fd')) if number < 500))"
+    assert live.done(listed) == "[0, 1, 2, 3]", "3 is the folder that is being listed"
+
+
+def test_what_is_to_be_done_at_forks_is_not_done_for_copies(live: Live) -> None:
+    live.done(
+        "import os, threading\nseen = []\n"
+        "os.register_at_fork(before=lambda: seen.append('before'), after_in_parent=lambda: seen.append('parent'),\n"
+        "                    after_in_child=lambda: seen.append('child'))"
+    )
+    mark = live.checkpoint()
+    assert live.done("print(seen)") == "[]"
+    live.restore(mark)
+    assert live.done("print(seen)") == "[]"
+    assert live.run("os._exit(1)").session_restored
+    assert live.done("print(seen, threading.current_thread().native_id == threading.get_native_id())") == "[] True"
+
+
 def test_code_never_sees_the_copies_of_its_session(live: Live) -> None:
     live.done("import os")
     seen = {live.done("print(len([name for name in os.listdir('/proc') if name.isdigit()]))") for _ in range(100)}

@@ -39,9 +39,8 @@ def test_a_fork_that_code_holds_up_ends_in_an_error() -> None:
         assert "wall_seconds" in str(in_itself)
         assert isinstance(in_a_copy, CheckpointError), in_a_copy
         assert "did not answer for 30 s" in str(in_a_copy)
-        assert isinstance(in_a_restored_one, CheckpointError), in_a_restored_one
-        assert "started afresh" in str(in_a_restored_one)
-        assert forked.done("print(kept)") == "1"
-        assert {live.run("print('kept' in dir())").stdout for live in (itself, restored)} == {"False\n"}
+        assert in_a_restored_one is None, "what code has done at forks is done in a copy that nobody sees"
+        assert {live.done("print(kept)") for live in (forked, restored)} == {"1"}
+        assert itself.run("print('kept' in dir())").stdout == "False\n"
         with pytest.raises(CheckpointError, match="gone"):
             wait(forked.executor.fork(mark=marks[forked]))

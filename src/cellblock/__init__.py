@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         SessionError,
         WorkspaceError,
     )
-    from .events import Cut, Display, Ended, Event, FileMade, Output, Started, Usage
+    from .events import Cut, Display, Ended, Event, FileMade, Output, PullProgress, Started, Usage
     from .executors.base import CodeExecutor
     from .executors.checkpoints import Checkpoint
     from .executors.docker import DockerCommandLineCodeExecutor
@@ -110,6 +110,7 @@ __all__ = [
     "PlaceError",
     "PlaceLost",
     "Policy",
+    "PullProgress",
     "SandboxCommandLineCodeExecutor",
     "SandboxSessionCodeExecutor",
     "SandboxSessionServer",
@@ -138,7 +139,7 @@ _HOMES = {
         "ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
         "ImageUnavailable PackageError PlaceError PlaceLost SandboxUnavailable SessionError WorkspaceError"
     ),
-    "events": "Cut Display Ended Event FileMade Output Started Usage",
+    "events": "Cut Display Ended Event FileMade Output PullProgress Started Usage",
     "executors.base": "CodeExecutor",
     "executors.docker": "DockerCommandLineCodeExecutor",
     "executors.docker_jupyter": "DockerJupyterCodeExecutor",

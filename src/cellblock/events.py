@@ -99,4 +99,20 @@ class Ended:
     notice: str = ""
 
 
-Event = Started | Output | Cut | Display | FileMade | Ended
+@dataclass(frozen=True)
+class PullProgress:
+    """Block number `block` waits for its image to be fetched: layers, and bytes as far as their number is known yet."""
+
+    image: str
+    layers_done: int
+    layers: int
+    bytes_done: int
+    bytes_known: int
+    block: int = 0
+
+    def __str__(self) -> str:
+        done, known = self.bytes_done / 1e6, self.bytes_known / 1e6
+        return f"{self.image}: {self.layers_done} of {self.layers} layers, {done:.1f} of {known:.1f} MB"
+
+
+Event = Started | Output | Cut | Display | FileMade | Ended | PullProgress

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
-from .events import Cut, Display, Ended, Event, FileMade, Outcome, Output, Started, Usage
+from .events import Cut, Display, Ended, Event, FileMade, Outcome, Output, PullProgress, Started, Usage
 
 
 @dataclass
@@ -125,6 +125,8 @@ class Folder:
                 self.blocks[-1].files.append(path)
             case Ended():
                 self._end(event)
+            case PullProgress():
+                pass  # no part of what the block did
 
     def _end(self, event: Ended) -> None:
         block, parts = self.blocks[-1], self._parts[-1]

@@ -31,14 +31,16 @@ ZYGOTE = _PACKAGE + "from cellblock.cell import script, zygote\njob = zygote.mai
 SANDBOX_SERVER = (
     _PACKAGE + "from cellblock.cell import start\nfrom cellblock.sandbox.enter import enclose\nstart.main(enclose)\n"
 )
-# In a container nothing of ours is installed: its modules come first on standard input.
+# In a container nothing of ours is installed: it says which code it understands, and is sent its modules.
 CONTAINER = (
     """\
 import sys
 if sys.version_info < (3, 10):
     sys.exit("The Python of the image is %d.%d; the cell server needs 3.10 or later." % sys.version_info[:2])
-import json, marshal, os, site, zlib
+import os
 from importlib import _bootstrap_external
+os.write(1, b"\\0" + _bootstrap_external.MAGIC_NUMBER)
+import json, marshal, site, zlib  # while the modules are on their way
 from importlib.machinery import ModuleSpec
 def read(size):
     data = b""
@@ -49,9 +51,8 @@ def read(size):
         data += piece
     return data
 class Shipped:
-    mark, compiled, sources = (read(int.from_bytes(read(4), "big")) for _ in range(3))
-    fits = mark == _bootstrap_external.MAGIC_NUMBER
-    modules = marshal.loads(zlib.decompress(compiled)) if fits else json.loads(zlib.decompress(sources))
+    is_code = read(1) == b"C"
+    modules = (marshal if is_code else json).loads(zlib.decompress(read(int.from_bytes(read(4), "big"))))
     def find_spec(self, name, path=None, target=None):
         if name in self.modules:
             return ModuleSpec(name, self, is_package=name.count(".") < 2)
@@ -60,7 +61,7 @@ class Shipped:
     def exec_module(self, module):
         name = module.__name__
         shipped = self.modules[name]
-        code = marshal.loads(shipped) if self.fits else compile(shipped, "<%s>" % name, "exec", dont_inherit=True)
+        code = marshal.loads(shipped) if self.is_code else compile(shipped, "<%s>" % name, "exec", dont_inherit=True)
         exec(code, module.__dict__)
 sys.path[:] = [entry for entry in sys.path if entry]
 if site.ENABLE_USER_SITE is not None:  # where `pip install` of a block puts what the blocks after it import

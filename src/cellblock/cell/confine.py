@@ -7,7 +7,7 @@ are forked from: every page of memory that a block's process touches for the fir
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import resource
 import struct
@@ -55,7 +55,7 @@ class Confinement:
     def from_spec(cls, spec: dict[str, Any]) -> Confinement:
         """Make it from the JSON values of a place's specification."""
         values = dict(spec)
-        values["filter_program"] = base64.b64decode(values.get("filter_program", ""))
+        values["filter_program"] = binascii.a2b_base64(values.get("filter_program", ""))
         for name in ("rlimits", "landlock_rules"):
             values[name] = [tuple(pair) for pair in values.get(name, [])]
         return cls(**values)

@@ -19,7 +19,7 @@ class Keeper:
     def __init__(self, loop: Watcher, blocks: int, on_news: Callable[[], None]) -> None:
         self.blocks = blocks
         self.made = time.monotonic()
-        self.ready = False
+        self.ready = self._dropped = False
         self._orders = 0  # that it has not answered yet
         self._on_news = on_news
         self.channel = Channel(loop, self._on_frame, on_news)
@@ -27,7 +27,7 @@ class Keeper:
     @property
     def alive(self) -> bool:
         """Whether it can still be gone back to."""
-        return self.channel.open
+        return self.channel.open and not self._dropped
 
     @property
     def settled(self) -> bool:
@@ -64,9 +64,12 @@ class Keeper:
         self.channel.send(wire.encode_json(wire.ASK, 0, order), descriptors)
 
     def drop(self) -> None:
-        """End it."""
-        self.channel.kill()
-        self.channel.close()
+        """End it. It is heard of until it is gone, which takes a moment, lest it be taken for a process of code's."""
+        self._dropped = True
+        if self.channel.pid:
+            self.channel.kill()
+        else:  # it ends when it finds the stream closed
+            self.channel.close()
 
 
 class Copies:
@@ -80,12 +83,22 @@ class Copies:
         self._auto: Keeper | None = None
         self._next: Keeper | None = None  # the next `_auto`, on the way
         self._asked: Keeper | None = None  # the next mark, on the way
+        self._going: list[Keeper] = []
         self.marks: dict[str, Keeper] = {}
         self.obstacles: list[str] = []
 
     def all(self) -> list[Keeper]:
         """List them."""
         return [keeper for keeper in (self._auto, self._next, self._asked, *self.marks.values()) if keeper is not None]
+
+    def pids(self) -> set[int]:
+        """Give the processes of all of them, and of those that are about to be gone."""
+        self._going = [keeper for keeper in self._going if keeper.channel.open]
+        return {keeper.channel.pid for keeper in (*self.all(), *self._going)}
+
+    def _drop(self, keeper: Keeper) -> None:
+        keeper.drop()
+        self._going.append(keeper)
 
     @property
     def settled(self) -> bool:
@@ -114,10 +127,10 @@ class Copies:
         if keeper is None:
             return
         if "refused" in answer or "error" in answer:
-            keeper.drop()
+            self._drop(keeper)
             return
         if self._auto is not None:
-            self._auto.drop()
+            self._drop(self._auto)
         self._auto = keeper
 
     def resume_auto(self, session: Channel) -> int:
@@ -130,7 +143,7 @@ class Copies:
         """End those that were made of themselves."""
         for keeper in (self._auto, self._next):
             if keeper is not None:
-                keeper.drop()
+                self._drop(keeper)
         self._auto = self._next = None
 
     # asked for
@@ -146,7 +159,7 @@ class Copies:
         if keeper is None:
             return
         if "refused" in answer or "error" in answer or not keeper.alive:
-            keeper.drop()
+            self._drop(keeper)
         else:
             self.marks[mark] = keeper
 
@@ -158,11 +171,12 @@ class Copies:
     def drop(self, mark: str) -> None:
         """End the copy that `mark` stands for."""
         if (keeper := self.marks.pop(mark, None)) is not None:
-            keeper.drop()
+            self._drop(keeper)
 
     def close(self) -> None:
         """End all of them."""
-        for keeper in self.all():
+        for keeper in (*self.all(), *self._going):
             keeper.drop()
+            keeper.channel.close()
         self._auto = self._next = self._asked = None
         self.marks.clear()

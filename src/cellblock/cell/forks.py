@@ -145,6 +145,8 @@ class Frozen:
         """
         if self._random is not None:
             sys.modules["random"].setstate(self._random)
+        thread: Any = threading.current_thread()
+        thread._set_native_id()  # the kernel's number of it, which is another one now
         for file in self._files:
             _reopen(file, *moved)
 

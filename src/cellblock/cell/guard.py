@@ -114,6 +114,8 @@ class Guard:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         self._link.close()
+        for descriptor in self._wakers:
+            os.close(descriptor)
         os.setsid()
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
@@ -184,7 +186,9 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        Ground(spec).renew()
+        ground = Ground(spec)
+        ground.renew()
+        ground.leave()  # a session stands on one and the same for all its blocks
         confinement.prepare()
         socket.send_fds(link, [json.dumps({"hello": True}).encode()], [])
     except BaseException as error:

@@ -141,7 +141,7 @@ class Ground:
         return [_state(folder) for folder in (path, *self._ways[path])]
 
     def leave(self) -> None:
-        """In a block's process: let go of the handles."""
+        """Let go of the handles: where user code runs, there are none."""
         for handle in self._below.values():
             os.close(handle)
 

@@ -266,8 +266,7 @@ class Live:
         return bool(left)
 
     def _strays(self) -> list[int]:
-        keepers = {keeper.channel.pid for keeper in self.copies.all()}
-        return self.house.strays(self.main.pid if self.main is not None else 0, keepers)
+        return self.house.strays(self.main.pid if self.main is not None else 0, self.copies.pids())
 
     def pause(self, *, on: bool) -> None:
         """Stop all code of the session, or let it go on: nothing of it may meet a guard that is not shut in yet."""

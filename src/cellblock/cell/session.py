@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from . import forks, kernel, values, waiting, wire
@@ -200,9 +200,9 @@ class Session:
         if why:
             os.close(descriptor)
             return {"refused": why}
-        frozen = self._freeze(flush=exact)
+        frozen = self._freeze(flush=exact, besides={descriptor})
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # inherited: from its first moment, nobody in the cell sees the copy
-        pid = os.fork()
+        pid = kernel.fork_untouched()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
@@ -213,8 +213,8 @@ class Session:
         self._reap()
         return {"refused": why} if why else {}
 
-    def _freeze(self, *, flush: bool) -> forks.Frozen:
-        return forks.Frozen(flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams})
+    def _freeze(self, *, flush: bool, besides: Iterable[int] = ()) -> forks.Frozen:
+        return forks.Frozen(flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams, *besides})
 
     def _reap(self) -> None:
         """Clear away keepers that the server has ended."""
@@ -304,7 +304,7 @@ class Keeper:
 
     def _resume(self, session: int, keeper: int) -> None:
         """Go on as the session, on the first descriptor; a fork of this process is the keeper from now on, on the second."""
-        pid = os.fork()
+        pid = kernel.fork_untouched()
         if pid == 0:
             os.close(session)
             os.setsid()

@@ -5,7 +5,7 @@ It holds no data of any run and reads nothing but requests of one byte that carr
 
 from __future__ import annotations
 
-import base64
+import binascii
 import gc
 import importlib
 import json
@@ -60,7 +60,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         prepare_sessions()
     if spec.get("filter_program"):
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        kernel.filter_call(base64.b64decode(spec["filter_program"]))()
+        kernel.filter_call(binascii.a2b_base64(spec["filter_program"]))()
     if namespaces:
         for capability in kernel.NETWORK_CAPABILITIES:  # held, but never to be given to a program
             kernel.drop_from_bounding_set(capability)

@@ -20,7 +20,7 @@ from .settings import Settings
 from .streams import Note
 
 if TYPE_CHECKING:
-    from ..containers.images import PullProgress
+    from ..events import PullProgress
     from ..executors.session import SandboxSessionCodeExecutor
 
 WORK_DIR = "coding"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..blocks import CodeBlock, file_name
-from ..events import Cut, Display, Ended, Event, FileMade, Output, Started, Stream
+from ..events import Cut, Display, Ended, Event, FileMade, Output, PullProgress, Started, Stream
 from ..result import cut_mark
 from .sizes import format_size
 
@@ -45,10 +45,8 @@ class Renderer:
             case Output(stream=stream, text=text):
                 yield self._written(stream, text)
             case Cut(stdout_bytes=out, stderr_bytes=err):
-                if out:
-                    yield self._written("stdout", cut_mark(out))
-                if err:
-                    yield self._written("stderr", cut_mark(err))
+                yield self._written("stdout", cut_mark(out))
+                yield self._written("stderr", cut_mark(err))
             case Display(data=data, files=files):
                 # What has text was written as output, and files are named at the end.
                 if "text/plain" not in data and not files:
@@ -57,6 +55,8 @@ class Renderer:
                 self._files.append(event)
             case Ended():
                 yield from self._end(event)
+            case PullProgress():
+                pass  # the executor is started before blocks run, and what is to be told of that is noted then
 
     def note(self, text: str, style: Style = "dim") -> Iterator[Piece]:
         """Give a line of ours."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EngineUnavailable, PlaceError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from aiodocker import Docker
 
 _PATIENCE = 20.0  # seconds that an engine may take to say who it is
+_FRESH = 60.0  # seconds for which that is taken to hold: an engine that is started again may have other settings
 _UNREACHABLE = 900  # what aiodocker says when there was no answer at all
 _EXTRA = "Containers need the extra `docker`: pip install 'cellblock[docker]'."
 _FULL = " The engine's disk is full: `docker system df` shows it, `docker system prune` removes what nothing uses."
@@ -100,8 +102,7 @@ async def connect() -> Client:
         raise EngineUnavailable(f"The container engine cannot be reached ({error}): look at DOCKER_HOST.") from error
     try:
         async with asyncio.timeout(_PATIENCE):
-            asked = (docker._query_json(what, versioned_api=False) for what in ("info", "version"))
-            info, version = await asyncio.gather(*asked)
+            info, version = await _facts(docker)
             docker.api_version = f"v{version['ApiVersion']}"  # else it would ask again
             return Client(docker, info, version)
     except (TimeoutError, OSError, aiodocker.DockerError) as error:
@@ -110,6 +111,37 @@ async def connect() -> Client:
     except BaseException:
         await docker.close()
         raise
+
+
+async def _facts(docker: Docker) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give what the engine says about itself and its parts; it starts four programs for that, so it is not always asked."""
+    engine, now = _engine_behind(str(docker._connection_info)), time.monotonic()
+    known = _known.get(engine)
+    if known is not None and now < known.asked + _FRESH:
+        async with docker._query("_ping", versioned_api=False):  # whether it lives
+            return known.info, known.version
+    asks = (docker._query_json(what, versioned_api=False) for what in ("info", "version"))
+    info, version = await asyncio.gather(*asks)
+    if engine is not None:
+        _known[engine] = _Facts(now, info, version)
+    return info, version
+
+
+def _engine_behind(host: str) -> tuple[object, ...] | None:
+    """Tell one engine of this machine from the next, which makes a socket of its own; `None` when it is reached otherwise."""
+    if not host.startswith("unix://"):
+        return None
+    status = os.stat(path := host.removeprefix("unix://"))
+    return path, status.st_ino, status.st_ctime_ns
+
+
+class _Facts(NamedTuple):
+    asked: float
+    info: dict[str, Any]
+    version: dict[str, Any]
+
+
+_known: dict[tuple[object, ...] | None, _Facts] = {}  # by engine
 
 
 @contextlib.asynccontextmanager

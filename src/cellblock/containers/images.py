@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ImageUnavailable, PlaceError
+from ..events import PullProgress
 from .client import Client, status_of, translated
 
 _DONE = ("Pull complete", "Already exists")
 _NOT_FOUND = 404
-
-
-@dataclass(frozen=True)
-class PullProgress:
-    """How far the fetching of an image is: layers, and bytes as far as their number is known yet."""
-
-    image: str
-    layers_done: int
-    layers: int
-    bytes_done: int
-    bytes_known: int
-
-    def __str__(self) -> str:
-        done, known = self.bytes_done / 1e6, self.bytes_known / 1e6
-        return f"{self.image}: {self.layers_done} of {self.layers} layers, {done:.1f} of {known:.1f} MB"
 
 
 OnPull = Callable[[PullProgress], None]

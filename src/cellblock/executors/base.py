@@ -105,6 +105,12 @@ class CodeExecutor(Component, ABC):
                 await self._open()
                 self._is_open = True
 
+    async def _starting(self) -> AsyncGenerator[Event, None]:
+        """Start, as `_start` does; give what there is to tell of it meanwhile."""
+        await self._start()
+        for event in ():
+            yield event
+
     async def _stop(self) -> None:
         async with self._changing:
             if self._is_open:
@@ -121,7 +127,9 @@ class CodeExecutor(Component, ABC):
 
     async def _events(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         if not self._is_open:
-            await self._start()
+            async with contextlib.aclosing(self._starting()) as news:
+                async for event in news:
+                    yield event
         for number, block in enumerate(blocks):
             if token is not None and token.is_cancelled():
                 yield Started(number, block.language)

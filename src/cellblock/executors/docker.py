@@ -21,12 +21,13 @@ from ..containers.packages import image_with
 from ..containers.settings import WORK_DIR, ContainerOptions, ContainerSettings, checked_gifts, checked_options
 from ..containers.tenant import Tenant
 from ..errors import PlaceError, PlaceLost
+from ..events import Event, PullProgress
 from ..functions import Function
 from ..languages import Action, Language
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Connection, Place
 from ..places.container import ContainerPlace
-from ..places.shipment import shipment
+from ..places.shipment import compiled
 from .attic import Caretaker
 from .command import CommandLineExecutor, texts, truth
 from .docker_copies import Copies
@@ -101,6 +102,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             save_output=save_output,
         )
         self._preload = texts("preload", preload)
+        self._listeners = set[asyncio.Queue[Event | None]]()  # those who wait for a start, and want to know how far it is
         self._bind_dir = None if bind_dir is None else Path(bind_dir)
         self._given = {
             "image": image,
@@ -119,6 +121,27 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     # the container
 
+    async def _starting(self) -> AsyncGenerator[Event, None]:
+        news: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._listeners.add(news)
+        starting = asyncio.create_task(self._start())
+        starting.add_done_callback(lambda _starting: news.put_nowait(None))
+        try:
+            while (event := await news.get()) is not None:
+                yield event
+        finally:
+            self._listeners.discard(news)
+            if not starting.done():
+                starting.cancel()
+                await asyncio.wait([starting])
+        await starting
+
+    def _on_pull(self, progress: PullProgress) -> None:
+        for news in self._listeners:
+            news.put_nowait(progress)
+        if (on_pull := self._given["on_pull"]) is not None:
+            on_pull(progress)
+
     async def _open(self) -> None:
         try:
             await super()._open()
@@ -131,12 +154,12 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         if self._temporary is not None and self._caretaker is None and not self._is_kept:
             self._caretaker = await asyncio.to_thread(Caretaker, self._temporary)
         # It takes the processor for a moment, and the engine will have us wait.
-        asyncio.get_running_loop().run_in_executor(None, shipment)
+        asyncio.get_running_loop().run_in_executor(None, compiled)
         self._client = client = await connect()
         self._recovering = asyncio.Lock()
         given, self._image = self._given, self._given["image"]
         if packages:
-            self._image = await image_with(client, self._image, packages, given["wheels"], on_pull=given["on_pull"])
+            self._image = await image_with(client, self._image, packages, given["wheels"], on_pull=self._on_pull)
         settings = self._settings(client)
         self._tenant = Tenant(
             client,
@@ -144,7 +167,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             given["container_name"],
             stop_container=given["stop_container"],
             init_command=given["init_command"],
-            on_pull=given["on_pull"],
+            on_pull=self._on_pull,
         )
         container = await self._tenant.take()
         if given["transfer"] == "copy":

@@ -18,7 +18,7 @@ from .base import Connection, Place, open_server
 from .enforcement import rlimits
 from .link import Link
 from .shell import ShellPlace
-from .shipment import shipment
+from .shipment import MARK_BYTES, shipment
 
 if TYPE_CHECKING:
     from aiodocker.execs import Exec
@@ -28,7 +28,6 @@ _END = 10.0  # seconds that the server may take to end its cells, before the con
 _LOOK = 0.02
 FIRST_SESSION = 1  # the number of the session that is opened with its server
 _NO_PYTHON = 127
-_FIRST_BYTE = 1  # that a server says is at most this: its first frame is short
 _NO_SESSION = (
     "A session needs Python and IPython, and the image has no Python: take another, with `pip install ipython` in it."
 )
@@ -40,7 +39,7 @@ class ExecLink(Link):
 
     def __init__(self, execution: Exec, stream: Stream) -> None:
         self._exec, self._stream = execution, stream
-        self._log, self._speaks = b"", False
+        self._log, self._mark = b"", b""
         self._outgoing = bytearray()
         self._may_read, self._may_write = asyncio.Event(), asyncio.Event()
         self._on_data: Callable[[bytes], None] = lambda data: None
@@ -56,7 +55,12 @@ class ExecLink(Link):
     def send(self, data: bytes) -> None:
         """See `Link`."""
         self._outgoing += data
-        self._may_write.set()
+        if self._speaks:
+            self._may_write.set()
+
+    @property
+    def _speaks(self) -> bool:
+        return len(self._mark) == MARK_BYTES
 
     def pause(self) -> None:
         """See `Link`."""
@@ -75,11 +79,22 @@ class ExecLink(Link):
             if message is None:
                 self._on_end()
                 return
-            if message.stream == 1 and (self._speaks or message.data[0] <= _FIRST_BYTE):
-                self._speaks = True
+            if message.stream == 1 and self._speaks:
                 self._on_data(message.data)
+            elif message.stream == 1 and (self._mark or message.data[0] == 0):
+                self._mark += message.data
+                self._ship()
             else:  # the server's standard error, or, instead of a server, what the engine has to say
                 self._log = (self._log + message.data)[-2000:]
+
+    def _ship(self) -> None:
+        """Send the modules, and what waits, once it is known that there is a Python, and which: nothing else would read it.
+
+        An engine may wait for ever for more than a pipe holds to be read by a process that has ended.
+        """
+        if self._speaks:
+            self._outgoing[:0] = shipment(self._mark)
+            self._may_write.set()
 
     async def _write(self) -> None:
         while True:
@@ -135,14 +150,12 @@ class ExecLink(Link):
 
 
 async def start_in(container: Container, text: str) -> ExecLink:
-    """Start a Python program in `container`; its first input is the shipment. Raises `PlaceError`."""
+    """Start a Python program in `container`, which is sent the shipment when it speaks. Raises `PlaceError`."""
     execution = await container.execute(["/bin/sh", "-c", START_PYTHON, text])
     with translated(f"Nothing can be started in container {container.name}"):
         stream = execution.start(detach=False)
         await stream.__aenter__()
-    link = ExecLink(execution, stream)
-    link.send(shipment())
-    return link
+    return ExecLink(execution, stream)
 
 
 async def _open_session(connection: Connection) -> None:

@@ -10,17 +10,31 @@ from importlib.util import MAGIC_NUMBER
 
 from .link import PACKAGE
 
+MARK_BYTES = 1 + len(MAGIC_NUMBER)  # a zero, and which code a Python understands: what `boot.CONTAINER` says first
+
+
+def shipment(mark: bytes) -> bytes:
+    """Give the modules for the Python that has said `mark`: a letter for the kind, the length in four bytes, the data.
+
+    To compile the source takes a good part of a server's start, and where the Python is as ours, it need not.
+    """
+    kind, data = (b"C", compiled()) if mark[1:] == MAGIC_NUMBER else (b"S", source())
+    return kind + len(data).to_bytes(4, "big") + data
+
 
 @functools.cache
-def shipment() -> bytes:
-    """Give the modules, as `boot.CONTAINER` takes them from its standard input.
+def compiled() -> bytes:
+    """Give the modules as code of our Python. Takes a tenth of a second, once for a process."""
+    code = {name: compile(text, f"<{name}>", "exec", dont_inherit=True) for name, text in _modules().items()}
+    return zlib.compress(marshal.dumps({name: marshal.dumps(module) for name, module in code.items()}))
 
-    Three parts, each behind its length in four bytes: the mark of our Python's code, the modules as such code, and their
-    source. To compile the source takes a good part of a server's start, and where the Python is the same, it need not.
-    Takes a tenth of a second, once for a process.
-    """
-    names = {"cellblock": "", "cellblock.cell": ""}
-    sources = {**names, **{f"cellblock.cell.{path.stem}": path.read_text() for path in (PACKAGE / "cell").glob("[a-z]*.py")}}
-    compiled = {name: marshal.dumps(compile(sources[name], f"<{name}>", "exec", dont_inherit=True)) for name in sources}
-    parts = (MAGIC_NUMBER, zlib.compress(marshal.dumps(compiled)), zlib.compress(json.dumps(sources).encode()))
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+@functools.cache
+def source() -> bytes:
+    """Give the modules as their source."""
+    return zlib.compress(json.dumps(_modules()).encode())
+
+
+def _modules() -> dict[str, str]:
+    inside = {f"cellblock.cell.{path.stem}": path.read_text() for path in (PACKAGE / "cell").glob("[a-z]*.py")}
+    return {"cellblock": "", "cellblock.cell": "", **inside}
