@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cellblock import CodeBlock, PlaceLost, SandboxSessionCodeExecutor, SandboxSessionServer, SessionError
-from live import Live, server, session, wait
+from live import Live, forked, server, session, wait
 from probes import MARK, local, said
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg==")
@@ -354,6 +354,8 @@ def test_what_is_to_be_done_at_forks_is_not_done_for_copies(live: Live) -> None:
     assert live.done("print(seen)") == "[]"
     live.restore(mark)
     assert live.done("print(seen)") == "[]"
+    with forked(live) as (branch,):
+        assert branch.done("print(seen)") == "['before', 'child']"
     assert live.run("os._exit(1)").session_restored
     assert live.done("print(seen, threading.current_thread().native_id == threading.get_native_id())") == "[] True"
 

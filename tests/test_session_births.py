@@ -7,12 +7,10 @@ import asyncio
 import pytest
 
 from cellblock import CheckpointError, SandboxSessionCodeExecutor, SandboxSessionServer
-from cellblock.errors import SessionError
 from live import Live, server, wait
 
-# Code may have something done before each fork, in a copy of its session too: here, nothing ever again.
-IN_ITSELF = "import os, time; is_held = False; os.register_at_fork(before=lambda: is_held and time.sleep(3600)); kept = 1"
-IN_COPIES = f"{IN_ITSELF}; own = os.getpid(); os.register_at_fork(before=lambda: own != os.getpid() and time.sleep(3600))"
+# Code may have something done before each fork: here, nothing ever again.
+HELD = "import os, time; os.register_at_fork(before=lambda: time.sleep(3600)); kept = 1"
 
 
 def session(server: SandboxSessionServer) -> Live:
@@ -22,9 +20,7 @@ def session(server: SandboxSessionServer) -> Live:
 @pytest.mark.timeout(180)
 def test_a_fork_that_code_holds_up_ends_in_an_error() -> None:
     with server() as shared, session(shared) as itself, session(shared) as forked, session(shared) as restored:
-        itself.done(IN_ITSELF)
-        itself.done("is_held = True")
-        marks = {live: live.checkpoint() for live in (forked, restored) if not live.done(IN_COPIES)}
+        marks = {live: live.checkpoint() for live in (itself, forked, restored) if not live.done(HELD)}
 
         async def all_three() -> tuple[object, ...]:
             return await asyncio.gather(
@@ -35,12 +31,10 @@ def test_a_fork_that_code_holds_up_ends_in_an_error() -> None:
             )
 
         in_itself, in_a_copy, in_a_restored_one = wait(all_three())
-        assert isinstance(in_itself, SessionError), in_itself
-        assert "wall_seconds" in str(in_itself)
-        assert isinstance(in_a_copy, CheckpointError), in_a_copy
-        assert "did not answer for 30 s" in str(in_a_copy)
+        for error in (in_itself, in_a_copy):
+            assert isinstance(error, CheckpointError), error
+            assert "did not come within 30 s" in str(error)
         assert in_a_restored_one is None, "what code has done at forks is done in a copy that nobody sees"
-        assert {live.done("print(kept)") for live in (forked, restored)} == {"1"}
-        assert itself.run("print('kept' in dir())").stdout == "False\n"
-        with pytest.raises(CheckpointError, match="gone"):
-            wait(forked.executor.fork(mark=marks[forked]))
+        assert {live.done("print(kept)") for live in (itself, forked, restored)} == {"1"}
+        forked.restore(marks[forked])
+        assert forked.done("print(kept)") == "1"

@@ -50,19 +50,19 @@ def _in_namespaces(descriptors: list[int], frozen: Frozen) -> dict[str, Any]:
     """Make a branch in the cell whose namespaces, control stream and output streams are given.
 
     Nobody can move into a process namespace, only be born there; and who is born there of a father from outside becomes a
-    child of somebody outside: hence three forks.
+    child of somebody outside: hence three forks. What is to be done at forks is done at the last one, in the branch.
     """
     *spaces, control, out, err = descriptors
     streams = [out, err]
     # Where the network is the machine's, the branch is in it already, and may not enter it.
     kinds = _SPACES[:-1] if _is_own_network(spaces[-1]) else _SPACES
-    between = os.fork()
+    between = kernel.fork_untouched()
     if between == 0:
         try:
             for space, kind in zip(spaces, kinds, strict=False):
                 kernel.setns(space, kind)
             close_all(spaces)
-            if os.fork() != 0 or os.fork() != 0:
+            if kernel.fork_untouched() != 0 or os.fork() != 0:
                 os._exit(0)
         except OSError as error:
             os.write(2, f"{error}\n".encode())
@@ -89,10 +89,10 @@ def close_all(descriptors: list[int]) -> None:
 
 def _beside(door: int, folder: str, frozen: Frozen, let_go: Callable[[], None]) -> dict[str, Any]:
     """Make the guard of a branch, which speaks to the server through `door`, and will fork the branch itself."""
-    between = os.fork()
+    between = kernel.fork_untouched()
     if between == 0:
         try:
-            if os.fork() != 0:  # orphaned, it is a child of the guard of its session, and no child of code's
+            if kernel.fork_untouched() != 0:  # orphaned, it is a child of the guard of its session, and no child of code's
                 os._exit(0)
         except OSError:
             os._exit(1)

@@ -24,10 +24,9 @@ from .porter import NoPorter, Porter
 _MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do
 _GRACE = 2.0  # seconds that a guard has to end
 _TRIES = 3
-_BIRTH = 30.0  # seconds that a session, or a copy of one, has to bring forth a branch; far more than a loaded machine needs
+_BIRTH = 30.0  # seconds that a branch may take to come; far more than a loaded machine needs
 _NOT_RESUMED = "The checkpoint did not answer, or ended: the session has been started afresh."
 _BRANCH = {"op": "branch", "wall_seconds": _BIRTH}
-_LATE = f"what it was to come from did not answer for {_BIRTH:.0f} s, and was ended"
 _FOREVER = float("inf")
 
 
@@ -224,7 +223,7 @@ class Sessions:
         branch.house.parent = live.house
         live.house.branches.add(branch.house)
         branch.on_gone = functools.partial(self._on_branch_gone, job, live, branch)
-        # The session's process is ended a little earlier, and tells why; what code has made of a copy says nothing.
+        # Where it is the session's own process that is held up, that is ended a little earlier, and tells why.
         self._coming[branch] = time.monotonic() + _BIRTH + _GRACE
         return branch
 
@@ -309,8 +308,6 @@ class Sessions:
     def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
         live.pause(on=False)
         self._bury(branch)
-        if why is _LATE and (mark := job.request.get("mark")) is not None:
-            live.copies.drop(mark)
         self._answer(job, {"error": f"The branch could not be made: {why}"})
 
     # fresh processes beside a session
@@ -347,7 +344,7 @@ class Sessions:
             if now >= live.patience():
                 live.tend(now)
         for branch in [branch for branch, moment in self._coming.items() if now >= moment]:
-            branch.on_gone(_LATE)
+            branch.on_gone(f"it did not come within {_BIRTH:.0f} s")
         self._going = [live for live in self._going if not live.house.gone()]
 
     def close(self) -> None:
