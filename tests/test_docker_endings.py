@@ -30,6 +30,7 @@ from cellblock import (
     fold,
 )
 from cellblock.cell.folders import remove_tree
+from cellblock.containers.client import connected
 from cellblock.limits import MIB
 from cellblock.places import base
 from plain_user import command
@@ -232,6 +233,23 @@ def test_a_name_that_is_taken_is_a_clear_error(image: str, name: str) -> None:
     with pytest.raises(PlaceError, match=f"{name}.*container_name"):
         asyncio.run(DockerCommandLineCodeExecutor(image, name).start())
     assert there(name) == "created", "somebody else's container was touched"
+
+
+def test_an_engine_is_not_asked_about_itself_for_each_container_but_anew_when_it_may_be_another() -> None:
+    async def facts() -> tuple[object, object]:
+        async with connected() as client:
+            return client.info, client.version
+
+    async def main() -> None:
+        before, again = await facts(), await facts()
+        assert all(one is other for one, other in zip(before, again, strict=True))
+        path = Path(engine.running().host.removeprefix("unix://"))
+        path.chmod(path.stat().st_mode & 0o7777)  # which moves its time of change, as a new engine's socket has another
+        assert (await facts())[0] is not before[0]
+
+    if not engine.running().host.startswith("unix://"):
+        pytest.skip("the engine is not reached by a socket")
+    asyncio.run(main())
 
 
 # whose container it is

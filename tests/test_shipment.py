@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from cellblock.cell import boot
 from cellblock.limits import Limits
 from cellblock.places.base import open_server
+from cellblock.places.container import ExecLink
 from cellblock.places.host import plain_spec
 from cellblock.places.link import start_process
 from cellblock.places.shipment import MARK_BYTES, shipment
@@ -32,5 +35,37 @@ def test_a_server_starts_of_what_is_sent(mark: bytes, kind: bytes, tmp_path: Pat
     assert asyncio.run(started()) == b"\0" + MAGIC_NUMBER
 
 
-def test_what_is_sent_differs() -> None:
-    assert shipment(b"\0" + MAGIC_NUMBER) != shipment(OTHER)
+class Stream:
+    """An exec's stream as far as a link uses it: it says what it is told to, and remembers what is written."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[SimpleNamespace] = asyncio.Queue()
+        self.written: list[bytes] = []
+
+    def say(self, data: bytes) -> None:
+        self.said.put_nowait(SimpleNamespace(stream=1, data=data))
+
+    async def read_out(self) -> SimpleNamespace:
+        return await self.said.get()
+
+    async def write_in(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+def test_nothing_is_sent_to_what_may_be_no_python() -> None:
+    async def main() -> None:
+        stream, mark = Stream(), b"\0" + MAGIC_NUMBER
+        link = ExecLink(cast("Any", None), cast("Any", stream))
+        link.begin(lambda _data: None, lambda: None)
+        link.send(b"first")
+        for part in (b"an engine's own words", mark[:2]):
+            stream.say(part)
+            await asyncio.sleep(0.05)
+            assert stream.written == []
+        stream.say(mark[2:])
+        while not stream.written:
+            await asyncio.sleep(0)
+        link.let_go()
+        assert stream.written == [shipment(mark) + b"first"]
+
+    asyncio.run(main())

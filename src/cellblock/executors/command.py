@@ -226,7 +226,8 @@ class CommandLineExecutor(CodeExecutor):
         code_file = os.path.join(workspace.shown, name)
         yield Started(number, block.language, code_file)
         if action == "save":
-            workspace.keep(name)
+            if not own_name:
+                workspace.keep(name)
             yield Output(number, "stdout", f"Code saved to {code_file}\n")
             yield Ended(number, 0, "ok")
             return

@@ -163,10 +163,10 @@ class Workspace:
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
-        return dict(self._files(lambda _name: False))
+        return dict(self._files(_never))
 
     def _is_idle(self, name: str) -> bool:
-        """Tell whether a file at the top is that of a block which cannot have been changed, or not so that anybody asks."""
+        """Tell whether a file at the top is that of a block that runs, or of one that ended long ago."""
         return name.startswith("tmp_code_") and (
             name in self._running or (name not in self._recent and _TEMPORARY.fullmatch(name) is not None)
         )
@@ -180,9 +180,11 @@ class Workspace:
                 os.close(top)
 
 
-def _walk(
-    folder: int, above: str, depth: int, is_idle: Callable[[str], bool] = lambda _name: False
-) -> Iterator[tuple[str, Seen]]:
+def _never(_name: str) -> bool:
+    return False
+
+
+def _walk(folder: int, above: str, depth: int, is_idle: Callable[[str], bool] = _never) -> Iterator[tuple[str, Seen]]:
     """Give what lies in the open folder, but for what is idle, and, by handles as well, in those below it."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
