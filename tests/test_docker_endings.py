@@ -33,6 +33,8 @@ from cellblock.cell.folders import remove_tree
 from cellblock.containers.client import connected
 from cellblock.limits import MIB
 from cellblock.places import base
+from cellblock.places.base import Connection
+from cellblock.places.container import ContainerPlace
 from plain_user import command
 from registry import registry
 
@@ -94,6 +96,28 @@ def test_a_block_that_ends_the_server_is_told_and_the_container_goes_on(image: s
             assert after.output == "True\n"
 
     asyncio.run(main())
+
+
+def test_a_restarted_container_in_which_nothing_starts_is_restarted_once_more(
+    image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_place, failures = ContainerPlace.open, list[str]()
+
+    async def fail_at_first(place: ContainerPlace) -> Connection:
+        if not failures:
+            failures.append("cannot exec in a stopped state")  # as a busy engine was seen to say
+            raise PlaceError(failures[0])
+        return await open_place(place)
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            monkeypatch.setattr(ContainerPlace, "open", fail_at_first)
+            result = await run(executor, "import os; os.kill(-1, 9)")
+            assert "container was restarted" in result.output
+            assert (await run(executor, "print(1)")).output == "1\n"
+
+    asyncio.run(main())
+    assert failures
 
 
 def test_stopping_ends_what_runs_and_says_so(image: str) -> None:

@@ -293,9 +293,19 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
                 await tenant.restart()
                 with contextlib.suppress(PlaceError):
                     await lost.close()
-                self._connection = await place.open()
+                self._connection = await _opened(tenant, place)
             except PlaceError as error:
                 raise PlaceLost(f"{why} The container could not be restarted: {error} Call restart().") from error
+
+
+async def _opened(tenant: Tenant, place: ContainerPlace) -> Connection:
+    """Start a server in a container that has just been restarted. Raises `PlaceError`."""
+    try:
+        return await place.open()
+    except PlaceError:
+        # A busy engine may hear late of the end of what it has restarted, and take it for the end of what runs now.
+        await tenant.restart()
+        return await place.open()
 
 
 def _warn_of_current_folder(work_dir: str | os.PathLike[str] | None) -> None:
