@@ -11,6 +11,7 @@ import pytest
 
 import engine
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor
+from cellblock.containers.container import Container
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -101,6 +102,30 @@ def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
             assert result.outcome == "killed"
             assert result.output.startswith("so far\n")
             assert "container was restarted" in result.output
+            assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
+
+    asyncio.run(main())
+
+
+def test_a_container_is_still_there_when_an_engine_comes_late_to_the_restart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    image, restart = engine.running().image("python"), Container.restart
+
+    async def late(container: Container) -> None:
+        await asyncio.sleep(2)
+        await restart(container)
+
+    async def main() -> None:
+        monkeypatch.setattr(Container, "restart", late)
+        async with (
+            line(monkeypatch) as way,
+            DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
+        ):
+            running = asyncio.create_task(executor.execute_code_blocks(block("import time; time.sleep(50)")))
+            await asyncio.sleep(1)
+            way.cut()
+            assert "container was restarted" in (await running).output
             assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
 
     asyncio.run(main())

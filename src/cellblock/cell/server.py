@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which cells have to wait
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
+_LEASE = 5.0  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
+_DESCRIPTORS = 1024  # more than a server has open
 _FOREVER = float("inf")
 _CREDENTIALS = struct.Struct("3i")
 
@@ -80,8 +82,7 @@ class Server:
             for path in self._spec["delete"]:
                 remove_tree(path)
             if pid := self._spec.get("ends"):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGTERM)
+                _end_later(pid)
 
     def _meet_zygote(self, launcher: int) -> int:
         """Wait for the zygote's first words, pass them on, and give its process id; 0 when it did not start."""
@@ -205,6 +206,16 @@ def _sessions(
     from .sessions import Sessions  # not for those who have none
 
     return Sessions(server, pool, link, porter, spec)
+
+
+def _end_later(pid: int) -> None:
+    """End process `pid` after a while, and not if all is begun again meanwhile; without anybody waiting for that."""
+    if os.fork() == 0:
+        os.closerange(0, _DESCRIPTORS)
+        time.sleep(_LEASE)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+        os._exit(0)
 
 
 def init_message(spec: dict[str, Any]) -> bytes:

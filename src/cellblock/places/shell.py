@@ -35,7 +35,8 @@ _SWEEP = (
     "kill -9 -1; for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do "
     '[ -r $file ] && while read -r name count; do [ "$name" = oom_kill ] && echo $count; done < $file; done; echo .; read _'
 )
-_LAST_SWEEP = f"{_SWEEP}; kill -TERM 1"  # the container ends with its owner
+# The container ends with its owner; a little later, where there is a `sleep`: if only the line to us broke, it is restarted.
+_LAST_SWEEP = f"{_SWEEP}; sleep 5; kill -TERM 1"
 _BLOCK = 512  # bytes of one block of `ulimit -f`
 _NO_PYTHON = (
     "the image has no python3, so that only the programs that it has can run, such as sh; take one with Python 3.10 or later"
