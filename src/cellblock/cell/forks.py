@@ -24,6 +24,11 @@ _PREPARED = ("jemalloc_bg_thd",)  # pyarrow's allocator gets ready for every for
 _SETTABLE = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
 
 
+def is_alone() -> bool:
+    """Tell whether this process has one thread and no more, of whatever kind: the kernel counts them."""
+    return os.stat("/proc/self/task").st_nlink == _LINKS + 1
+
+
 def python_threads() -> list[str]:
     """Name the Python threads besides the one that calls."""
     own = threading.get_ident()
@@ -126,11 +131,10 @@ class _File(NamedTuple):
 
 
 class Frozen:
-    """What a fork alone does not preserve, noted before it: states of random numbers, positions in open files."""
+    """What a fork alone does not preserve, noted before it: positions in open files."""
 
     def __init__(self, *, flush: bool, besides: set[int]) -> None:
         """Note it. `flush`: first write out what open files hold back, or both sides would. `besides`: no files of code's."""
-        self._random = sys.modules["random"].getstate() if "random" in sys.modules else None
         # The kernel may tell how many descriptors there are (since 6.2): mostly none but ours.
         none = os.stat("/proc/self/fd").st_size == len(besides)
         self._files = [] if none else _open_files(besides)
@@ -139,12 +143,10 @@ class Frozen:
             self._files = _open_files(besides)
 
     def thaw(self, *, moved: tuple[str, str] = ("", "")) -> None:
-        """In the fork: go on exactly as the other side would have; Python's own `random` is reseeded by every fork.
+        """In the fork: go on exactly as the other side would have.
 
         `moved`: what was in the first folder is in the second one here.
         """
-        if self._random is not None:
-            sys.modules["random"].setstate(self._random)
         thread: Any = threading.current_thread()
         thread._set_native_id()  # the kernel's number of it, which is another one now
         for file in self._files:

@@ -17,6 +17,24 @@ _SHOWN_BY_REPR = (int, float, complex, bool, str, bytes)
 _LONG = 1000  # bits, from which on an integer may be refused as text
 
 
+class Noted(dict[Any, Any]):
+    """A dictionary that adds to `changes` whenever it is changed."""
+
+    def __init__(self, content: dict[Any, Any], changes: set[str]) -> None:
+        super().__init__(content)
+        self.changes = changes
+
+    def _noting(name: str) -> Any:  # pyright: ignore[reportSelfClsParameterName] - makes the methods below
+        def changing(self: Noted, *arguments: Any, **more: Any) -> Any:
+            self.changes.add(name)
+            return getattr(dict, name)(self, *arguments, **more)
+
+        return changing
+
+    __setitem__, __delitem__, __ior__ = map(_noting, ("__setitem__", "__delitem__", "__ior__"))
+    pop, popitem, clear, update, setdefault = map(_noting, ("pop", "popitem", "clear", "update", "setdefault"))
+
+
 class Program(NamedTuple):
     """A cell, compiled: its statements, and the expression at its end whose value is to be shown, if there is one."""
 
@@ -31,6 +49,8 @@ class PlainCells:
         self._shell = shell
         self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
         self._as_made, self._formats = self._extensions(), self._printers()
+        self._is_simple = True  # whether values of the simplest kinds are shown by `repr`, as far as is known
+        self._changes = self._note_changes()
 
     def _extensions(self) -> tuple[object, ...]:
         """Give what changes when a cell has the shell do more than it does by itself: magics and libraries add handlers."""
@@ -51,6 +71,28 @@ class PlainCells:
         formatters = self._shell.display_formatter.formatters.values()
         printers: list[object] = [formatter.type_printers.get(kind) for formatter in formatters for kind in _SHOWN_BY_REPR]
         return [*printers, self._shell.display_formatter.formatters["text/plain"].float_precision]
+
+    def _note_changes(self) -> set[str]:
+        """Have changes of what `_printers` gives put into the set that is given: to look through all is dear."""
+        changes, shown = set[str](), self._shell.display_formatter
+
+        def note(change: Any) -> None:
+            changes.add(change["name"])
+
+        shown.formatters = Noted(shown.formatters, changes)
+        shown.observe(note, "formatters")
+        for formatter in shown.formatters.values():
+            formatter.type_printers = Noted(formatter.type_printers, changes)
+            formatter.observe(note, "type_printers")
+        shown.formatters["text/plain"].observe(note, "float_precision")
+        return changes
+
+    def _shows_by_repr(self) -> bool:
+        """Tell whether nobody has other wishes for values of the simplest kinds."""
+        if self._changes:
+            self._changes.clear()
+            self._is_simple = self._printers() == self._formats
+        return self._is_simple
 
     def compiled(self, code: str) -> Program | None:
         """Give `code` compiled; None when it is a matter for the shell: its syntax, a semicolon at its end, handlers."""
@@ -105,7 +147,7 @@ class PlainCells:
         """Show the value of the cell, as the shell's display hook does, which is asked for anything that is not simple."""
         hook = self._shell.displayhook
         is_long = isinstance(value, int) and value.bit_length() > _LONG
-        if is_long or type(value) not in _SHOWN_BY_REPR or self._printers() != self._formats:
+        if is_long or type(value) not in _SHOWN_BY_REPR or not self._shows_by_repr():
             hook(value)
             return
         data = {"text/plain": repr(value)}

@@ -30,6 +30,9 @@ _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the sessio
 
 # Without the enums of `signal`, which each cell would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
+_waitpid = os.waitpid  # the one that knows of keepers
+_hide_from_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0)
+_show_to_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
 _SIGINT, _SIGTERM, _SIGCHLD = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGCHLD)
 _IGNORE, _DEFAULT = int(signal.SIG_IGN), int(signal.SIG_DFL)
 
@@ -141,13 +144,12 @@ class Session:
         """Have descriptors 1 and 2 be the session's streams again, whatever the cell before did to them."""
         for target, (stream, same) in enumerate(zip(self._streams, self._same, strict=True), 1):
             try:
-                is_same = os.fstat(target).st_ino == same.st_ino
-            except OSError:
-                is_same = False
-            with contextlib.suppress(OSError):
-                if not is_same:
+                if not _is(target, same):
                     os.dup2(stream, target)
-                os.set_blocking(stream, True)  # of both: they are one open file
+                if not os.get_blocking(stream):
+                    os.set_blocking(stream, True)  # of both: they are one open file
+            except OSError:
+                continue
 
     def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
@@ -196,19 +198,23 @@ class Session:
 
     def _keep(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
         """Make a keeper that listens on `descriptor`. `exact`: refuse whatever it could not carry over."""
-        why = forks.obstacles(self._keepers, self._shell.pending_tasks()) if exact else forks.python_threads()
+        is_alone = forks.is_alone()  # mostly, and then no thread need be asked for its name
+        if exact:
+            why = forks.obstacles(self._keepers, self._shell.pending_tasks())
+        else:
+            why = [] if is_alone else forks.python_threads()
         if why:
             os.close(descriptor)
             return {"refused": why}
         frozen = self._freeze(flush=exact, besides={descriptor})
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # inherited: from its first moment, nobody in the cell sees the copy
+        _hide_from_others()  # inherited: from its first moment, nobody in the cell sees the copy
         pid = kernel.fork_untouched()
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        _show_to_others()
         os.close(descriptor)
         self._keepers.add(pid)
-        if why := forks.native_threads():
+        if not is_alone and (why := forks.native_threads()):
             os.kill(pid, signal.SIGKILL)
         self._reap()
         return {"refused": why} if why else {}
@@ -219,10 +225,12 @@ class Session:
     def _reap(self) -> None:
         """Clear away keepers that the server has ended."""
         for pid in list(self._keepers):
-            with contextlib.suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                    continue
-            self._keepers.discard(pid)
+            try:
+                has_ended = _waitpid(pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:
+                has_ended = True
+            if has_ended:
+                self._keepers.discard(pid)
 
     def _branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         why = forks.obstacles(self._keepers, self._shell.pending_tasks())
@@ -315,6 +323,13 @@ class Keeper:
         os.close(keeper)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Reborn(session, self._frozen, keepers={pid})
+
+
+def _is(descriptor: int, same: os.stat_result) -> bool:
+    try:
+        return os.fstat(descriptor).st_ino == same.st_ino
+    except OSError:
+        return False
 
 
 def _as_json(content: Any) -> Any:
