@@ -19,7 +19,6 @@ import socket, sys, time
 from cellblock.cell import wire
 link = socket.socket(fileno=int(sys.argv[1]))
 decoder = wire.Decoder()
-link.sendall(wire.encode_json(wire.ANSWER, 0, {"pid": 0}))
 while data := link.recv(65536):
     for frame in decoder.feed(data):
         time.sleep(0.3)
@@ -65,7 +64,8 @@ def test_a_copy_that_gets_an_order_before_it_has_answered_the_last_obeys_both() 
     keeper = Keeper(loop, 0, lambda: None)
     with process_behind(keeper.channel.hand_over()) as process:
         keeper.channel.sent()
-        loop.until(lambda: keeper.ready and is_stopped(process.pid), "it is not frozen")
+        keeper.adopt(process.pid)
+        loop.until(lambda: is_stopped(process.pid), "it is not frozen")
         for _ in range(2):
             keeper.order({}, [])
         loop.until(lambda: is_stopped(process.pid), "it is not frozen again")
@@ -81,7 +81,7 @@ def test_a_copy_that_is_dropped_is_no_process_of_codes_until_it_is_gone() -> Non
     keeper = copies.begin_mark(0)
     with process_behind(keeper.channel.hand_over()) as process:
         keeper.channel.sent()
-        loop.until(lambda: keeper.ready, "it says nothing")
+        copies.adopt(process.pid)
         copies.end_mark("mark", {})
         copies.drop("mark")
         assert (copies.marks, copies.all(), keeper.alive) == ({}, [], False)

@@ -31,7 +31,7 @@ class Channel:
     """One process in a cell, and the stream to it. What comes from it may be anything.
 
     `on_frame` is called with each frame, `on_end` once, when the process has ended or speaks no sense. Which process that is,
-    the kernel tells with the first bytes.
+    the kernel tells with the first bytes, if nobody did before.
     """
 
     def __init__(self, loop: Watcher, on_frame: Callable[[wire.Frame], None], on_end: Callable[[], None]) -> None:
@@ -113,7 +113,7 @@ class Channel:
 
     def _hear(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
         if not self.pid:
-            self._meet(ancillary)
+            self._meet_sender(ancillary)
         try:
             for frame in self._decoder.feed(data):
                 if self.open:
@@ -121,10 +121,14 @@ class Channel:
         except (wire.WireError, KeyError, TypeError, ValueError):
             self.kill()  # what speaks no sense is not spoken with
 
-    def _meet(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+    def _meet_sender(self, ancillary: list[tuple[int, int, bytes]]) -> None:
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-                self.pid = int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
+                self.meet(int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]))
+
+    def meet(self, pid: int) -> None:
+        """Know that it is process `pid`, where that is known from elsewhere before it says anything."""
+        self.pid = pid
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except OSError:

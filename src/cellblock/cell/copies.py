@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
 from . import wire
 from .channel import Channel, Watcher
 
-_HELLO = 30.0  # seconds that a copy may take to say hello; far more than a loaded machine needs
-
 
 class Keeper:
-    """A frozen copy of a session's process, as it was after so many blocks. `on_news`: it has said hello, or ended."""
+    """A frozen copy of a session's process, as it was after so many blocks. `on_news`: it has ended."""
 
     def __init__(self, loop: Watcher, blocks: int, on_news: Callable[[], None]) -> None:
         self.blocks = blocks
-        self.made = time.monotonic()
-        self.ready = self._dropped = False
+        self._dropped = False
         self._orders = 0  # that it has not answered yet
         self._on_news = on_news
         self.channel = Channel(loop, self._on_frame, on_news)
@@ -31,17 +27,20 @@ class Keeper:
 
     @property
     def settled(self) -> bool:
-        """Whether it is known what has become of it. One that never says anything is ended."""
-        if not self.ready and self.alive and time.monotonic() > self.made + _HELLO:
+        """Whether it is known what has become of it."""
+        return self.channel.pid != 0 or not self.alive
+
+    def adopt(self, pid: int) -> None:
+        """Know that it is process `pid`, as who made it says; 0: it is none."""
+        if pid == 0:
             self.drop()
-        return self.ready or not self.alive
+            return
+        self.channel.meet(pid)
+        self.freeze()
 
     def _on_frame(self, _frame: wire.Frame) -> None:
-        first, self.ready = not self.ready, True
-        self._orders -= not first
+        self._orders -= 1
         self.freeze()
-        if first:
-            self._on_news()
 
     def freeze(self) -> None:
         """Stop it in earnest, whatever code has made of it; not with an order that it is still to obey."""
@@ -104,6 +103,19 @@ class Copies:
     def settled(self) -> bool:
         """Whether it is known of all that were begun what has become of them."""
         return all([keeper.settled for keeper in self.all()])
+
+    def adopt(self, pid: int) -> None:
+        """Know that the one that was begun first, of those of which nothing is known, is process `pid`; 0: it is none."""
+        for keeper in self.all():
+            if not keeper.settled:
+                keeper.adopt(pid)
+                return
+
+    def lose_unborn(self) -> None:
+        """Who was to make what has been begun will not do so, or not tell of it."""
+        while not self.settled:
+            self.adopt(0)
+        self._next = None
 
     # of itself, before each block
 

@@ -130,6 +130,13 @@ class House:
         unknown = [pid for pid in found if pid not in known and not tree.is_zombie(pid)]
         return [pid for pid in unknown if born.isdisjoint(tree.children(pid))]
 
+    def child(self, main: int, inside: int, besides: set[int]) -> int:
+        """Give that child of `main`, `besides` some, whose process id in the cell is `inside`; 0: there is none."""
+        for pid in self._children_of(main):
+            if pid not in besides and tree.number_inside(pid) == inside:
+                return pid
+        return 0
+
     def _children_of(self, pid: int) -> list[int]:
         if pid not in self._watched:
             for other in [other for other in self._watched if other != self.pid]:

@@ -80,14 +80,17 @@ class Live:
     def _on_frame(self, frame: wire.Frame) -> None:
         task = self.task
         if frame.kind == wire.ANSWER and frame.run == 0:
+            answer = frame.json()
             if self._main_ready:
-                self.copies.end_auto(frame.json())
+                self._adopt(answer)
+                self.copies.end_auto(answer)
             else:
-                self._on_main_ready(frame.json())
+                self._on_main_ready(answer)
         elif task is None or frame.run != task.run.number or task.answer is not None:
             return
         elif frame.kind == wire.ANSWER:
             task.answer = frame.json()
+            self._adopt(task.answer)
             self._conclude()
         elif frame.kind == wire.DISPLAY:
             task.shown += len(frame.payload)
@@ -104,6 +107,7 @@ class Live:
         self._main_ready, self._start_by, self._failures = True, _FOREVER, 0
         self.house.main = self.main.pid
         self._main_inside = int(hello["pid"])
+        self._adopt(hello)
         if not self.house.spaces:  # a branch that nobody knows of yet is told of first
             self.admit()
         self.on_ready()
@@ -116,8 +120,15 @@ class Live:
         if self.main is not None:
             self.house.admit(self.main.pid)
 
+    def _adopt(self, said: dict[str, Any]) -> None:
+        """Find the copies that its process says it has made."""
+        for inside in said.get("keepers", ()):
+            if self.main is not None and not self.copies.settled:
+                self.copies.adopt(self.house.child(self.main.pid, int(inside), self.copies.pids()))
+
     def _on_main_end(self) -> None:
         was_ready, self._main_ready = self._main_ready, False
+        self.copies.lose_unborn()
         self.main, self._start_by = None, _FOREVER
         self.house.main = 0  # its number may soon be another's
         if self.closing:
@@ -249,11 +260,7 @@ class Live:
             if task.died is None and now < task.dead_since + _TOLD:
                 return False
             task.died = task.died or (None, 0.0)
-        # A keeper that is not known yet would be taken for something that was left behind.
-        if not self.copies.settled:
-            for pid in self._strays():
-                tree.send(pid, signal.SIGCONT)  # code may have stopped a keeper before it could say hello
-            return False
+        self.copies.lose_unborn()  # a process answers in turn: what it has not told of by now does not come
         ends_all = task.dead_since or (task.is_block and not task.order.get("keep_processes"))
         return not (ends_all and self._sweep())
 

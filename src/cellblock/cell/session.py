@@ -12,6 +12,7 @@ import base64
 import contextlib
 import importlib
 import os
+import select
 import signal
 import sys
 import time
@@ -72,7 +73,7 @@ class Session:
 
     def _hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
+        self._control.send(wire.ANSWER, 0, {"pid": os.getpid(), "keepers": [*self._keepers]})
 
     def _take(self, frame: wire.Frame, descriptors: list[int]) -> None:
         self._run = frame.run
@@ -217,7 +218,7 @@ class Session:
         if not is_alone and (why := forks.native_threads()):
             os.kill(pid, signal.SIGKILL)
         self._reap()
-        return {"refused": why} if why else {}
+        return {"refused": why} if why else {"keepers": [pid]}
 
     def _freeze(self, *, flush: bool, besides: Iterable[int] = ()) -> forks.Frozen:
         return forks.Frozen(flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams, *besides})
@@ -283,17 +284,15 @@ class Keeper:
     """A frozen copy of a session, in a process of its own."""
 
     def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
-        os.setsid()  # what its session sends to its own group does not come here
-        _set_signal(_SIGTERM, _IGNORE)
+        self._frozen = frozen
+        _be_still(descriptor)
         _set_signal(_SIGCHLD, _DEFAULT)
         session.let_go()
-        _adjust_memory_score(0)
-        self._control, self._frozen = Control(descriptor), frozen
+        self._control = Control(descriptor)
 
     def serve(self) -> NoReturn:
         """Wait for orders. Raises `Reborn`, in a fork."""
         try:
-            self._hello()
             while True:
                 frame, descriptors = self._control.receive()
                 if frame.json()["op"] == "resume":
@@ -307,22 +306,28 @@ class Keeper:
         except BaseException:
             os._exit(1)
 
-    def _hello(self) -> None:
-        self._control.send(wire.ANSWER, 0, {"pid": os.getpid()})
-
     def _resume(self, session: int, keeper: int) -> None:
         """Go on as the session, on the first descriptor; a fork of this process is the keeper from now on, on the second."""
         pid = kernel.fork_untouched()
         if pid == 0:
             os.close(session)
-            os.setsid()
             self._control.close()
+            _be_still(keeper)
             self._control = Control(keeper)
-            self._hello()
             return
         os.close(keeper)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Reborn(session, self._frozen, keepers={pid})
+
+
+def _be_still(descriptor: int) -> None:
+    """In a copy: wait for its first order, and do next to nothing before: each page that is written to has to be copied."""
+    os.setsid()  # what its session sends to its own group does not come here
+    _set_signal(_SIGTERM, _IGNORE)
+    _adjust_memory_score(0)
+    orders = select.poll()
+    orders.register(descriptor, select.POLLIN)
+    orders.poll()
 
 
 def _is(descriptor: int, same: os.stat_result) -> bool:

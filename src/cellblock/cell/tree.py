@@ -91,6 +91,16 @@ class Children:
         self._threads = self._list = -1
 
 
+def number_inside(pid: int) -> int:
+    """Give the number that process `pid` has in its own process namespace; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        for line in _read(f"/proc/{pid}/status").splitlines():
+            if line.startswith(b"NSpid:"):
+                return int(line.split()[-1])
+        return pid  # a kernel without the line, such as gVisor's, where we are in the same namespace
+    return 0
+
+
 def is_zombie(pid: int) -> bool:
     """Tell whether process `pid` has ended and only waits to be reaped, or is gone."""
     try:
