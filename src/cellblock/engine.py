@@ -24,7 +24,6 @@ class Engine:
     """A thread that runs one event loop for as long as the process lives."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="cellblock", daemon=True)
         self._thread.start()
@@ -93,11 +92,24 @@ _making = threading.Lock()
 
 def engine() -> Engine:
     """Give this process's engine."""
+    return _engine or _make()
+
+
+def _make() -> Engine:
     global _engine
     with _making:
-        if _engine is None or _engine.pid != os.getpid():
+        if _engine is None:
             _engine = Engine()
         return _engine
+
+
+def _forget() -> None:
+    """In a forked child: the engine's thread is the parent's, and so is who may be making it just now."""
+    global _engine, _making
+    _engine, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _done: object) -> None:
@@ -111,14 +123,16 @@ class _Hop(Generic[T]):
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self.done: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._loop = loop
+        self._work: Coroutine[Any, Any, T] | None = work  # until it begins
         self._task: asyncio.Task[None] | None = None
-        loop.call_soon_threadsafe(self._start, work)
+        loop.call_soon_threadsafe(self._start)
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> None:
-        self._task = self._loop.create_task(self._do(work))
-        self._task.add_done_callback(lambda _task: self._never_began(work))
+    def _start(self) -> None:
+        if self._work is not None:
+            self._task = self._loop.create_task(self._do(self._work))
 
     async def _do(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = None
         # Told from within the task: its own end would be known a turn of the loop later.
         try:
             result = await work
@@ -127,15 +141,17 @@ class _Hop(Generic[T]):
         else:
             self.done.set_result(result)
 
-    def _never_began(self, work: Coroutine[Any, Any, T]) -> None:
-        """When the task was cancelled before its first step, nobody has told so."""
-        if not self.done.done():
-            work.close()
-            self.done.set_exception(asyncio.CancelledError())
-
     def cancel(self) -> None:
         """Cancel the work, from any thread."""
-        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._work is not None:  # a task that is cancelled before its first step takes none, and tells nobody
+            self._work.close()
+            self._work = None
+            self.done.set_exception(asyncio.CancelledError())
 
 
 class _Stream(Generic[T]):

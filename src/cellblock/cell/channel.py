@@ -68,7 +68,7 @@ class Channel:
         while self._outgoing:
             frame, descriptors = self._outgoing[0]
             try:
-                sent = socket.send_fds(self._socket, [frame], descriptors)
+                sent = socket.send_fds(self._socket, [frame], descriptors) if descriptors else self._socket.send(frame)
             except BlockingIOError:
                 sent = -1
             except OSError:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 _REMEMBERED = 1000  # inputs that are kept
 _SHOWN_BY_REPR = (int, float, complex, bool, str, bytes)
+_READ = ("input_transformer_manager", "input_transformers_post", "ast_transformers", "execution_count", "history_manager")
 _LONG = 1000  # bits, from which on an integer may be refused as text
 
 
@@ -24,7 +25,8 @@ class Noted(dict[Any, Any]):
         super().__init__(content)
         self.changes = changes
 
-    def _noting(name: str) -> Any:  # pyright: ignore[reportSelfClsParameterName] - makes the methods below
+    @staticmethod
+    def _noting(name: str) -> Any:
         def changing(self: Noted, *arguments: Any, **more: Any) -> Any:
             self.changes.add(name)
             return getattr(dict, name)(self, *arguments, **more)
@@ -47,6 +49,9 @@ class PlainCells:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        for name in _READ:
+            getattr(shell, name)  # which makes what is made when it is first asked for
+        self._values: dict[str, Any] = shell._trait_values  # its attributes, without two calls for each look at one
         self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
         self._as_made, self._formats = self._extensions(), self._printers()
         self._is_simple = True  # whether values of the simplest kinds are shown by `repr`, as far as is known
@@ -54,15 +59,15 @@ class PlainCells:
 
     def _extensions(self) -> tuple[object, ...]:
         """Give what changes when a cell has the shell do more than it does by itself: magics and libraries add handlers."""
-        shell = self._shell
-        transformers = shell.input_transformer_manager
+        shell, values = self._shell, self._values
+        transformers = values["input_transformer_manager"]
         return (
             [list(handlers) for handlers in shell.events.callbacks.values()],
             list(transformers.cleanup_transforms),
             list(transformers.line_transforms),
             list(transformers.token_transformers),
-            list(shell.input_transformers_post),
-            list(shell.ast_transformers),
+            list(values["input_transformers_post"]),
+            list(values["ast_transformers"]),
             shell.compile.flags,
         )
 
@@ -115,7 +120,7 @@ class PlainCells:
 
     def _name(self, code: str) -> str:
         """Have tracebacks know the cell by the name that is given here."""
-        number = self._shell.execution_count
+        number = self._values["execution_count"]
         name = f"<ipython-input-{number}>"
         self._shell.compile._filename_map[name] = number
         linecache.cache[name] = len(code), None, [f"{line}\n" for line in code.splitlines()], name
@@ -140,7 +145,7 @@ class PlainCells:
             shell.showtraceback(shown, tb_offset=0, running_compiled_code=True)
         if self._extensions() != self._as_made:
             shell.events.trigger("post_execute")  # a handler that this very cell has brought: matplotlib's draws its figures
-        shell._trait_values["execution_count"] = number + 1
+        self._values["execution_count"] = number + 1
         return failure
 
     def _show(self, value: object) -> None:
@@ -159,8 +164,7 @@ class PlainCells:
 
     def _remember(self, code: str) -> int:
         """Number the input, as `HistoryManager.store_inputs` does, without the bookkeeping of its attributes."""
-        shell, variables = self._shell, self._shell.user_ns
-        manager, number = shell.history_manager, shell.execution_count
+        variables, number, manager = self._shell.user_ns, self._values["execution_count"], self._values["history_manager"]
         manager.input_hist_parsed.append(code)
         manager.input_hist_raw.append(code)
         last = manager._trait_values
@@ -168,7 +172,7 @@ class PlainCells:
         last["_i00"] = variables[f"_i{number}"] = code
         variables["_i"], variables["_ii"], variables["_iii"] = last["_i"], last["_ii"], last["_iii"]
         if self._counts_first:
-            shell._trait_values["execution_count"] = number + 1
+            self._values["execution_count"] = number + 1
         return number
 
 

@@ -54,7 +54,7 @@ class Server:
         self._outgoing = bytearray()
         self._pool = Pool(self, link, 0, spec)
         self._sessions: Sessions | None = None
-        self._flush_at = _FOREVER
+        self._flush_at = self._due = _FOREVER
         self._over = False
 
     def run(self, launcher: int, frames: list[wire.Frame]) -> None:
@@ -118,13 +118,18 @@ class Server:
             self._epoll.unregister(descriptor)
 
     def _step(self) -> None:
-        for descriptor, _ in self._epoll.poll(self._patience()):
+        patience = self._patience()
+        if patience >= 0:
+            self._due = min(self._due, time.monotonic() + patience)
+        for descriptor, _ in self._epoll.poll(patience):
             handler = self._handlers.get(descriptor)
             if handler:
                 handler()
-        self._pool.tend()
-        if self._sessions is not None:
-            self._sessions.tend()
+        if time.monotonic() >= self._due:
+            self._due = _FOREVER
+            self._pool.tend()
+            if self._sessions is not None:
+                self._sessions.tend()
         if time.monotonic() >= self._flush_at:
             self.flush()
 

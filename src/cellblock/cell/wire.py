@@ -52,7 +52,7 @@ class Frame(NamedTuple):
     def json(self) -> dict[str, Any]:
         """Give the payload as the JSON object that it holds."""
         try:
-            value = json.loads(self.payload)
+            value = json.loads(self.payload.decode())  # text, or it would be looked which encoding of JSON it is
         except (ValueError, RecursionError) as error:
             raise WireError(f"Frame of kind {self.kind} holds no JSON.") from error
         if not isinstance(value, dict):

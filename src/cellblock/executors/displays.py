@@ -23,6 +23,7 @@ _BASE64 = {
     "application/pdf": "pdf",
 }
 _TEXT = {"image/svg+xml": "svg", "text/html": "html"}
+_SAVED = _BASE64 | _TEXT
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Colours, moves of the cursor, titles and links of terminals.
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
@@ -41,7 +42,7 @@ class DisplayFiles:
         What is not what its type says, such as a picture that is not base64, is left out. Raises `WorkspaceError` when the
         folder cannot be written.
         """
-        found = ((suffix, _content(mime, data.get(mime))) for mime, suffix in (_BASE64 | _TEXT).items())
+        found = [(suffix, _content(mime, data[mime])) for mime, suffix in _SAVED.items() if mime in data]
         return tuple(self._write(suffix, content) for suffix, content in found if content)
 
     def _write(self, suffix: str, content: bytes) -> str:

@@ -114,7 +114,8 @@ class LiveSession(CommandLineExecutor):
         if not isinstance(event, Display):
             return event
         assert self._workspace is not None
-        return dataclasses.replace(event, files=DisplayFiles(self._workspace.path).save(event.data))
+        files = DisplayFiles(self._workspace.path).save(event.data)
+        return dataclasses.replace(event, files=files) if files else event
 
     async def _answer_input(self, question: dict[str, Any]) -> str:
         assert self._input_callback is not None

@@ -23,7 +23,7 @@ class Frames:
 
     def __init__(self, block: int, limits: Limits) -> None:
         self._block, self._limits = block, limits
-        self._decoders = {stream: _decoder() for stream in ("stdout", "stderr")}
+        self._decoders = dict[Stream, codecs.IncrementalDecoder]()
 
     def events(self, frame: wire.Frame) -> Iterator[Event]:
         """Give the events that `frame` stands for; `Ended` is the last one."""
@@ -47,13 +47,15 @@ class Frames:
                 pass  # the start was told of when the file was written
 
     def _text(self, stream: Stream, data: bytes, *, final: bool = False) -> Iterator[Output]:
-        text = self._decoders[stream].decode(data, final).translate(_UNSAFE)
+        if (decoder := self._decoders.get(stream)) is None:
+            decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        text = decoder.decode(data, final).translate(_UNSAFE)
         if text:
             yield Output(self._block, stream, text)
 
     def _flush(self) -> Iterator[Output]:
-        yield from self._text("stdout", b"", final=True)
-        yield from self._text("stderr", b"", final=True)
+        for stream in sorted(self._decoders, reverse=True):  # stdout first
+            yield from self._text(stream, b"", final=True)
 
     def _ended(self, ending: dict[str, Any]) -> Ended:
         usage = Usage(float(ending["wall"]), float(ending["cpu"]), int(ending["peak"]), float(ending["queued"]))
@@ -78,10 +80,6 @@ def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
             return False, f"The session was started afresh: its variables are gone.{why}"
         case _:
             return False, ""
-
-
-def _decoder() -> codecs.IncrementalDecoder:
-    return codecs.getincrementaldecoder("utf-8")(errors="replace")
 
 
 def _verdict(why: str | None, status: int | None, limits: Limits) -> tuple[int, Outcome, str | None, str]:

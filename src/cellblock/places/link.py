@@ -83,6 +83,7 @@ class ProcessLink(Link):
         self.pid = self._process.pid
         self._socket.setblocking(False)
         self._outgoing = bytearray()
+        self._waits_for_room = False
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
 
@@ -128,8 +129,9 @@ class ProcessLink(Link):
         del self._outgoing[:sent]
         if self._outgoing:
             self._loop.add_writer(self._socket, self._flush)
-        else:
+        elif self._waits_for_room:
             self._loop.remove_writer(self._socket)
+        self._waits_for_room = bool(self._outgoing)
 
     def let_go(self) -> None:
         """See `Link`."""
