@@ -61,3 +61,35 @@ print([shell.run(code) for code in ("x = 2", "x", "x; 'text'", "1.5", "None")])
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == ["2", "'text'", "1.5", "[0, 0, 0, 0, 0]"]
+
+
+MARKS = """
+from cellblock.cell.shell import Shell
+shell = Shell()
+ip, way = shell._shell, shell._plain
+def plain(code):
+    shell.run(code)
+    return way.compiled("1") is not None
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "undone"),
+    [
+        ("get_ipython().input_transformers_post.append(list)", "get_ipython().input_transformers_post.clear()"),
+        ("get_ipython().input_transformers_post = [list]", "get_ipython().input_transformers_post = []"),
+        ("t = get_ipython().input_transformer_manager.line_transforms; old = t[0]; t[0] = list", "t[0] = old"),
+        ("m = get_ipython().input_transformer_manager; old = m.cleanup_transforms; m.cleanup_transforms = old[1:]",
+         "m.cleanup_transforms = old"),
+        ("f = lambda: None; get_ipython().events.register('post_execute', f)",
+         "get_ipython().events.unregister('post_execute', f)"),
+        ("get_ipython().ast_transformers += [__import__('ast').NodeTransformer()]", "del get_ipython().ast_transformers[0]"),
+        ("from __future__ import annotations", ""),
+    ],
+)  # fmt: skip
+def test_what_code_adds_to_the_shell_is_seen_and_that_it_is_gone_again(code: str, undone: str) -> None:
+    pytest.importorskip("IPython")
+    program = f"{MARKS}\nprint([plain('2'), plain({code!r}), plain('3'), plain({undone!r}), plain('4')])"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    seen = json.loads(ended.stdout.splitlines()[-1].lower())
+    assert seen == [True, False, False, bool(undone), bool(undone)]

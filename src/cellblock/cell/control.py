@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+import struct
 from collections import deque
 from typing import Any
 
@@ -13,7 +14,8 @@ from . import wire
 
 _HIGH = 500  # code that closes all descriptors it can think of seldom thinks of these
 _READ = 1 << 16
-_MOST = 16  # descriptors that come at once
+_ROOM = socket.CMSG_SPACE(16 * 4)  # for descriptors that come at once
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 
 
 class ControlLost(Exception):
@@ -47,10 +49,11 @@ class Control:
         self._check()
         descriptors: list[int] = []
         while not self._frames:
-            data, received, _, _ = socket.recv_fds(self._socket, _READ, _MOST, socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, _, _ = self._socket.recvmsg(_READ, _ROOM, _CLOSE_ON_EXEC)
             if not data:
                 raise ControlLost
-            descriptors += received
+            for _, _, received in ancillary:
+                descriptors += struct.unpack(f"{len(received) // 4}i", received)
             self._frames += self._decoder.feed(data)
         return self._frames.popleft(), descriptors
 

@@ -9,32 +9,18 @@ from __future__ import annotations
 
 import ast
 import linecache
+from operator import is_
 from types import CodeType
 from typing import Any, NamedTuple
+
+from .noted import NotedDict, NotedList
 
 _REMEMBERED = 1000  # inputs that are kept
 _SHOWN_BY_REPR = (int, float, complex, bool, str, bytes)
 _READ = ("input_transformer_manager", "input_transformers_post", "ast_transformers", "execution_count", "history_manager")
+_TRANSFORMS = ("cleanup_transforms", "line_transforms", "token_transformers")
+_MORE_TRANSFORMS = ("input_transformers_post", "ast_transformers")
 _LONG = 1000  # bits, from which on an integer may be refused as text
-
-
-class Noted(dict[Any, Any]):
-    """A dictionary that adds to `changes` whenever it is changed."""
-
-    def __init__(self, content: dict[Any, Any], changes: set[str]) -> None:
-        super().__init__(content)
-        self.changes = changes
-
-    @staticmethod
-    def _noting(name: str) -> Any:
-        def changing(self: Noted, *arguments: Any, **more: Any) -> Any:
-            self.changes.add(name)
-            return getattr(dict, name)(self, *arguments, **more)
-
-        return changing
-
-    __setitem__, __delitem__, __ior__ = map(_noting, ("__setitem__", "__delitem__", "__ior__"))
-    pop, popitem, clear, update, setdefault = map(_noting, ("pop", "popitem", "clear", "update", "setdefault"))
 
 
 class Program(NamedTuple):
@@ -53,23 +39,57 @@ class PlainCells:
             getattr(shell, name)  # which makes what is made when it is first asked for
         self._values: dict[str, Any] = shell._trait_values  # its attributes, without two calls for each look at one
         self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
+        self._extension_changes, self._printer_changes = set[str](), set[str]()
+        self._note_extensions(self._extension_changes)
+        self._note_printers(self._printer_changes)
         self._as_made, self._formats = self._extensions(), self._printers()
-        self._is_simple = True  # whether values of the simplest kinds are shown by `repr`, as far as is known
-        self._changes = self._note_changes()
+        self._is_extended, self._is_shown_by_repr = False, True  # as far as is known
+
+    # what code can have the shell do more, or otherwise, than it does by itself; to look through all of it is dear
 
     def _extensions(self) -> tuple[object, ...]:
-        """Give what changes when a cell has the shell do more than it does by itself: magics and libraries add handlers."""
-        shell, values = self._shell, self._values
-        transformers = values["input_transformer_manager"]
+        """Give what changes when magics and libraries add handlers of cells."""
+        transformers = self._values["input_transformer_manager"]
         return (
-            [list(handlers) for handlers in shell.events.callbacks.values()],
-            list(transformers.cleanup_transforms),
-            list(transformers.line_transforms),
-            list(transformers.token_transformers),
-            list(values["input_transformers_post"]),
-            list(values["ast_transformers"]),
-            shell.compile.flags,
+            [list(handlers) for handlers in self._shell.events.callbacks.values()],
+            *(list(getattr(transformers, name)) for name in _TRANSFORMS),
+            *(list(self._values[name]) for name in _MORE_TRANSFORMS),
+            self._shell.compile.flags,
         )
+
+    def _note_extensions(self, changes: set[str]) -> None:
+        """Have changes of what `_extensions` gives noted."""
+        transformers, callbacks = self._values["input_transformer_manager"], self._shell.events.callbacks
+        for event, handlers in callbacks.items():
+            callbacks[event] = NotedList(handlers, changes)
+        self._shell.events.callbacks = NotedDict(callbacks, changes)
+        for name in _TRANSFORMS:
+            setattr(transformers, name, NotedList(getattr(transformers, name), changes))
+        for name in _MORE_TRANSFORMS:
+            self._values[name] = NotedList(self._values[name], changes)  # an assignment would make a plain list of it
+        self._places = self._extension_places()
+
+    def _extension_places(self) -> list[object]:
+        """Give the very lists that are noted, in whose place code may put others, and what the compiler is told."""
+        transformers, events, values = self._values["input_transformer_manager"], self._shell.events, self._values
+        return [
+            events.callbacks,
+            transformers.cleanup_transforms,
+            transformers.line_transforms,
+            transformers.token_transformers,
+            values["input_transformers_post"],
+            values["ast_transformers"],
+            self._shell.compile.flags,
+        ]
+
+    def _has_extensions(self) -> bool:
+        """Tell whether there are other handlers than the shell's own."""
+        if not all(map(is_, self._extension_places(), self._places)):
+            return self._extensions() != self._as_made
+        if self._extension_changes:
+            self._extension_changes.clear()
+            self._is_extended = self._extensions() != self._as_made
+        return self._is_extended
 
     def _printers(self) -> list[object]:
         """Give what changes when code has values of the simplest kinds shown in another way than by `repr`."""
@@ -77,31 +97,30 @@ class PlainCells:
         printers: list[object] = [formatter.type_printers.get(kind) for formatter in formatters for kind in _SHOWN_BY_REPR]
         return [*printers, self._shell.display_formatter.formatters["text/plain"].float_precision]
 
-    def _note_changes(self) -> set[str]:
-        """Have changes of what `_printers` gives put into the set that is given: to look through all is dear."""
-        changes, shown = set[str](), self._shell.display_formatter
+    def _note_printers(self, changes: set[str]) -> None:
+        """Have changes of what `_printers` gives noted."""
+        shown = self._shell.display_formatter
 
         def note(change: Any) -> None:
             changes.add(change["name"])
 
-        shown.formatters = Noted(shown.formatters, changes)
+        shown.formatters = NotedDict(shown.formatters, changes)
         shown.observe(note, "formatters")
         for formatter in shown.formatters.values():
-            formatter.type_printers = Noted(formatter.type_printers, changes)
+            formatter.type_printers = NotedDict(formatter.type_printers, changes)
             formatter.observe(note, "type_printers")
         shown.formatters["text/plain"].observe(note, "float_precision")
-        return changes
 
     def _shows_by_repr(self) -> bool:
         """Tell whether nobody has other wishes for values of the simplest kinds."""
-        if self._changes:
-            self._changes.clear()
-            self._is_simple = self._printers() == self._formats
-        return self._is_simple
+        if self._printer_changes:
+            self._printer_changes.clear()
+            self._is_shown_by_repr = self._printers() == self._formats
+        return self._is_shown_by_repr
 
     def compiled(self, code: str) -> Program | None:
         """Give `code` compiled; None when it is a matter for the shell: its syntax, a semicolon at its end, handlers."""
-        if "__future__" in code or self._extensions() != self._as_made:
+        if "__future__" in code or self._has_extensions():
             return None
         try:
             tree = ast.parse(code)
@@ -143,7 +162,7 @@ class PlainCells:
             trace = error.__traceback__
             shown = type(error), error, trace and trace.tb_next  # without this function, which is no part of the cell
             shell.showtraceback(shown, tb_offset=0, running_compiled_code=True)
-        if self._extensions() != self._as_made:
+        if self._has_extensions():
             shell.events.trigger("post_execute")  # a handler that this very cell has brought: matplotlib's draws its figures
         self._values["execution_count"] = number + 1
         return failure

@@ -93,14 +93,13 @@ class Session:
                 self.enter()
                 return {}
             case "run":
-                return self._guarded(lambda: self._run_cell(order))
+                return self._guarded(self._run_cell, order)
             case "get":
-                return self._guarded(lambda: self._get(order["name"]))
+                return self._guarded(self._get, order)
             case "set":
-                return self._guarded(lambda: self._set(order["name"], order["kind"], order["size"]))
+                return self._guarded(self._set, order)
             case "variables":
-                shell = self._shell
-                return self._guarded(lambda: {"variables": values.describe(shell.variables, shell.hidden)})
+                return self._guarded(self._describe, order)
             case "flush":
                 self._freeze(flush=True)
                 return {}
@@ -113,7 +112,7 @@ class Session:
 
     # cells and values
 
-    def _guarded(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _guarded(self, work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]) -> dict[str, Any]:
         """Do what runs user code: an interrupt ends it, the time it takes is told."""
         answer: dict[str, Any]
         before = time.process_time() + _children_seconds()
@@ -122,7 +121,7 @@ class Session:
         try:
             try:
                 _set_signal(_SIGINT, self._on_interrupt)
-                answer = work()
+                answer = work(order)
             finally:
                 _set_signal(_SIGINT, _IGNORE)
         except KeyboardInterrupt:
@@ -179,7 +178,11 @@ class Session:
             if frame.kind == wire.DATA and frame.run == self._run:
                 return frame.payload
 
-    def _get(self, name: str) -> dict[str, Any]:
+    def _describe(self, _order: dict[str, Any]) -> dict[str, Any]:
+        return {"variables": values.describe(self._shell.variables, self._shell.hidden)}
+
+    def _get(self, order: dict[str, Any]) -> dict[str, Any]:
+        name = order["name"]
         if name not in self._shell.variables:
             return {"error": f"There is no variable {name!r} in the session.", "missing": True}
         kind, data = values.encode(self._shell.variables[name])
@@ -187,12 +190,12 @@ class Session:
             self._control.send(wire.PIECE, self._run, data[start : start + _PIECE])
         return {"kind": kind}
 
-    def _set(self, name: str, kind: str, size: int) -> dict[str, Any]:
+    def _set(self, order: dict[str, Any]) -> dict[str, Any]:
         data = bytearray()
-        while len(data) < size:
+        while len(data) < order["size"]:
             data += self._data()
-        value = values.decode(kind, bytes(data))
-        self._shell.variables[name] = value.to_pandas() if kind == "frame" else value
+        value = values.decode(order["kind"], bytes(data))
+        self._shell.variables[order["name"]] = value.to_pandas() if order["kind"] == "frame" else value
         return {}
 
     # frozen copies
