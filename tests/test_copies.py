@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+from cellblock.cell import kernel
 from cellblock.cell.copies import Copies, Keeper
+from cellblock.cell.house import House
+from cellblock.cell.meter import Groups
 
 SLOW = """
 import socket, sys, time
@@ -88,3 +91,32 @@ def test_a_copy_that_is_dropped_is_no_process_of_codes_until_it_is_gone() -> Non
         assert process.pid in copies.pids()
         loop.until(lambda: copies.pids() == set(), "it does not go")
         assert process.wait() == -signal.SIGKILL
+
+
+ORPHAN = """
+import os, time
+if pid := os.fork():
+    print(pid, flush=True)
+else:
+    time.sleep(60)
+"""
+
+
+def test_a_copy_is_found_though_who_made_it_has_ended() -> None:
+    house = House(Loop(), "session-1", Groups.from_spec(None), print, print, print)
+    house.pid = os.getpid()  # as the first process of the cell, whose children all orphans become
+    kernel.adopt_orphans()
+    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True) as maker:
+        assert maker.stdout is not None
+        orphan = int(maker.stdout.readline())
+        maker.wait()
+        try:
+            assert house.child(maker.pid, orphan, set()) == orphan
+            assert house.child(maker.pid, orphan, {orphan}) == 0
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 0)
+            house.shown_in()
+            house.pid = 0
+            house.close()

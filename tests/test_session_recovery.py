@@ -103,7 +103,7 @@ MISCHIEF: dict[str, str] = {
     "our own modules broken": "for n, m in list(sys.modules.items()):\n  if 'cellblock' in n or n in ('json', 'socket'): vars(m).clear()",
     "objects of ours broken": "import gc\nfor o in gc.get_objects():\n  if type(o).__name__ in ('Control', 'Session', 'Shell'): vars(o).clear()",
     "a tracer": "sys.settrace(lambda *_: 1 / 0); sys.setprofile(lambda *_: 1 / 0)",
-    "a thread that keeps printing": "def p():\n  while True: os.write(1, b'x' * 4096)\nthreading.Thread(target=p, daemon=True).start()",
+    "a thread that keeps printing": "def p():\n  while not time.sleep(0.001): os.write(1, b'x' * 4096)\nthreading.Thread(target=p, daemon=True).start()",
     "a folder that is gone": "import shutil; os.mkdir('/tmp/d'); os.chdir('/tmp/d'); os.rmdir('/tmp/d')",
     "a limit of its own": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))",
     "no descriptors left": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",

@@ -67,7 +67,8 @@ def _in_namespaces(descriptors: list[int], frozen: Frozen) -> dict[str, Any]:
         except OSError as error:
             os.write(2, f"{error}\n".encode())
             os._exit(1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         raise Reborn(control, frozen, streams)
     close_all(descriptors)
     _, status = os.waitpid(between, 0)
@@ -116,9 +117,10 @@ class _BranchGuard(Guard):
         gc.disable()  # what is left of code's objects must not be run here
         sys.settrace(None)
         sys.setprofile(None)
-        with contextlib.suppress(PermissionError):  # a keeper has done so
+        with contextlib.suppress(PermissionError):  # a copy leads a group of its own already
             os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # what it uses is to be measured
         _be_last_to_die()

@@ -132,7 +132,7 @@ class House:
 
     def child(self, main: int, inside: int, besides: set[int]) -> int:
         """Give that child of `main`, `besides` some, whose process id in the cell is `inside`; 0: there is none."""
-        for pid in self._children_of(main):
+        for pid in self._children_of(main) + self._children_of(self.pid):  # whose they become when it has ended meanwhile
             if pid not in besides and tree.number_inside(pid) == inside:
                 return pid
         return 0

@@ -34,7 +34,9 @@ _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").sign
 _waitpid = os.waitpid  # the one that knows of keepers
 _hide_from_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0)
 _show_to_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
-_SIGINT, _SIGTERM, _SIGCHLD = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGCHLD)
+_SIGINT, _SIGCHLD = int(signal.SIGINT), int(signal.SIGCHLD)
+# The kernel sends SIGHUP to a process that is stopped, in a group of its own, when its father ends.
+_NOT_FOR_COPIES = int(signal.SIGTERM), int(signal.SIGHUP)
 _IGNORE, _DEFAULT = int(signal.SIG_IGN), int(signal.SIG_DFL)
 
 
@@ -211,10 +213,16 @@ class Session:
             os.close(descriptor)
             return {"refused": why}
         frozen = self._freeze(flush=exact, besides={descriptor})
-        _hide_from_others()  # inherited: from its first moment, nobody in the cell sees the copy
+        # Inherited: from its first moment nobody in the cell sees the copy, and it does not end as easily as the session.
+        _hide_from_others()
+        _adjust_memory_score(0)
+        handlers = [_set_signal(number, _IGNORE) for number in _NOT_FOR_COPIES]
         pid = kernel.fork_untouched()
         if pid == 0:
-            Keeper(self, descriptor, frozen).serve()
+            Keeper(self, descriptor, frozen, handlers).serve()
+        os.setpgid(pid, pid)  # what its session sends to its own group does not come there
+        _set_handlers(handlers)
+        _be_first_to_die()
         _show_to_others()
         os.close(descriptor)
         self._keepers.add(pid)
@@ -256,7 +264,7 @@ class Session:
         self._keepers.clear()
         self._keepers |= born.keepers
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        with contextlib.suppress(PermissionError):  # a keeper has done so
+        with contextlib.suppress(PermissionError):  # a copy leads a group of its own already
             os.setsid()
         self._shell.forget_loop()
         before = self._cwd
@@ -286,8 +294,8 @@ class Session:
 class Keeper:
     """A frozen copy of a session, in a process of its own."""
 
-    def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
-        self._frozen = frozen
+    def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen, handlers: list[Any]) -> None:
+        self._frozen, self._handlers = frozen, handlers
         _be_still(descriptor)
         _set_signal(_SIGCHLD, _DEFAULT)
         session.let_go()
@@ -319,15 +327,18 @@ class Keeper:
             self._control = Control(keeper)
             return
         os.close(keeper)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setpgid(pid, pid)
+        _set_handlers(self._handlers)
         raise Reborn(session, self._frozen, keepers={pid})
 
 
+def _set_handlers(handlers: list[Any]) -> None:
+    for number, handler in zip(_NOT_FOR_COPIES, handlers, strict=True):
+        _set_signal(number, _DEFAULT if handler is None else handler)  # one that was not set from Python cannot be put back
+
+
 def _be_still(descriptor: int) -> None:
-    """In a copy: wait for its first order, and do next to nothing before: each page that is written to has to be copied."""
-    os.setsid()  # what its session sends to its own group does not come here
-    _set_signal(_SIGTERM, _IGNORE)
-    _adjust_memory_score(0)
+    """In a copy: wait for its first order, and do nothing else before: each page that is written to has to be copied."""
     orders = select.poll()
     orders.register(descriptor, select.POLLIN)
     orders.poll()

@@ -30,7 +30,7 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
         data = os.read(control_in, 1 << 16)
         if not data:
             os._exit(0)
-        frames = decoder.feed(data)
+        frames = [*decoder.feed(data)]
     spec = frames.pop(0).json()
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)

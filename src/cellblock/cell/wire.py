@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 MAX_FRAME: Final = 16 * 1024 * 1024
@@ -78,19 +79,20 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Take in the next bytes and give the frames that are now complete."""
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Take in the next bytes and give the frames that are now complete. Raises `WireError` after the last good one."""
         self._buffer += data
-        frames: list[Frame] = []
         start = 0
-        while len(self._buffer) - start >= _HEAD.size:
-            length, kind, run = _HEAD.unpack_from(self._buffer, start)
-            if not _AFTER_LENGTH <= length <= MAX_FRAME + _AFTER_LENGTH:
-                raise WireError(f"A frame announces {length} bytes.")
-            end = start + 4 + length
-            if len(self._buffer) < end:
-                break
-            frames.append(Frame(kind, run, bytes(self._buffer[start + _HEAD.size : end])))
-            start = end
-        del self._buffer[:start]
-        return frames
+        try:
+            while len(self._buffer) - start >= _HEAD.size:
+                length, kind, run = _HEAD.unpack_from(self._buffer, start)
+                if not _AFTER_LENGTH <= length <= MAX_FRAME + _AFTER_LENGTH:
+                    raise WireError(f"A frame announces {length} bytes.")
+                end = start + 4 + length
+                if len(self._buffer) < end:
+                    break
+                frame = Frame(kind, run, bytes(self._buffer[start + _HEAD.size : end]))
+                start = end
+                yield frame
+        finally:
+            del self._buffer[:start]
