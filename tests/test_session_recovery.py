@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cellblock import CancellationToken, CodeBlock, Limits, SandboxSessionServer
+from cellblock import CancellationToken, CheckpointError, CodeBlock, Limits, SandboxSessionServer
 from live import RESTORED, server, session, wait
 from probes import local
 
@@ -281,3 +281,17 @@ def test_without_a_server_that_looks_after_it_a_process_is_lost(tmp_path: Path) 
         for code, exit_code in (("os._exit(3)", 3), ("ctypes.string_at(0)", 139), ("os.kill(os.getpid(), 9)", 137)):
             result = free.execute_code_blocks([CodeBlock(f"import os, ctypes\n{code}\nprint('alive')", "python")])
             assert (result.exit_code, "alive" in result.output) == (exit_code, False)
+
+
+def test_a_session_that_cannot_be_copied_for_want_of_processes_is_as_it_was(shared: SandboxSessionServer) -> None:
+    fill = "import subprocess\nfound = []\ntry:\n  while True: found.append(subprocess.Popen(['sleep', '100']))\nexcept OSError: pass"
+    look = "import signal; print(signal.getsignal(signal.SIGTERM), open('/proc/self/oom_score_adj').read())"
+    with session(shared, keep_processes=True) as live:
+        usual = live.done(look)
+        live.done(fill)
+        assert live.done(look) == usual
+        with pytest.raises(CheckpointError):
+            live.checkpoint()
+        assert live.done(f"[one.kill() for one in found]; [one.wait() for one in found]\n{look}") == usual
+        assert live.run("import os; os._exit(3)").session_restored
+        assert live.done("len(found) > 3") == "True"

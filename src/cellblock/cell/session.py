@@ -213,17 +213,10 @@ class Session:
             os.close(descriptor)
             return {"refused": why}
         frozen = self._freeze(flush=exact, besides={descriptor})
-        # Inherited: from its first moment nobody in the cell sees the copy, and it does not end as easily as the session.
-        _hide_from_others()
-        _adjust_memory_score(0)
-        handlers = [_set_signal(number, _IGNORE) for number in _NOT_FOR_COPIES]
-        pid = kernel.fork_untouched()
+        pid, handlers = _fork_hidden()
         if pid == 0:
             Keeper(self, descriptor, frozen, handlers).serve()
         os.setpgid(pid, pid)  # what its session sends to its own group does not come there
-        _set_handlers(handlers)
-        _be_first_to_die()
-        _show_to_others()
         os.close(descriptor)
         self._keepers.add(pid)
         if not is_alone and (why := forks.native_threads()):
@@ -330,6 +323,24 @@ class Keeper:
         os.setpgid(pid, pid)
         _set_handlers(self._handlers)
         raise Reborn(session, self._frozen, keepers={pid})
+
+
+def _fork_hidden() -> tuple[int, list[Any]]:
+    """Fork; give what `fork` gives, and the handlers of signals that the copy has given up.
+
+    Nobody in the cell sees the copy, from its first moment, and it does not end as easily as its session. Raises `OSError`.
+    """
+    _hide_from_others()
+    _adjust_memory_score(0)
+    handlers, pid = [_set_signal(number, _IGNORE) for number in _NOT_FOR_COPIES], -1
+    try:
+        pid = kernel.fork_untouched()
+    finally:
+        if pid != 0:
+            _set_handlers(handlers)
+            _be_first_to_die()
+            _show_to_others()
+    return pid, handlers
 
 
 def _set_handlers(handlers: list[Any]) -> None:
