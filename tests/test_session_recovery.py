@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cellblock import CancellationToken, CheckpointError, CodeBlock, Limits, SandboxSessionServer
+from cellblock import CancellationToken, CheckpointError, CodeBlock, CodeResult, Limits, SandboxSessionServer
 from live import RESTORED, server, session, wait
 from probes import local
 
@@ -103,7 +103,7 @@ MISCHIEF: dict[str, str] = {
     "our own modules broken": "for n, m in list(sys.modules.items()):\n  if 'cellblock' in n or n in ('json', 'socket'): vars(m).clear()",
     "objects of ours broken": "import gc\nfor o in gc.get_objects():\n  if type(o).__name__ in ('Control', 'Session', 'Shell'): vars(o).clear()",
     "a tracer": "sys.settrace(lambda *_: 1 / 0); sys.setprofile(lambda *_: 1 / 0)",
-    "a thread that keeps printing": "def p():\n  while not time.sleep(0.001): os.write(1, b'x' * 4096)\nthreading.Thread(target=p, daemon=True).start()",
+    "a thread that keeps printing": "def p():\n  while True: os.write(1, b'x' * 4096)\nthreading.Thread(target=p, daemon=True).start()",
     "a folder that is gone": "import shutil; os.mkdir('/tmp/d'); os.chdir('/tmp/d'); os.rmdir('/tmp/d')",
     "a limit of its own": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))",
     "no descriptors left": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
@@ -135,6 +135,12 @@ SEEN = {
 PROBE = "os.write(1, f'{f()} {log}'.encode()) and None"
 
 
+def answered(name: str, result: CodeResult) -> bool:
+    """Tell whether the variables were shown; between too much that a thread prints, they may be in what is left out."""
+    was_cut = name == "a thread that keeps printing" and "bytes left out" in result.output
+    return "42 ['before']" in result.output or was_cut
+
+
 @pytest.mark.parametrize("name", MISCHIEF)
 def test_the_session_answers_after(name: str, shared: SandboxSessionServer) -> None:
     with session(shared, timeout=2) as live:
@@ -144,13 +150,13 @@ def test_the_session_answers_after(name: str, shared: SandboxSessionServer) -> N
         result = live.run(PROBE)
         assert time.monotonic() - began < _PATIENCE
         if result.exit_code == 0:
-            assert "42 ['before']" in result.output, (ended, result)
+            assert answered(name, result), (ended, result)
         else:
             told = "Error" in result.output or result.session_restored or result.notice
             assert told, (ended, result)
             assert name in SEEN or result.session_restored or result.notice or ended.notice, (ended, result)
         if name not in SEEN:
-            assert "42 ['before']" in live.run(PROBE).output
+            assert answered(name, live.run(PROBE))
             assert live.get("x") == 41
             assert live.run("print('text')").output.strip("x") == "text\n" or name == "a thread that keeps printing"
 
@@ -295,3 +301,14 @@ def test_a_session_that_cannot_be_copied_for_want_of_processes_is_as_it_was(shar
         assert live.done(f"[one.kill() for one in found]; [one.wait() for one in found]\n{look}") == usual
         assert live.run("import os; os._exit(3)").session_restored
         assert live.done("len(found) > 3") == "True"
+
+
+def test_handlers_of_signals_are_those_of_before(shared: SandboxSessionServer) -> None:
+    with session(shared) as live:
+        live.done("import os, signal; hits = []")
+        for name in ("SIGTERM", "SIGHUP"):
+            live.done(f"signal.signal(signal.{name}, lambda *_: hits.append({name!r})) and None")
+        assert live.run("os._exit(3)").session_restored
+        assert (
+            live.done("[os.kill(os.getpid(), n) for n in (signal.SIGTERM, signal.SIGHUP)]; hits") == "['SIGTERM', 'SIGHUP']"
+        )
