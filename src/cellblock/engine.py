@@ -1,7 +1,8 @@
 """The one background loop on which executors live, and the ways onto it.
 
 An executor can be used from any number of event loops and threads, and from plain synchronous code, because its own work
-always happens on this loop. There is one for each process, made on first use; a forked child gets its own.
+happens on this loop, but for blocks that are run on their caller's own. There is one for each process, made on first use; a
+forked child gets its own.
 """
 
 from __future__ import annotations

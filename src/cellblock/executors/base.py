@@ -33,7 +33,8 @@ class CodeExecutor(Component, ABC):
     * When the awaiting task is cancelled, the block is ended and cleaned up, and then `asyncio.CancelledError` goes on up.
     * `PlaceError`, `WorkspaceError`, `PackageError`, `FunctionError`: the block could not be run at all.
 
-    Implementations fill in `_open`, `_close` and `_run_block`, which are only ever called on the engine's loop.
+    Implementations fill in `_open`, `_close` and `_run_block`, which are called on the engine's loop alone; but the last one
+    on that of any caller while `_serves_all_loops`.
     """
 
     component_type: ClassVar[str] = "code_executor"
@@ -53,7 +54,8 @@ class CodeExecutor(Component, ABC):
 
         Raises `ValueError` without blocks, and our errors where they could not be run; see the class.
         """
-        return await engine().call(self._collect(_checked(code_blocks), cancellation_token))
+        work = self._collect(_checked(code_blocks), cancellation_token)
+        return await (work if self._serves_all_loops() else engine().call(work))
 
     def execute_stream(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
@@ -99,6 +101,10 @@ class CodeExecutor(Component, ABC):
     def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         """Run one block: `Started` first and `Ended` last. When closed early, it ends the block and cleans up."""
 
+    def _serves_all_loops(self) -> bool:
+        """Tell whether blocks can be run right now on the caller's own loop, which spares two turns of threads."""
+        return False
+
     async def _start(self) -> None:
         async with self._changing:
             if not self._is_open:
@@ -127,7 +133,7 @@ class CodeExecutor(Component, ABC):
 
     async def _events(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         if not self._is_open:
-            async with contextlib.aclosing(self._starting()) as news:
+            async with contextlib.aclosing(engine().stream(self._starting())) as news:
                 async for event in news:
                     yield event
         for number, block in enumerate(blocks):

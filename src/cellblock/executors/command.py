@@ -19,7 +19,7 @@ from ..cancellation import CancellationToken
 from ..cell.folders import remove_tree
 from ..cell.wire import Frame
 from ..environments import environment_for, site_packages
-from ..errors import FunctionError
+from ..errors import FunctionError, PlaceLost
 from ..events import Ended, Event, FileMade, Output, Started
 from ..functions import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ..languages import LANGUAGES, Action, Language, action_for, check_policies, find_language
@@ -203,6 +203,11 @@ class CommandLineExecutor(CodeExecutor):
             await asyncio.to_thread(self._remove_temporary)
             self._remove_temporary = self._temporary = None
 
+    def _serves_all_loops(self) -> bool:
+        near = self._is_open and self._connection is not None and self._connection.serves_all_loops
+        # Whose input is asked for may take his time, and a large folder takes time to look through.
+        return near and self._on_input is None and self._workspace is not None and self._workspace.is_small
+
     # One generator from here to the connection: each one more is a turn for every event.
     async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
@@ -256,8 +261,13 @@ class CommandLineExecutor(CodeExecutor):
         return str(self._workspace.path / name)
 
     def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
-        assert self._connection is not None
-        return self._connection.run(request, token, on_input=self._on_input)
+        return self._connected().run(request, token, on_input=self._on_input)
+
+    def _connected(self) -> Connection:
+        """Give the connection. Raises `PlaceLost` when there is none any more: `stop` may be called in another thread."""
+        if (connection := self._connection) is None:
+            raise PlaceLost("The executor was stopped.")
+        return connection
 
     def _wall_seconds(self) -> float:
         return min(self._timeout, self._limits.wall_seconds or self._timeout)

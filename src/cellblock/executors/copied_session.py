@@ -78,7 +78,7 @@ class CopiedSession(LiveSession):
     async def _checkpoint(self, lifetime: float | None) -> Checkpoint:
         if not self._is_open:
             await self._start()
-        async with self._turn:
+        async with self._turns.next():
             most = self._limits.checkpoints
             if most is not None and len(self._marks) >= most:
                 raise CheckpointError(f"There are {most} checkpoints already (Limits.checkpoints): drop one first.")
@@ -104,7 +104,7 @@ class CopiedSession(LiveSession):
         await engine().call(self._drop(mark))
 
     async def _drop(self, mark: Checkpoint) -> None:
-        async with self._turn:
+        async with self._turns.next():
             if self._marks.pop(mark.name, None) is not None and self._connection is not None:
                 await self._ask_now({"op": "drop", "mark": mark.name})
                 await asyncio.to_thread(mark.snapshot.remove)
@@ -117,7 +117,7 @@ class CopiedSession(LiveSession):
         await engine().call(self._restore(mark))
 
     async def _restore(self, mark: Checkpoint) -> None:
-        async with self._turn:
+        async with self._turns.next():
             self._check_mark(mark)
             assert self._workspace is not None
             await self._ask_now({"op": "halt"})
@@ -144,7 +144,7 @@ class CopiedSession(LiveSession):
         if not self._is_open:
             await self._start()
         branches: list[Self] = []
-        async with self._turn:
+        async with self._turns.next():
             if mark is not None:
                 self._check_mark(mark)
             else:  # what open files hold back belongs into the copy of the work folder

@@ -37,7 +37,8 @@ class Copies:
         self._turn = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Let the user of the container write into its work folder, which a new volume does not. Raises `PlaceError`."""
+        """Let the user of a new container write into its work folder, which a new volume does not. Raises `PlaceError`."""
+        self._sent, self._digests = {}, {}
         if self._uid == 0:
             return
         argv = ["/bin/sh", "-c", _OPEN_TO_GROUP, str(self._gid)]

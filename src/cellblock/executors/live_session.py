@@ -22,6 +22,7 @@ from .checkpoints import Checkpoint
 from .command import CommandLineExecutor
 from .displays import DisplayFiles
 from .output import Frames
+from .turn import Turns
 from .workspace import OutsideWorkspace
 
 InputCallback = Callable[[str], str] | Callable[[str], Awaitable[str]]
@@ -48,7 +49,7 @@ class LiveSession(CommandLineExecutor):
         self._marks: dict[str, Checkpoint] = {}
         self._blocks = 0
         # One interpreter does one thing at a time; whoever comes meanwhile waits.
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
 
     async def _load_functions(self) -> None:
         assert self._workspace is not None
@@ -79,7 +80,7 @@ class LiveSession(CommandLineExecutor):
             return
         yield Started(number, block.language, os.path.join(workspace.shown, name) if name else None)
         waited, frames = time.monotonic(), Frames(number, self._limits)
-        async with self._turn:
+        async with self._turns.next():
             order = {**self._order(code, name), "waited": time.monotonic() - waited}
             async with contextlib.aclosing(self._frames(order, token)) as received:
                 async for frame in received:
@@ -107,8 +108,7 @@ class LiveSession(CommandLineExecutor):
 
     def _check_place(self) -> None:
         """Raise what says that there is no place any more, before anything is written for a block."""
-        assert self._connection is not None
-        self._connection.check()
+        self._connected().check()
 
     def _with_files(self, event: Event) -> Event:
         if not isinstance(event, Display):
@@ -134,13 +134,12 @@ class LiveSession(CommandLineExecutor):
     async def _ask_here(self, request: dict[str, Any], value: bytes = b"") -> tuple[dict[str, Any], bytes]:
         if not self._is_open:
             await self._start()
-        async with self._turn:
+        async with self._turns.next():
             return await self._ask_now(request, value)
 
     async def _ask_now(self, request: dict[str, Any], value: bytes = b"") -> tuple[dict[str, Any], bytes]:
-        assert self._connection is not None
         full = {**request, "session": self._number, "wall_seconds": self._wall_seconds()}
-        return await self._connection.ask(full, value)
+        return await self._connected().ask(full, value)
 
     # saved configurations
 

@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _MOST_FILES = 10_000  # looked at for changes after each block
+_FEW_FILES = 200  # are looked at in no time
 _RECENT = 20  # files of blocks that are over, in which a later block may change something that is to be seen
 _TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
 _DEEPEST = 16
@@ -51,6 +53,8 @@ class Workspace:
         # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
         self._running: set[str] = set()
         self._recent: dict[str, None] = {}  # in the order in which they ended
+        self._guard = threading.Lock()
+        self.is_small = True  # as far as is known
 
     def _look(self) -> tuple[int, int]:
         try:
@@ -140,9 +144,10 @@ class Workspace:
     def keep(self, name: str) -> None:
         """Let the file of a block that is over be one like any other, for as long as it is one of the last."""
         self._running.discard(name)
-        self._recent[name] = None
-        if len(self._recent) > _RECENT:
-            del self._recent[next(iter(self._recent))]
+        with self._guard:
+            self._recent[name] = None
+            if len(self._recent) > _RECENT:
+                del self._recent[next(iter(self._recent))]
 
     def remove(self, name: str) -> None:
         """Remove the file `name`, if it is still there."""
@@ -156,7 +161,9 @@ class Workspace:
         `since` is what `write` gave. Hidden files are left out, and so are those of blocks long past, which would make each
         block dearer than the one before. Of a very large folder only a part is looked at.
         """
-        recent = {path: seen for path, seen in self._files(self._is_idle) if seen.changed >= since and path != besides}
+        files = list(self._files(self._is_idle))
+        self.is_small = len(files) <= _FEW_FILES
+        recent = {path: seen for path, seen in files if seen.changed >= since and path != besides}
         found = [(_readable(path), seen.size) for path, seen in recent.items() if self._known.get(path) != seen]
         self._known = recent  # the clock of the disk is coarse: the next block may begin in the same tick
         return sorted(found)

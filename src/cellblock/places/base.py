@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import time
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +37,7 @@ class Place(ABC):
 
 
 class Connection:
-    """An open place. Belongs to the engine's loop."""
+    """An open place. It is opened and closed on the engine's loop; `run` says where else it can be used."""
 
     def __init__(self, link: Link) -> None:
         self.news: dict[str, Any] = {}
@@ -42,9 +45,9 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder()
         self._runs: dict[int, _Run] = {}
-        self._count = 0
+        self._numbers = itertools.count(1)
         self._paused = False
-        self._heard = self._loop.time()
+        self._heard = time.monotonic()
         self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._lost: str | None = None
         self._pid = os.getpid()
@@ -55,6 +58,11 @@ class Connection:
     def pid(self) -> int:
         """The server's process, when that is one of this machine; else 0."""
         return self._link.pid
+
+    @property
+    def serves_all_loops(self) -> bool:
+        """Whether runs can be asked for on any loop; else on the engine's alone."""
+        return self._link.serves_all_loops
 
     @property
     def is_open(self) -> bool:
@@ -99,21 +107,20 @@ class Connection:
         When the generator is closed early, or its task cancelled, the run is cancelled and its end waited for.
         Raises `PlaceLost` when the server ends, `PlaceError` when no cell could be made.
         """
-        self.check()
-        self._count += 1
-        number = self._count
-        run = self._runs[number] = _Run()
+        number = next(self._numbers)
+        order = wire.encode_json(wire.ASK if "op" in request else wire.RUN, number, request)
+        run = self._new_run(number)
 
         def cancel() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is gone with its process
                 self._loop.call_soon_threadsafe(self._send, wire.encode(wire.CANCEL, number))
 
-        self._send(wire.encode_json(wire.ASK if "op" in request else wire.RUN, number, request))
-        for start in range(0, len(value), _PIECE):
-            self._send(wire.encode(wire.DATA, number, value[start : start + _PIECE]))
-        if token is not None:
-            token.add_callback(cancel)
         try:
+            self._send(order)
+            for start in range(0, len(value), _PIECE):
+                self._send(wire.encode(wire.DATA, number, value[start : start + _PIECE]))
+            if token is not None:
+                token.add_callback(cancel)
             while not run.over:
                 for frame in await self._frames(run):
                     if frame.kind == wire.INPUT and on_input is not None:
@@ -130,6 +137,36 @@ class Connection:
                 await _surely(run.ended)
             self._runs.pop(number, None)
 
+    def _new_run(self, number: int) -> _Run:
+        """Give a run that is told of all that comes for it, and of the server's end."""
+        self.check()
+        self._give_up_orphans()
+        run = _Run()
+        if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
+            self._listen(run.loop)
+        self._runs[number] = run
+        try:
+            self.check()  # again: if the server ended meanwhile, on another loop, nobody has told this run
+        except PlaceLost:
+            del self._runs[number]
+            raise
+        return run
+
+    def _give_up_orphans(self) -> None:
+        """End the runs of loops that were closed, with unfinished tasks in them: nobody else can."""
+        if not self._runs:
+            return
+        for number, run in list(self._runs.items()):
+            if run.loop.is_closed():
+                self._send(wire.encode(wire.CANCEL, number))
+                self._runs.pop(number, None)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hear at once on `loop` what comes for it; on the engine's, where there are runs of other loops as well."""
+        is_alone = not self._runs
+        if not (is_alone and self._link.listen(loop)):
+            self._loop.call_soon_threadsafe(self._link.listen, self._loop)
+
     async def _answer(self, run: _Run, number: int, line: Coroutine[Any, Any, str]) -> None:
         """Send what the code asked for, unless its run ends first."""
         asked, ended = asyncio.ensure_future(line), asyncio.ensure_future(run.ended.wait())
@@ -142,9 +179,13 @@ class Connection:
             ended.cancel()
 
     async def _frames(self, run: _Run) -> list[wire.Frame]:
-        await run.news.wait()
-        run.news.clear()
-        frames, run.frames = run.frames, []
+        while not run.frames and self._lost is None:
+            await run.news.wait()
+            run.news.clear()
+            self._resume()
+        frames = list[wire.Frame]()
+        while run.frames:  # to which another thread may add
+            frames.append(run.frames.popleft())
         self._resume()
         for frame in frames:
             if frame.kind == wire.FAILED:
@@ -169,7 +210,7 @@ class Connection:
             await asyncio.sleep(_ASK)
             if not self._runs or self._paused:
                 continue
-            asked = self._loop.time()
+            asked = time.monotonic()
             self._send(wire.encode(wire.PING))
             await asyncio.sleep(_ANSWER)
             if self._heard < asked and not self._paused:
@@ -185,7 +226,7 @@ class Connection:
         self._lose(f"The cell server ended unexpectedly. {self._last_words()}")
 
     def _on_data(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._heard = time.monotonic()
         try:
             for frame in self._decoder.feed(data):
                 self._deliver(frame)
@@ -206,12 +247,13 @@ class Connection:
             return
         if not run.drop:
             run.frames.append(frame)
-            run.news.set()
+            # Who runs a block on a loop of his own collects all of it anyway, and must not hold up others while that is busy.
+            if len(run.frames) >= _UNREAD_FRAMES and run.loop is self._loop and not self._paused:
+                self._paused = True
+                self._link.pause()
+            run.tell(run.news)  # after that, since who reads resumes
         if frame.kind in _LAST:
-            run.ended.set()
-        elif len(run.frames) >= _UNREAD_FRAMES and not self._paused:
-            self._paused = True
-            self._link.pause()
+            run.tell(run.ended)
 
     def _resume(self) -> None:
         if self._paused and self._lost is None:
@@ -226,9 +268,9 @@ class Connection:
         self._link.let_go()
         if not self._opened.done():
             self._opened.set_exception(PlaceError(why))
-        for run in self._runs.values():
-            run.news.set()
-            run.ended.set()
+        for run in list(self._runs.values()):
+            run.tell(run.news)
+            run.tell(run.ended)
 
     def _last_words(self) -> str:
         text = self._link.last_words()
@@ -255,14 +297,23 @@ class Connection:
 
 
 class _Run:
-    """The frames of one run that nobody has read yet."""
+    """The frames of one run that nobody has read yet. Belongs to the loop on which it is made."""
 
     def __init__(self) -> None:
-        self.frames: list[wire.Frame] = []
+        self.loop = asyncio.get_running_loop()
+        self.frames = deque[wire.Frame]()
         self.news = asyncio.Event()
         self.ended = asyncio.Event()
         self.over = False
         self.drop = False
+
+    def tell(self, what: asyncio.Event) -> None:
+        """Set `news` or `ended`, from any loop."""
+        if asyncio.get_running_loop() is self.loop:
+            what.set()
+        else:
+            with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
+                self.loop.call_soon_threadsafe(what.set)
 
 
 async def _surely(event: asyncio.Event) -> None:

@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from ..errors import PlaceError
+from .ear import Ear
 
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 _END = 60.0  # seconds that a server may take to end its cells and clean up: a temporary folder may hold a million files
@@ -22,12 +24,23 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Link(ABC):
-    """Bytes to and from one cell server. Belongs to the engine's loop.
+    """Bytes to and from one cell server. Belongs to the engine's loop, unless it serves all.
 
-    pid   its process, when that is one of this machine; else 0
+    pid                its process, when that is one of this machine; else 0
+    serves_all_loops   `send`, `listen`, `pause` and `resume` may be called on any loop
     """
 
     pid: int = 0
+    serves_all_loops: ClassVar[bool] = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop on which what comes is handed over, if it is known."""
+        return None
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Hand over on `loop`, the one that calls, what comes from now on; tell whether that can be."""
+        return False
 
     @abstractmethod
     def begin(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -65,6 +78,8 @@ class Link(ABC):
 class ProcessLink(Link):
     """A server that is a process of this machine, at the other end of a socket."""
 
+    serves_all_loops = True
+
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None) -> None:
         """Start it. Raises `OSError`. `environment` None means this process's own."""
         self._loop = asyncio.get_running_loop()
@@ -82,23 +97,33 @@ class ProcessLink(Link):
             theirs.close()
         self.pid = self._process.pid
         self._socket.setblocking(False)
+        self._ear = Ear(self._socket, self._on_readable)
+        self._sending = threading.Lock()
         self._outgoing = bytearray()
-        self._waits_for_room = False
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
 
     def begin(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """See `Link`."""
         self._on_data, self._on_end = on_data, on_end
-        self.resume()
+        self._ear.listen(self._loop)
 
-    def resume(self) -> None:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
         """See `Link`."""
-        self._loop.add_reader(self._socket, self._on_readable)
+        return self._ear.loop
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """See `Link`."""
+        return self._ear.listen(loop)
 
     def pause(self) -> None:
         """See `Link`."""
-        self._loop.remove_reader(self._socket)
+        self._ear.rest()
+
+    def resume(self) -> None:
+        """See `Link`."""
+        self._ear.listen(asyncio.get_running_loop())
 
     def _on_readable(self) -> None:
         try:
@@ -114,29 +139,35 @@ class ProcessLink(Link):
 
     def send(self, data: bytes) -> None:
         """See `Link`."""
-        waiting = bool(self._outgoing)
-        self._outgoing += data
-        if not waiting:
-            self._flush()
+        with self._sending:
+            waiting = bool(self._outgoing)
+            self._outgoing += data
+            if not waiting and self._send_now():
+                self._loop.call_soon_threadsafe(self._wait_for_room)
 
-    def _flush(self) -> None:
+    def _send_now(self) -> bool:
+        """Send what is taken; tell whether something is left that will be taken later."""
         try:
             sent = self._socket.send(self._outgoing)
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the reading side finds out why
+            return False  # the reading side finds out why
         del self._outgoing[:sent]
-        if self._outgoing:
-            self._loop.add_writer(self._socket, self._flush)
-        elif self._waits_for_room:
-            self._loop.remove_writer(self._socket)
-        self._waits_for_room = bool(self._outgoing)
+        return bool(self._outgoing)
+
+    def _wait_for_room(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_writer(self._socket, self._on_room)
+
+    def _on_room(self) -> None:
+        with self._sending:
+            if not self._send_now():
+                self._loop.remove_writer(self._socket)
 
     def let_go(self) -> None:
         """See `Link`."""
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        self._ear.end()
 
     def last_words(self) -> str:
         """See `Link`."""
@@ -145,6 +176,9 @@ class ProcessLink(Link):
 
     async def close(self) -> None:
         """See `Link`."""
+        self._loop.remove_writer(self._socket)
+        with contextlib.suppress(OSError):  # it has hung up
+            self._socket.shutdown(socket.SHUT_RDWR)  # also for a loop that has had no time yet to let go of the stream
         self._socket.close()
         ended = await asyncio.to_thread(_reap, self._process, _END)
         self._log.close()
@@ -153,6 +187,7 @@ class ProcessLink(Link):
 
     def forget(self) -> None:
         """See `Link`."""
+        self._ear.forget()
         with contextlib.suppress(OSError):
             self._socket.close()
 
