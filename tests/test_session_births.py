@@ -56,7 +56,7 @@ def test_a_checkpoint_that_ends_while_it_is_gone_back_to_is_an_error() -> None:
         mark = live.checkpoint()
         assert isinstance(live.executor, SandboxSessionCodeExecutor)
         assert live.executor._connection is not None
-        (keeper,) = [pid for pid in descendants(live.executor._connection.pid) if is_stopped(pid)]
+        (keeper,) = [pid for pid in descendants(live.executor._connection.pid) if is_deaf(pid)]
         group = Path(tempfile.mkdtemp(dir=FREEZER))
         try:
             (group / "cgroup.procs").write_text(str(keeper))
@@ -79,5 +79,7 @@ def test_a_checkpoint_that_ends_while_it_is_gone_back_to_is_an_error() -> None:
         assert live.run("print('kept' in dir())").stdout == "False\n"
 
 
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+def is_deaf(pid: int) -> bool:
+    """Tell whether process `pid` lets all signals wait, as copies of sessions do."""
+    blocked = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
+    return bool(int(blocked, 16) & 1 << signal.SIGUSR1 - 1)

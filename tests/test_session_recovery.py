@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cellblock import CancellationToken, CheckpointError, CodeBlock, CodeResult, Limits, SandboxSessionServer
-from live import RESTORED, server, session, wait
+from live import RESTORED, forked, server, session, wait
 from probes import local
 
 _PATIENCE = 8.0  # seconds for the answer after a cell that ended badly; on a quiet machine it takes some milliseconds
@@ -312,3 +312,44 @@ def test_handlers_of_signals_are_those_of_before(shared: SandboxSessionServer) -
         assert (
             live.done("[os.kill(os.getpid(), n) for n in (signal.SIGTERM, signal.SIGHUP)]; hits") == "['SIGTERM', 'SIGHUP']"
         )
+
+
+ALL_SIGNALS = """for process in set(range(2, 1000)) - {os.getpid()}:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        try: os.kill(process, number)
+        except OSError: break"""
+
+
+def test_copies_hear_no_signals_and_those_that_were_for_them_come_to_nobody(shared: SandboxSessionServer) -> None:
+    with session(shared) as live:
+        live.done("import os, signal; kept, hits = 1, []")
+        live.done("signal.signal(signal.SIGUSR1, lambda *_: hits.append(1)) and None")
+        mark = live.checkpoint()
+        for _ in range(2):
+            assert live.run(f"{ALL_SIGNALS}\nos._exit(3)").session_restored
+            assert live.done("kept, hits") == "(1, [])"
+        live.restore(mark)
+        assert live.done("os.kill(os.getpid(), signal.SIGUSR1); kept, hits") == "(1, [1])"
+
+
+def test_a_branch_has_the_sessions_handlers_and_mask_of_signals(shared: SandboxSessionServer) -> None:
+    with session(shared) as live:
+        live.done("import os, signal; hits = []; signal.signal(signal.SIGTERM, lambda *_: hits.append('TERM')) and None")
+        live.done("signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2}) and None")
+        look = "os.kill(os.getpid(), signal.SIGTERM); hits, signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGUSR2}"
+        mark = live.checkpoint()
+        for source in (None, mark):
+            with forked(live, mark=source) as (branch,):
+                assert branch.done(look) == "(['TERM'], True)"
+        assert live.run("os._exit(3)").session_restored
+        assert live.done(look) == "(['TERM'], True)"
+
+
+def test_a_session_goes_on_though_code_has_made_all_descriptors_non_blocking(shared: SandboxSessionServer) -> None:
+    with session(shared) as live:
+        live.done("import os; kept = 1")
+        live.done("[os.set_blocking(n, False) for n in range(1000) if os.path.exists(f'/proc/self/fd/{n}')] and None")
+        for _ in range(3):
+            time.sleep(0.1)
+            result = live.run("kept, len('x' * 300_000)")
+            assert (result.output, result.notice, result.session_restored) == ("(1, 300000)\n", "", False)

@@ -67,8 +67,6 @@ def _in_namespaces(descriptors: list[int], frozen: Frozen) -> dict[str, Any]:
         except OSError as error:
             os.write(2, f"{error}\n".encode())
             os._exit(1)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
         raise Reborn(control, frozen, streams)
     close_all(descriptors)
     _, status = os.waitpid(between, 0)
@@ -119,8 +117,7 @@ class _BranchGuard(Guard):
         sys.setprofile(None)
         with contextlib.suppress(PermissionError):  # a copy leads a group of its own already
             os.setsid()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
+        frozen.be_deaf(but={signal.SIGCHLD})
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # what it uses is to be measured
         _be_last_to_die()

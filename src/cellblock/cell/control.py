@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import socket
 import struct
 from collections import deque
@@ -31,6 +32,8 @@ class Control:
         self._identity = self._look()
         self._decoder = wire.Decoder()
         self._frames: deque[wire.Frame] = deque()
+        self._poll = select.poll()
+        self._poll.register(self.descriptor, select.POLLIN)
 
     def _look(self) -> tuple[int, int]:
         status = os.fstat(self.descriptor)
@@ -39,6 +42,8 @@ class Control:
     def _check(self) -> None:
         try:
             if self._look() == self._identity:
+                if not os.get_blocking(self.descriptor):  # as code may have made all that it found
+                    os.set_blocking(self.descriptor, True)
                 return
         except OSError:
             pass
@@ -56,6 +61,10 @@ class Control:
                 descriptors += struct.unpack(f"{len(received) // 4}i", received)
             self._frames += self._decoder.feed(data)
         return self._frames.popleft(), descriptors
+
+    def is_quiet(self) -> bool:
+        """Tell whether nothing has come that would have to be received."""
+        return not self._frames and not self._poll.poll(0)
 
     def send(self, kind: int, run: int, value: dict[str, Any] | bytes) -> None:
         """Send one frame. Raises `ControlLost`."""

@@ -16,7 +16,6 @@ class Keeper:
     def __init__(self, loop: Watcher, blocks: int, on_news: Callable[[], None]) -> None:
         self.blocks = blocks
         self._dropped = False
-        self._orders = 0  # that it has not answered yet
         self._on_news = on_news
         self.channel = Channel(loop, self._on_frame, on_news)
 
@@ -36,16 +35,9 @@ class Keeper:
             self.drop()
             return
         self.channel.meet(pid)
-        self.freeze()
 
     def _on_frame(self, _frame: wire.Frame) -> None:
-        self._orders -= 1
-        self.freeze()
-
-    def freeze(self) -> None:
-        """Stop it in earnest, whatever code has made of it; not with an order that it is still to obey."""
-        if self._orders <= 0:
-            self.channel.signal(signal.SIGSTOP)
+        """Its answer: that what it was to bring forth has come is told by that itself."""
 
     def resume(self, loop: Watcher, session: Channel) -> Keeper:
         """Have the session go on from it, on `session`; give the keeper of the same state that there is from now on."""
@@ -57,9 +49,8 @@ class Keeper:
         return heir
 
     def order(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        """Wake it up for one order, which brings forth a process."""
-        self._orders += 1
-        self.channel.signal(signal.SIGCONT)
+        """Give it one order, which brings forth a process."""
+        self.channel.signal(signal.SIGCONT)  # code may have stopped it
         self.channel.send(wire.encode_json(wire.ASK, 0, order), descriptors)
 
     def drop(self) -> None:

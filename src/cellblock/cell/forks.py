@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import io
 import os
+import signal
 import socket
 import stat
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 _NATIVE = ("libgomp", "libomp", "libiomp5", "libtbb", "libarrow", "libtorch_cpu", "libcuda")  # known to start threads
 _LINKS = 2  # of the folder of threads besides one for each: its own and its parent's
 _PREPARED = ("jemalloc_bg_thd",)  # pyarrow's allocator gets ready for every fork, and does without it in the child
+# Without the enums of `signal`, which each copy would cost.
+_signals: Any = importlib.import_module("_signal")
+_set_blocked: Callable[[int, Iterable[int]], set[int]] = _signals.pthread_sigmask
+_SET = int(signal.SIG_SETMASK)
+_ALL_SIGNALS = {int(number) for number in signal.valid_signals()}
 _SETTABLE = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
 
 
@@ -131,7 +138,7 @@ class _File(NamedTuple):
 
 
 class Frozen:
-    """What a fork alone does not preserve, noted before it: positions in open files."""
+    """What a fork alone does not preserve, noted before it: positions in open files; and which signals the session hears."""
 
     def __init__(self, *, flush: bool, besides: set[int]) -> None:
         """Note it. `flush`: first write out what open files hold back, or both sides would. `besides`: no files of code's."""
@@ -141,6 +148,25 @@ class Frozen:
         if flush and any(file.flags & os.O_ACCMODE != os.O_RDONLY for file in self._files):
             _flush_files()
             self._files = _open_files(besides)
+        self._blocked: set[int] | None = None  # while signals wait
+
+    def be_deaf(self, *, but: Collection[int] = ()) -> None:
+        """From now on let all signals wait that can, `but` some."""
+        blocked = _set_blocked(_SET, _ALL_SIGNALS.difference(but))
+        if self._blocked is None:
+            self._blocked = blocked
+
+    def hear(self) -> None:
+        """Hear signals as before, and those that have come meanwhile."""
+        if self._blocked is not None:
+            _set_blocked(_SET, self._blocked)
+            self._blocked = None
+
+    def hear_again(self) -> None:
+        """In the fork: hear signals as before, but none that have come meanwhile: they were meant for the session of then."""
+        while waiting := signal.sigpending():
+            signal.sigtimedwait(waiting, 0)
+        self.hear()
 
     def thaw(self, *, moved: tuple[str, str] = ("", "")) -> None:
         """In the fork: go on exactly as the other side would have.

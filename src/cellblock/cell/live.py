@@ -147,8 +147,11 @@ class Live:
 
     # blocks and questions
 
-    def do(self, job: Job, descriptors: list[int] | None = None) -> Task | None:
-        """Do what `job` asks for: its request has ``op``, and what that takes. `None`: it has been refused."""
+    def do(self, job: Job, descriptors: list[int] | None = None, payload: bytes | None = None) -> Task | None:
+        """Do what `job` asks for: its request has ``op``, and what that takes. `None`: it has been refused.
+
+        `payload` is the request as it came, which spares making it anew.
+        """
         if self.task is not None or self.closing:
             self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": "the session is busy, or closed"}))
             return None
@@ -157,7 +160,7 @@ class Live:
         except OSError as error:
             self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": f"the output file: {error}"}))
             return None
-        task = self.task = Task(run, job.request, descriptors or [])
+        task = self.task = Task(run, job.request, descriptors or [], payload)
         if task.is_block:
             self.valve.open(run)
             self._look_at = time.monotonic() + _LOOK
@@ -184,7 +187,7 @@ class Live:
         keeper = self.copies.begin_mark(self.blocks) if task.order["op"] == "keep" else None
         if keeper is not None:
             task.descriptors = [keeper.channel.hand_over()]
-        self.main.send(wire.encode_json(wire.ASK, task.run.number, task.order), task.descriptors)
+        self.main.send(wire.encode(wire.ASK, task.run.number, task.payload), task.descriptors)
         if keeper is not None:
             keeper.channel.sent()
 
@@ -335,8 +338,6 @@ class Live:
         self.blocks += not task.brought_back
         if not task.brought_back or self.copies.auto is None:
             self.keep(task.order)
-        for keeper in self.copies.all():
-            keeper.freeze()
         self.house.begin(alone=not task.order.get("keep_processes"))
 
     def _answer(self, task: Task) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from . import forks, kernel, values, waiting, wire
 from .branch import Reborn, bring_forth, close_all
 from .control import Control, ControlLost, out_of_the_way
 from .shell import Shell
+from .warm import WarmPages
 
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
@@ -34,10 +35,8 @@ _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").sign
 _waitpid = os.waitpid  # the one that knows of keepers
 _hide_from_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0)
 _show_to_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
-_SIGINT, _SIGCHLD = int(signal.SIGINT), int(signal.SIGCHLD)
-# The kernel sends SIGHUP to a process that is stopped, in a group of its own, when its father ends.
-_NOT_FOR_COPIES = int(signal.SIGTERM), int(signal.SIGHUP)
-_IGNORE, _DEFAULT = int(signal.SIG_IGN), int(signal.SIG_DFL)
+_SIGINT = int(signal.SIGINT)
+_IGNORE = int(signal.SIG_IGN)
 
 
 class Session:
@@ -50,6 +49,7 @@ class Session:
         self._run = 0
         self._interrupted = False
         self._keepers = set[int]()
+        self._warm = WarmPages()
         waiting.hide(self._keepers)
         shell.publish = self._publish
 
@@ -60,6 +60,7 @@ class Session:
         while True:
             try:
                 while True:
+                    self._warm.copy(self._control.is_quiet)
                     self._take(*self._control.receive())
             except Reborn as born:
                 self._begin_again(born)
@@ -212,11 +213,13 @@ class Session:
         if why:
             os.close(descriptor)
             return {"refused": why}
+        self._warm.note()
         frozen = self._freeze(flush=exact, besides={descriptor})
-        pid, handlers = _fork_hidden()
+        pid = _fork_hidden(frozen)
         if pid == 0:
-            Keeper(self, descriptor, frozen, handlers).serve()
-        os.setpgid(pid, pid)  # what its session sends to its own group does not come there
+            Keeper(self, descriptor, frozen).serve()
+        with contextlib.suppress(OSError):  # killed already
+            os.setpgid(pid, pid)  # what its session sends to its own group does not come there
         os.close(descriptor)
         self._keepers.add(pid)
         if not is_alone and (why := forks.native_threads()):
@@ -259,6 +262,7 @@ class Session:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         with contextlib.suppress(PermissionError):  # a copy leads a group of its own already
             os.setsid()
+        born.frozen.hear_again()
         self._shell.forget_loop()
         before = self._cwd
         if born.streams is not None:
@@ -287,10 +291,9 @@ class Session:
 class Keeper:
     """A frozen copy of a session, in a process of its own."""
 
-    def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen, handlers: list[Any]) -> None:
-        self._frozen, self._handlers = frozen, handlers
+    def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
+        self._frozen = frozen
         _be_still(descriptor)
-        _set_signal(_SIGCHLD, _DEFAULT)
         session.let_go()
         self._control = Control(descriptor)
 
@@ -320,32 +323,29 @@ class Keeper:
             self._control = Control(keeper)
             return
         os.close(keeper)
-        os.setpgid(pid, pid)
-        _set_handlers(self._handlers)
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
         raise Reborn(session, self._frozen, keepers={pid})
 
 
-def _fork_hidden() -> tuple[int, list[Any]]:
-    """Fork; give what `fork` gives, and the handlers of signals that the copy has given up.
+def _fork_hidden(frozen: forks.Frozen) -> int:
+    """Fork, and give what `fork` gives.
 
-    Nobody in the cell sees the copy, from its first moment, and it does not end as easily as its session. Raises `OSError`.
+    Nobody in the cell sees the copy, from its first moment; it hears no signal but SIGKILL and SIGSTOP, until it is a session
+    again; and it does not end as easily as its session. Raises `OSError`.
     """
     _hide_from_others()
     _adjust_memory_score(0)
-    handlers, pid = [_set_signal(number, _IGNORE) for number in _NOT_FOR_COPIES], -1
+    frozen.be_deaf()
+    pid = -1
     try:
         pid = kernel.fork_untouched()
     finally:
         if pid != 0:
-            _set_handlers(handlers)
+            frozen.hear()
             _be_first_to_die()
             _show_to_others()
-    return pid, handlers
-
-
-def _set_handlers(handlers: list[Any]) -> None:
-    for number, handler in zip(_NOT_FOR_COPIES, handlers, strict=True):
-        _set_signal(number, _DEFAULT if handler is None else handler)  # one that was not set from Python cannot be put back
+    return pid
 
 
 def _be_still(descriptor: int) -> None:

@@ -79,7 +79,7 @@ class Sessions:
             case _:
                 self._runs = {number: other for number, other in self._runs.items() if other.task is not None}
                 self._runs[frame.run] = live
-                live.do(job)
+                live.do(job, payload=frame.payload)
 
     def data(self, frame: wire.Frame) -> None:
         """Pass on a piece of a value, or a line of input."""

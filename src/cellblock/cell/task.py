@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from .cells import Run
@@ -12,8 +13,9 @@ _FOREVER = float("inf")
 class Task:
     """What a session is busy with: a block, or a question, and how far that has come."""
 
-    def __init__(self, run: Run, order: dict[str, Any], descriptors: list[int]) -> None:
+    def __init__(self, run: Run, order: dict[str, Any], descriptors: list[int], payload: bytes | None) -> None:
         self.run, self.order, self.descriptors = run, order, descriptors
+        self.payload = json.dumps(order).encode() if payload is None else payload
         self.is_block, self.is_halt = order["op"] == "run", order["op"] == "halt"
         self.answer: dict[str, Any] | None = None
         self.kill_at = _FOREVER
