@@ -31,6 +31,7 @@ from cellblock import (
 )
 from cellblock.cell.folders import remove_tree
 from cellblock.containers.client import connected
+from cellblock.containers.container import Container
 from cellblock.limits import MIB
 from cellblock.places import base
 from cellblock.places.base import Connection
@@ -87,20 +88,42 @@ def there(name: str) -> str:
 def test_a_block_that_ends_the_server_is_told_and_the_container_goes_on(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
-            await run(executor, "open('kept', 'w').write('x')")
+            await run(executor, "open('kept', 'w').write('x'); open('/tmp/kept', 'w').write('y')")
             result = await run(executor, "print('before', flush=True); import os, time; time.sleep(0.1); os.kill(-1, 9)")
             assert (result.exit_code, result.outcome) == (137, "killed"), result
             assert result.output.startswith("before\n")
-            assert "container was restarted" in result.output
-            after = await run(executor, "import os; print(os.path.exists('kept'))")
-            assert after.output == "True\n"
+            assert "all that ran in the container was ended" in result.output
+            after = await run(executor, "print(open('kept').read(), open('/tmp/kept').read())")
+            assert after.output == "x y\n"
 
     asyncio.run(main())
 
 
-def test_a_restarted_container_in_which_nothing_starts_is_restarted_once_more(
-    image: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_ended_with_the_server_leaves_no_zombies(image: str) -> None:
+    states = "import glob; print({open(f).read().rpartition(')')[2].split()[0] for f in glob.glob('/proc/[0-9]*/stat')})"
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            await run(executor, "import os; os.kill(-1, 9)")
+            assert "Z" not in (await run(executor, states)).output
+
+    asyncio.run(main())
+
+
+def test_a_container_that_has_no_process_to_spare_is_restarted(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(container: Container) -> None:
+        raise PlaceError("no more processes")
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            monkeypatch.setattr(Container, "end_all", refused)
+            assert "did not answer any more: the container was " in (await run(executor, "import os; os.kill(-1, 9)")).output
+            assert (await run(executor, "print(1)")).output == "1\n"
+
+    asyncio.run(main())
+
+
+def test_an_emptied_container_in_which_nothing_starts_is_restarted(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_place, failures = ContainerPlace.open, list[str]()
 
     async def fail_at_first(place: ContainerPlace) -> Connection:
@@ -113,7 +136,7 @@ def test_a_restarted_container_in_which_nothing_starts_is_restarted_once_more(
         async with DockerCommandLineCodeExecutor(image) as executor:
             monkeypatch.setattr(ContainerPlace, "open", fail_at_first)
             result = await run(executor, "import os; os.kill(-1, 9)")
-            assert "container was restarted" in result.output
+            assert "did not answer any more: the container was " in result.output  # or gone: see `_REPLACED`
             assert (await run(executor, "print(1)")).output == "1\n"
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import engine
-from cellblock import CodeBlock, DockerCommandLineCodeExecutor
+from cellblock import CodeBlock, DockerCommandLineCodeExecutor, PlaceError
 from cellblock.containers.container import Container
 
 pytestmark = pytest.mark.timeout(60)
@@ -101,23 +101,57 @@ def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
             result = await running
             assert result.outcome == "killed"
             assert result.output.startswith("so far\n")
-            assert "container was restarted" in result.output
+            assert "all that ran in the container was ended" in result.output
             assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
 
     asyncio.run(main())
 
 
-def test_a_container_is_still_there_when_an_engine_comes_late_to_the_restart(
+def test_a_container_that_the_engine_removes_while_it_restarts_it_is_made_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    image, restart = engine.running().image("python"), Container.restart
+    image, restart, restarts = engine.running().image("python"), Container.restart, list[Container]()
+
+    async def refused(container: Container) -> None:
+        raise PlaceError("no more processes")
+
+    async def restarted_and_removed(container: Container) -> None:
+        await restart(container)
+        restarts.append(container)
+        if len(restarts) == 1:
+            await container.remove()
+
+    async def main() -> None:
+        monkeypatch.setattr(Container, "end_all", refused)
+        monkeypatch.setattr(Container, "restart", restarted_and_removed)
+        (tmp_path / "given").write_text("from here")
+        async with (
+            line(monkeypatch) as way,
+            DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
+        ):
+            await executor.execute_code_blocks(block("open('made', 'w').write('there')"))
+            running = asyncio.create_task(executor.execute_code_blocks(block("import time; time.sleep(50)")))
+            await asyncio.sleep(1)
+            way.cut()
+            result = await running
+            assert (result.outcome, "there is a new one" in result.output) == ("killed", True)
+            look = await executor.execute_code_blocks(block("print(open('given').read(), open('made').read())"))
+            assert look.output == "from here there\n"
+
+    asyncio.run(main())
+
+
+def test_a_container_is_still_there_when_an_engine_comes_late_to_begin_it_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    image, end_all = engine.running().image("python"), Container.end_all
 
     async def late(container: Container) -> None:
         await asyncio.sleep(2)
-        await restart(container)
+        await end_all(container)
 
     async def main() -> None:
-        monkeypatch.setattr(Container, "restart", late)
+        monkeypatch.setattr(Container, "end_all", late)
         async with (
             line(monkeypatch) as way,
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
@@ -125,7 +159,7 @@ def test_a_container_is_still_there_when_an_engine_comes_late_to_the_restart(
             running = asyncio.create_task(executor.execute_code_blocks(block("import time; time.sleep(50)")))
             await asyncio.sleep(1)
             way.cut()
-            assert "container was restarted" in (await running).output
+            assert "all that ran in the container was ended" in (await running).output
             assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
 
     asyncio.run(main())

@@ -40,6 +40,17 @@ def test_shell_blocks_run_and_share_the_work_folder(image: str, tmp_path: Path) 
     assert (tmp_path / "file").read_text() == "made\n"
 
 
+def test_what_is_left_behind_leaves_no_zombies(image: str) -> None:
+    states = "sleep 0.2; for file in /proc/[0-9]*/stat; do read -r line < $file; line=${line##*) }; echo ${line%% *}; done"
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            await run(executor, "for number in 1 2 3; do sleep 100 & done")
+            assert "Z" not in (await run(executor, states)).output
+
+    asyncio.run(main())
+
+
 def test_what_needs_python_is_a_clear_error(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:

@@ -1,10 +1,10 @@
-"""Container: one that is made, found again, started, restarted, looked at and removed."""
+"""Container: one that is made, found again, started, emptied of processes, restarted, looked at and removed."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable, ImageUnavailable, PlaceError
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _STARTING = 60.0  # seconds that a container may take to run
 _STEP = 600.0  # seconds that a step of the preparation may take: installing something, for one
+_ENDING = 10.0  # seconds that it may take to end what runs in a container
+_END_ALL = "kill -9 -1 2>/dev/null; echo done"  # the kernel leaves out the first process, and the one that asks
 _LOOK = 0.02
 _NOT_FOUND = 404
 
@@ -40,6 +42,10 @@ class Container:
         with translated(f"Container {self.name}"):
             return await self._inner.show()
 
+    def become(self, other: Container) -> None:
+        """Be `other` from now on, for all who have hold of this one."""
+        self._inner = other._inner
+
     async def is_running(self) -> bool:
         """Tell whether it runs; not when it is gone."""
         with contextlib.suppress(PlaceError):
@@ -51,17 +57,28 @@ class Container:
         with translated(f"Container {self.name} cannot be started"):
             await asyncio.wait_for(self._inner.start(), _STARTING)
 
+    async def end_all(self) -> None:
+        """End all that runs in it, but its first process. Raises `PlaceError`."""
+
+        async def sweep() -> None:
+            try:
+                async with asyncio.timeout(_ENDING):
+                    _, said = await self.run(["/bin/sh", "-c", _END_ALL])
+            except TimeoutError as error:
+                raise PlaceError(f"What runs in container {self.name} cannot be ended within {_ENDING:g} s.") from error
+            if "done" not in said:
+                raise PlaceError(f"What runs in container {self.name} cannot be ended: {said.strip()[-2000:]}")
+
+        await _over_any_connection(sweep)
+
     async def restart(self) -> None:
         """End all that runs in it, and start it again. Raises `PlaceError`."""
-        try:
-            await self._restart()
-        except EngineUnavailable:
-            # The way to the engine may have broken, and with it all connections that were kept: once more, over another.
-            await self._restart()
 
-    async def _restart(self) -> None:
-        with translated(f"Container {self.name} cannot be restarted"):
-            await asyncio.wait_for(self._inner.restart(t=0), _STARTING)
+        async def restart() -> None:
+            with translated(f"Container {self.name} cannot be restarted"):
+                await asyncio.wait_for(self._inner.restart(t=0), _STARTING)
+
+        await _over_any_connection(restart)
 
     async def stop(self) -> None:
         """End all that runs in it, if anything does."""
@@ -114,6 +131,14 @@ class Container:
                     said = (said + message.data)[-20_000:]
             facts = await execution.inspect()
         return int(facts["ExitCode"] or 0), bytes(said).decode(errors="replace")
+
+
+async def _over_any_connection(step: Callable[[], Awaitable[None]]) -> None:
+    """Take `step`, and again where the way to the engine had broken, and with it all connections that were kept."""
+    try:
+        await step()
+    except EngineUnavailable:
+        await step()
 
 
 async def find(client: Client, name: str) -> Container | None:

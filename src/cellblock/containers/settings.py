@@ -16,8 +16,9 @@ HOME = "/home/cell"
 PACKAGES = "/opt/cellblock/site-packages"  # in images that were built for packages
 # The first of these that the image has; the shell is what every image for this has anyway. $0 is the program's text.
 START_PYTHON = 'for name in python3 python; do command -v "$name" >/dev/null && exec "$name" -u -c "$0"; done; exit 127'
-# The first process: it only waits, ends at once when it is asked to, and needs no program but the shell.
-_FIRST = "trap 'exit 0' TERM; read _"
+# The first process: it waits, ends at once when it is asked to, and needs no program but the shell. What was left to it and
+# ends would stay, and count as a process of the container, were it not heard of: `jobs` has the shell look at its children.
+_FIRST = "trap 'exit 0' TERM; trap 'heard=1; jobs' CHLD; heard=1; while [ $heard ]; do heard=; read _; done"
 _OURS_BYTES = 96 * MIB  # the cell server, the interpreter that blocks are forked from, and two that wait
 _OURS_PROCESSES = 32
 # gVisor's kernel is in the container's control groups itself. A process inside is several tasks there; if one is refused, or

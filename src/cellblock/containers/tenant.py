@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..errors import ImageUnavailable, PlaceError
+from ..errors import EngineUnavailable, ImageUnavailable, PlaceError
 from . import owners
 from .client import Client
 from .container import Container, create, find, taken
@@ -121,11 +121,35 @@ class Tenant:
         if exit_code != 0:
             raise PlaceError(f"init_command ended with exit code {exit_code}: {said.strip()[-2000:]}")
 
-    async def restart(self) -> None:
-        """End all that runs in the container, and begin again. Raises `PlaceError`."""
+    async def empty(self) -> None:
+        """End all that runs in the container, which itself goes on with its files. Raises `PlaceError`."""
+        container = self._taken()
+        await container.end_all()
+        await self._prepare(container)
+
+    async def restart(self, *, or_replace: bool = False) -> bool:
+        """End the container and start it again; tell whether that was another one. Raises `PlaceError`.
+
+        `or_replace`: where it is gone, or about to be, have another in its place.
+        """
+        container = self._taken()
+        try:
+            await container.restart()
+        except EngineUnavailable:
+            raise
+        except PlaceError:
+            if not (or_replace and self._settings.auto_remove):
+                raise
+            await container.remove()
+            container.become(await self._create())
+            await self._begin(container)
+            return True
+        await self._prepare(container)
+        return False
+
+    def _taken(self) -> Container:
         assert self._container is not None
-        await self._container.restart()
-        await self._prepare(self._container)
+        return self._container
 
     async def leave(self, *, restarting: bool = False) -> None:
         """Stop and remove the container, or keep it, as was said; while restarting, what can be made anew goes."""

@@ -33,6 +33,9 @@ from .command import CommandLineExecutor, texts, truth
 from .docker_copies import Copies
 
 IMAGE = "python:3-slim"
+_EMPTIED = "all that ran in the container was ended, and another server started"
+_RESTARTED = "the container was restarted"
+_REPLACED = "the container was gone, and what was made in it outside the work folder; there is a new one"
 
 
 class DockerCommandLineCodeExecutor(CommandLineExecutor):
@@ -64,6 +67,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     _copies: Copies | None = None
     _caretaker: Caretaker | None = None  # of a temporary work folder
     _watch: asyncio.Task[None] | None = None
+    _became = ""  # of the container, when its server was last lost
 
     def __init__(
         self,
@@ -276,36 +280,46 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
                         await self._copies.fetch()
                     yield frame
         except PlaceLost as error:
-            await self._recover(connection, error)
-            yield lost_ending(request, time.monotonic() - begun)
+            became = await self._recover(connection, error)
+            yield lost_ending(request, time.monotonic() - begun, became)
 
-    async def _recover(self, lost: Connection, why: PlaceLost) -> None:
-        """Restart the container whose server ended or does not answer, and start a server again. Raises `PlaceLost`."""
+    async def _recover(self, lost: Connection, why: PlaceLost) -> str:
+        """Have another server in place of one that ended or does not answer; say what that took. Raises `PlaceLost`."""
         async with self._recovering:
             if self._connection is None:  # stopped, while the block ran
                 raise why
             if self._connection is not lost:  # another block of this server did it
-                return
+                return self._became
             tenant, place = self._tenant, self._place
             try:
                 if tenant is None or place is None:
                     raise why
-                await tenant.restart()
-                with contextlib.suppress(PlaceError):
-                    await lost.close()
-                self._connection = await _opened(tenant, place)
+                try:
+                    self._connection, self._became = await _begun_again(tenant, place)
+                finally:
+                    with contextlib.suppress(PlaceError):
+                        await lost.close()
+                if self._became == _REPLACED and self._copies is not None:
+                    await self._copies.begin()
             except PlaceError as error:
                 raise PlaceLost(f"{why} The container could not be restarted: {error} Call restart().") from error
+            return self._became
 
 
-async def _opened(tenant: Tenant, place: ContainerPlace) -> Connection:
-    """Start a server in a container that has just been restarted. Raises `PlaceError`."""
-    try:
-        return await place.open()
-    except PlaceError:
-        # A busy engine may hear late of the end of what it has restarted, and take it for the end of what runs now.
-        await tenant.restart()
-        return await place.open()
+async def _begun_again(tenant: Tenant, place: ContainerPlace) -> tuple[Connection, str]:
+    """Have another server in the container, or in its place; say what that took. Raises `PlaceError`.
+
+    The engine's own restart comes second: a busy engine may hear late of the end of what it has restarted, take it for the
+    end of what runs now, and remove that, as it was told to do at its end.
+    """
+    with contextlib.suppress(PlaceError):  # it has ended, or has no process to spare
+        await tenant.empty()
+        return await place.open(), _EMPTIED
+    await tenant.restart()
+    with contextlib.suppress(PlaceError):
+        return await place.open(), _RESTARTED
+    is_new = await tenant.restart(or_replace=True)
+    return await place.open(), _REPLACED if is_new else _RESTARTED
 
 
 def _warn_of_current_folder(work_dir: str | os.PathLike[str] | None) -> None:
@@ -313,8 +327,8 @@ def _warn_of_current_folder(work_dir: str | os.PathLike[str] | None) -> None:
         warnings.warn("Using the current directory as work_dir is deprecated.", DeprecationWarning, stacklevel=3)
 
 
-def lost_ending(request: Mapping[str, Any], seconds: float) -> Frame:
-    """Give the end of a block whose server went with it."""
+def lost_ending(request: Mapping[str, Any], seconds: float, became: str) -> Frame:
+    """Give the end of a block whose server went with it, and say what `became` of the container."""
     late = seconds >= float(request["wall_seconds"])
     ending = {
         "status": None,
@@ -324,6 +338,6 @@ def lost_ending(request: Mapping[str, Any], seconds: float) -> Frame:
         "peak": 0,
         "queued": 0.0,
         "session": "new" if "op" in request else None,
-        "error": "The cell server did not answer any more: the container was restarted.",
+        "error": f"The cell server did not answer any more: {became}.",
     }
     return Frame(wire.ENDED, 0, json.dumps(ending).encode())

@@ -49,7 +49,7 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
 
     * A session, its copies, its branches and its blocks in other languages share the container: /tmp, /dev/shm, the home,
       the network, the list of processes. They can send each other signals, and the cell server too. Code that ends the server
-      costs the session: the container is restarted, and the result says that the session was started afresh.
+      costs the session: all else in the container is ended too, and the result says that the session was started afresh.
     * A branch's work folder is not /workspace, but one below /branches. It is the branch's current folder, and open files are
       those in it; but a path that code wrote out in full, or kept, is still the one of the session that was forked.
     * A branch ends with its container, which lives until the last of its sessions is stopped. `fork` is refused for a
@@ -155,8 +155,8 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
         except PlaceError as error:
             if await self._is_there(connection):
                 raise
-            await self._recover(connection, PlaceLost(str(error)))
-            yield lost_ending(request, time.monotonic() - begun)
+            became = await self._recover(connection, PlaceLost(str(error)))
+            yield lost_ending(request, time.monotonic() - begun, became)
 
     async def _is_there(self, connection: Connection) -> bool:
         """Tell whether the session is still known to its server, whose first process for it code may have ended."""
@@ -165,11 +165,12 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
             return True
         return False
 
-    async def _recover(self, lost: Connection, why: PlaceLost) -> None:
+    async def _recover(self, lost: Connection, why: PlaceLost) -> str:
         if self._number != FIRST_SESSION:
             raise PlaceLost(f"{why} The branch is gone: make it again.") from why
-        await super()._recover(lost, why)
+        became = await super()._recover(lost, why)
         self._forget_marks()
+        return became
 
     # checkpoints and branches
 
