@@ -15,6 +15,7 @@ from cellblock import CodeBlock, CodeResult, SandboxCommandLineCodeExecutor, San
 from cellblock.engine import engine
 from cellblock.errors import PlaceError, PlaceLost
 from cellblock.executors.command import CommandLineExecutor
+from cellblock.places.ear import Ear
 from live import need_sandbox
 
 KINDS = {"sandbox": SandboxCommandLineCodeExecutor, "session": SandboxSessionCodeExecutor}
@@ -95,6 +96,31 @@ def test_a_loop_that_is_busy_while_its_block_prints_much_holds_up_no_other(tmp_p
 
     asyncio.run(one.start())
     asyncio.run(main())
+    asyncio.run(one.stop())
+
+
+def test_of_two_loops_that_begin_at_once_the_one_that_ends_takes_nothing_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, listen = executor("sandbox", tmp_path), Ear.listen
+
+    def slow_to_listen(ear: Ear, loop: asyncio.AbstractEventLoop) -> bool:
+        time.sleep(0.2)
+        return listen(ear, loop)
+
+    async def main() -> None:
+        assert (await asyncio.wait_for(run(one, "import time; time.sleep(1); print('long')"), 10)).output == "long\n"
+
+    def other() -> None:
+        time.sleep(0.1)  # the first is about to listen
+        asyncio.run(run(one, "print('short')"))
+
+    asyncio.run(one.start())
+    monkeypatch.setattr(Ear, "listen", slow_to_listen)
+    thread = threading.Thread(target=other)
+    thread.start()
+    asyncio.run(main())
+    thread.join()
     asyncio.run(one.stop())
 
 

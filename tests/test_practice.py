@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from cellblock import CodeBlock
@@ -36,8 +37,8 @@ def trace():
 """
 
 
-def _alone(code: str) -> str:
-    argv = [sys.executable, "-c", f"{_ALONE}\n{code}", str(CELLBLOCK)]
+def _alone(code: str, *arguments: str) -> str:
+    argv = [sys.executable, "-c", f"{_ALONE}\n{code}", str(CELLBLOCK), *arguments]
     return subprocess.run(argv, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
 
 
@@ -58,6 +59,38 @@ assert not [one for one in gc.get_objects() if isinstance(one, type) and one.__n
 print("as before")
 """
     assert _alone(code) == "as before\n"
+
+
+_REHEARSAL = """
+practice.practise()
+gc.freeze()
+script.prepare()
+rehearse = practice.rehearse if sys.argv[2] == "after" else lambda: None
+before = trace()
+rehearse()
+after = trace()
+assert before[:3] == after[:3] and before[4:] == after[4:], (before, after)
+first = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+code, namespace = script.load({"script": os.devnull})
+print(sys.argv, sorted(namespace), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - first)
+"""
+
+
+def test_a_rehearsal_leaves_no_trace_and_prints_nothing() -> None:
+    namespaces = [_alone(_REHEARSAL, when).rpartition(" ")[0] for when in ("after", "without")]
+    assert namespaces[0] == namespaces[1] != ""
+
+
+def test_a_process_that_waits_rehearses() -> None:
+    faults = [CodeBlock("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)", "python")]
+    at_once, waited = list[int](), list[int]()
+    with SandboxCommandLineCodeExecutor() as executor:
+        for _ in range(20):
+            at_once.append(int(executor.execute_code_blocks(faults).output))
+        for _ in range(5):
+            time.sleep(0.2)
+            waited.append(int(executor.execute_code_blocks(faults).output))
+    assert min(waited) > min(at_once) + 20  # which were there before the block came
 
 
 def test_block_sees_nothing_of_the_practice() -> None:

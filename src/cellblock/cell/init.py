@@ -2,8 +2,8 @@
 
 It speaks to the cell server in packets over one socket. ``H``: here I am (the kernel adds the process id). The server sends
 ``G`` with the writing ends of two pipes whenever a fresh main process is wanted; that says ``R`` once it is shut in, and
-waits there for its job. When it has ended, and everything that it left behind, a `Report` goes out. ``E`` and a text say what
-failed. The main process closes its copy of the socket before it runs anything that is not ours.
+waits there for its job. When it has ended, and everything that it left behind, a `Report` goes out; see also `farewell`.
+``E`` and a text say what failed. The main process closes its copy of the socket before it runs anything that is not ours.
 
 Nothing but kernel objects could carry over from one block to the next: its processes are dead, memory and descriptors
 were theirs, and what the namespaces hold is made new by `Ground`.
@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import marshal
 import os
+import select
 import signal
 import socket
 import struct
@@ -23,8 +24,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
-from . import kernel, script, tree
+from . import kernel, practice, script, tree
 from .confine import Confinement
+from .farewell import Farewell
 
 # Without the enums of `signal`, which every block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
@@ -34,6 +36,7 @@ HELLO, GO, READY, ERROR = b"H", b"G", b"R", b"E"
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
+_SOON = 0.015  # seconds: where blocks come closer together, the processors have better things to do than to rehearse
 
 _kept: list[object] = []  # what a block's process has of ours: to let go of it would only touch, and so copy, its memory
 
@@ -51,20 +54,28 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     try:
         kill = _prepare(spec)
         ground = Ground(spec)
-        _kept.extend((confinement, ground))
+        farewell = Farewell(kill, lambda cpu: link.sendall(REPORT.pack(0, cpu, 0)))
+        if spec.get("farewell"):
+            farewell.listen()
+        _kept.extend((confinement, ground, farewell))
         link.sendall(HELLO)
         while True:
             targets, descriptors, mounts = _await_go(link)
             if ground.renew() or targets:
                 _mount(targets, mounts)
                 confinement.prepare()
+            farewell.begin()
             main = os.fork()
             if main == 0:
                 ground.leave()
+                farewell.leave()
                 return _become_main(link, descriptors, spec, confinement)
             for descriptor in descriptors:
                 os.close(descriptor)
-            link.sendall(_supervise(main, kill, at_once=bool(spec["namespaces"])))
+            farewell.expect(main)
+            report = _supervise(main, kill, at_once=bool(spec["namespaces"]))
+            if not farewell.is_over:
+                link.sendall(report)
     except BaseException as error:
         _fail(link, error)
 
@@ -220,6 +231,8 @@ def _become_main(
         if spec["scripts"]:
             script.prepare()
         os.write(link.fileno(), READY)
+        if spec["scripts"] and not select.select([link.fileno()], [], [], _SOON)[0]:
+            practice.rehearse()
         job = os.read(link.fileno(), PACKET)
         if not job:
             os._exit(0)  # the server went away before there was anything to do

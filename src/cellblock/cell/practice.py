@@ -1,4 +1,4 @@
-"""Do in the zygote, a few times over, what each block's process will do: before any of them is forked.
+"""Do in advance what each block's process will do: in the zygote a few times over, and once more in a process that waits.
 
 An interpreter that does something for the first times writes into its own memory: caches of where attributes are found,
 instructions that are made faster, free lists. A process that has been forked pays for each page so written with a copy.
@@ -7,6 +7,7 @@ instructions that are made faster, free lists. A process that has been forked pa
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 
@@ -48,6 +49,17 @@ def check(candidate):
 
 check(found)
 """
+_SHORT = b"""\
+import sys
+
+def listed(count, more=1):
+    return [str(number + more) for number in range(count)]
+
+try:
+    print(" ".join(listed(3))[:0], end="")
+except Exception as error:
+    raise
+"""
 
 
 def practise() -> None:
@@ -69,3 +81,15 @@ def practise() -> None:
     del sys.last_type, sys.last_value, sys.last_traceback  # made by `let_go`
     sys.modules.clear()
     sys.modules.update(modules)
+
+
+def rehearse() -> None:
+    """In a block's process, while nobody comes for it: each page that is copied now needs no copy when somebody waits."""
+    with contextlib.suppress(Exception):
+        code, namespace = script.load({"script": os.devnull})
+        del sys.path[0]
+        exec(code, namespace)
+        exec(compile(_SHORT, "practice", "exec", dont_inherit=True), {})
+        gc.get_objects(2)
+        gc.collect()
+        kernel.flush_c_streams()  # and no `gc.freeze`: what holds on to the namespace by now would never be collected

@@ -19,7 +19,7 @@ from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-from . import kernel
+from . import farewell, kernel
 
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
@@ -32,10 +32,15 @@ class _Known:
 
     ours: tuple[str, ...] = ()
     last = ""
+    is_heard = False
 
 
-def look_around() -> None:
-    """Note what is there, once for all cells: to walk through all modules costs each of them a copy of every name."""
+def look_around(*, is_heard: bool) -> None:
+    """Note what is there, once for all cells: to walk through all modules costs each of them a copy of every name.
+
+    `is_heard`: a script that ends well is to say so; see `farewell`.
+    """
+    _Known.is_heard = is_heard
     _Known.ours = tuple(name for name in sys.modules if name.partition(".")[0] == "cellblock")
 
 
@@ -193,6 +198,8 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
     if status == -2:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
+    if status == 0 and _Known.is_heard:
+        farewell.say()
     os._exit(status)
 
 

@@ -69,7 +69,9 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.adopt_orphans()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    _settle(practising=scripts and "session_confinement" not in spec)  # a session is no block
+    _settle(
+        practising=scripts and "session_confinement" not in spec, is_heard=bool(spec.get("farewell"))
+    )  # a session is no block
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, home, own_processes=own_processes)
     if kind == init.SESSION:
@@ -121,13 +123,13 @@ def prepare_sessions() -> None:
         importlib.import_module(f"cellblock.cell.{name}")
 
 
-def _settle(*, practising: bool) -> None:
+def _settle(*, practising: bool, is_heard: bool) -> None:
     """Bring memory into the state in which forks find it best."""
     gc.collect()
     gc.freeze()  # before the practice as well, whose collections would walk through all of it
     if practising:
         practice.practise()
-    script.look_around()
+    script.look_around(is_heard=is_heard)
     gc.collect()
     gc.freeze()
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -46,6 +47,7 @@ class Connection:
         self._decoder = wire.Decoder()
         self._runs: dict[int, _Run] = {}
         self._numbers = itertools.count(1)
+        self._entering = threading.Lock()
         self._paused = False
         self._heard = time.monotonic()
         self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
@@ -142,9 +144,10 @@ class Connection:
         self.check()
         self._give_up_orphans()
         run = _Run()
-        if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
-            self._listen(run.loop)
-        self._runs[number] = run
+        with self._entering:  # of two that begin at once one must see the other, or both would hear on their own loops
+            self._runs[number] = run
+            if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
+                self._listen(run.loop)
         try:
             self.check()  # again: if the server ended meanwhile, on another loop, nobody has told this run
         except PlaceLost:
@@ -162,10 +165,16 @@ class Connection:
                 self._runs.pop(number, None)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hear at once on `loop` what comes for it; on the engine's, where there are runs of other loops as well."""
-        is_alone = not self._runs
+        """Hear on `loop`, while all runs are of that one; else on the engine's, which goes on when others end."""
+        is_alone = len(self._runs) == 1
         if not (is_alone and self._link.listen(loop)):
-            self._loop.call_soon_threadsafe(self._link.listen, self._loop)
+            self._on_engine(self._link.listen, self._loop)
+
+    def _on_engine(self, step: Callable[..., object], *arguments: object) -> None:
+        if asyncio.get_running_loop() is self._loop:
+            step(*arguments)
+        else:
+            self._loop.call_soon_threadsafe(step, *arguments)
 
     async def _answer(self, run: _Run, number: int, line: Coroutine[Any, Any, str]) -> None:
         """Send what the code asked for, unless its run ends first."""
@@ -258,7 +267,7 @@ class Connection:
     def _resume(self) -> None:
         if self._paused and self._lost is None:
             self._paused = False
-            self._link.resume()
+            self._on_engine(self._link.resume)  # what was too much is a run's of that loop
 
     def _lose(self, why: str) -> None:
         """Take the end of the server to everybody who waits for it."""

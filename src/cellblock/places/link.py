@@ -27,7 +27,7 @@ class Link(ABC):
     """Bytes to and from one cell server. Belongs to the engine's loop, unless it serves all.
 
     pid                its process, when that is one of this machine; else 0
-    serves_all_loops   `send`, `listen`, `pause` and `resume` may be called on any loop
+    serves_all_loops   `send`, `listen` and `pause` may be called on any loop
     """
 
     pid: int = 0

@@ -98,6 +98,7 @@ class SandboxPlace(Place):
                 **own,
                 "own_network": self.sessions and self.policy.network != "host",
                 "namespaces": True,
+                "farewell": bool(groups and groups["peak"]),  # it leaves no time to ask how much memory the block had
                 "scripts": True,
                 "tmpfs": [[path, options] for path in _TEMPORARY],
                 "below_tmpfs": [path for path in targets if any(_is_below(path, top) for top in _TEMPORARY)],
@@ -119,7 +120,7 @@ class SandboxPlace(Place):
             "rlimits": rlimits(self.limits, grouped=grouped),
             "filter_program": base64.b64encode(seccomp.cell_program()).decode(),
             "drop": True,
-            **landlock.confinement(landlock.abi(), ["/"], writable),
+            **landlock.confinement(landlock.abi(), ["/"], writable, signals=True),
         }
 
     def _session_confinement(self, *, grouped: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..cell import kernel
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_SCOPES = 0b11  # abstract unix sockets, signals
+_SOCKETS, _SIGNALS = 0b01, 0b10  # what can be kept to the own domain: abstract unix sockets, signals
 _BIND_TCP, _CONNECT_TCP = 1, 2
 
 
@@ -30,7 +30,7 @@ def scopes(version: int) -> dict[str, Any]:
 
     Not files: the rules on them are for good, and a branch of a session has folders of its own, made later.
     """
-    return {"landlock_abi": version, "landlock_scoped": _SCOPES} if version >= 6 else {}
+    return {"landlock_abi": version, "landlock_scoped": _SOCKETS | _SIGNALS} if version >= 6 else {}
 
 
 def _handled(version: int) -> int:
@@ -41,10 +41,13 @@ def _handled(version: int) -> int:
     return rights
 
 
-def confinement(version: int, readable: Iterable[str], writable: Iterable[str], *, tcp: bool = True) -> dict[str, Any]:
+def confinement(
+    version: int, readable: Iterable[str], writable: Iterable[str], *, tcp: bool = True, signals: bool = False
+) -> dict[str, Any]:
     """Give the part of a cell's confinement that Landlock does; empty on a kernel without it.
 
-    `tcp` false: refuse TCP altogether, where the kernel can (ABI 4).
+    `tcp` false: refuse TCP altogether, where the kernel can (ABI 4). `signals`: let them out, which stay in a process
+    namespace anyway, where the cell's first process is to hear one.
     """
     if version < 1:
         return {}
@@ -54,6 +57,6 @@ def confinement(version: int, readable: Iterable[str], writable: Iterable[str], 
         "landlock_abi": version,
         "landlock_handled": every,
         "landlock_net": _BIND_TCP | _CONNECT_TCP if not tcp and version >= 4 else 0,
-        "landlock_scoped": _SCOPES if version >= 6 else 0,
+        "landlock_scoped": (_SOCKETS if signals else _SOCKETS | _SIGNALS) if version >= 6 else 0,
         "landlock_rules": rules,
     }

@@ -1,0 +1,84 @@
+"""A block that ends well says so itself, since the kernel tells of its end only when it has given all of its memory back.
+
+That takes a fifth of a short block's time. It is believed only where no other process or thread was ever begun in the block;
+then it comes to the same as a call of `_exit(0)`: whoever says it is killed before anybody is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+# Without the enums of `signal`, which every block's process would have to copy.
+_set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
+_SIG_DFL = 0
+_SIGNAL = 62  # a real-time one, which means nothing to anybody; see signal(7)
+_FIRST = 1  # the number of a cell's first process in its own process namespace
+_MOST_DESCRIPTORS = 1 << 30
+_OF_PROCESS = 2  # the last three bits of such a clock's number; see clock_getcpuclockid(3)
+
+
+def say() -> None:
+    """Tell the first process that nothing comes any more but `_exit(0)`."""
+    os.closerange(3, _MOST_DESCRIPTORS)  # what others may wait for, locks and ports, goes first
+    with contextlib.suppress(OSError):
+        os.kill(_FIRST, _SIGNAL)
+
+
+class Farewell:
+    """What the first process makes of it: `kill` ends the block, and `on_end` is called with its CPU seconds."""
+
+    def __init__(self, kill: Callable[[], None], on_end: Callable[[float], None]) -> None:
+        self._kill, self._on_end = kill, on_end
+        self._main = 0  # the process that may say it
+        self._listens = self._said = False
+        self.is_over = False  # it was said, and believed
+
+    def listen(self) -> None:
+        """Hear of it from now on."""
+        self._listens = True
+        _set_signal(_SIGNAL, self._hear)
+
+    def leave(self) -> None:
+        """In a main process: it hears nothing itself."""
+        if self._listens:
+            _set_signal(_SIGNAL, _SIG_DFL)
+
+    def begin(self) -> None:
+        """A main process is about to be forked."""
+        self._main, self._said, self.is_over = 0, False, False
+
+    def expect(self, main: int) -> None:
+        """Believe process `main` alone, which may have said it while we were still on our way here."""
+        self._main = main
+        if self._said:
+            self._look()
+
+    def _hear(self, _number: int, _frame: object) -> None:
+        self._said = True
+        if self._main and not self.is_over:
+            self._look()
+
+    def _look(self) -> None:
+        if _last_begun() != self._main:
+            return
+        try:
+            cpu = time.clock_gettime(~self._main << 3 | _OF_PROCESS)
+        except OSError:
+            return  # the kernel has told of its end meanwhile
+        self.is_over = True
+        self._kill()
+        self._on_end(cpu)
+
+
+def _last_begun() -> int:
+    """Give the number of the process or thread that was begun last in this process namespace."""
+    descriptor = os.open("/proc/loadavg", os.O_RDONLY)
+    try:
+        return int(os.read(descriptor, 100).rpartition(b" ")[2])
+    finally:
+        os.close(descriptor)

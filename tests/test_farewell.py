@@ -1,0 +1,111 @@
+"""A block that ends well says so itself: who is believed, and that nothing of it is in the way of the next."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cellblock import CodeBlock, Limits
+from cellblock.limits import MIB
+from cellblock.sync import SandboxCommandLineCodeExecutor
+from live import need_sandbox
+
+EXPECT = "one.expect(os.getpid())"
+LOCK = "import fcntl, os\nfcntl.flock(os.open('lock', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+PORT = (
+    "import socket\nlistener = socket.create_server(('127.0.0.1', 4321), reuse_port=False)\nheld = listener.dup().detach()\n"
+)
+# Nobody lets go of it but the kernel, which takes its time.
+LARGE = "import ctypes\nlarge = b'x' * (300 << 20)\nctypes.pythonapi.Py_IncRef(ctypes.py_object(large))\n"
+
+
+def said(before: str, after: str) -> str:
+    """Run a process that listens to itself; `before` it says farewell, and `after` that."""
+    program = f"""
+        import os
+        from cellblock.cell import farewell
+        farewell._FIRST = os.getpid()
+        heard = []
+        one = farewell.Farewell(lambda: heard.append("killed"), lambda cpu: heard.append(cpu > 0))
+        one.listen()
+        one.begin()
+        farewell._last_begun = os.getpid
+        {before}
+        farewell.say()
+        {after}
+        os.write(1, repr((heard, one.is_over)).encode())
+    """
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, capture_output=True).stdout.decode()
+
+
+def test_it_is_killed_first_and_then_told_of_with_its_time() -> None:
+    assert said(EXPECT, "") == "(['killed', True], True)"
+
+
+def test_it_may_be_said_before_anybody_knows_who_says_it() -> None:
+    assert said("", EXPECT) == "(['killed', True], True)"
+    assert said("", "") == "([], False)"
+
+
+def test_it_is_told_of_once() -> None:
+    assert said(EXPECT, "farewell.say()") == "(['killed', True], True)"
+
+
+def test_who_is_not_alone_is_not_believed() -> None:
+    assert said(f"{EXPECT}; farewell._last_begun = lambda: 4_000_000", "") == "([], False)"
+
+
+def test_another_one_is_not_believed() -> None:
+    assert said("one.expect(1 << 22)", "") == "([], False)"
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> SandboxCommandLineCodeExecutor:
+    need_sandbox()
+    return SandboxCommandLineCodeExecutor(work_dir=tmp_path, limits=Limits(memory_bytes=1024 * MIB))
+
+
+def outputs(executor: SandboxCommandLineCodeExecutor, *codes: str) -> list[str]:
+    with executor:
+        return [executor.execute_code_blocks([CodeBlock(code, "python")]).check().output for code in codes]
+
+
+@pytest.mark.parametrize("code", [LOCK, PORT], ids=["lock", "port"])
+def test_what_a_block_held_is_free_for_the_next(code: str, executor: SandboxCommandLineCodeExecutor) -> None:
+    assert outputs(executor, *[f"{code}{LARGE}print('mine')"] * 4) == ["mine\n"] * 4
+
+
+def test_time_and_memory_are_those_of_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
+    with executor:
+        result = executor.execute_code_blocks(
+            [CodeBlock("x = b'x' * (200 << 20)\nfor _ in range(3_000_000): pass", "python")]
+        )
+    assert 150 * MIB < result.usage.peak_memory_bytes < 400 * MIB
+    assert 0.02 < result.usage.cpu_seconds < 10
+
+
+def test_children_count_as_well_and_end_with_it(executor: SandboxCommandLineCodeExecutor) -> None:
+    spin = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'for _ in range(3_000_000): pass'])\n"
+    left = "import os, time\nif os.fork() == 0:\n    time.sleep(0.3)\n    open('lived', 'w').close()\n    os._exit(0)\n"
+    with executor:
+        result = executor.execute_code_blocks([CodeBlock(spin, "python")])
+        executor.execute_code_blocks([CodeBlock(left, "python")])
+        look = executor.execute_code_blocks([CodeBlock("import os, time; time.sleep(0.5); print(os.listdir())", "python")])
+    assert result.usage.cpu_seconds > 0.03
+    assert "lived" not in look.output
+
+
+def test_a_child_that_runs_to_the_end_of_the_script_ends_only_itself(executor: SandboxCommandLineCodeExecutor) -> None:
+    code = (
+        "import os, time\nif os.fork() > 0:\n    os.wait()\n    time.sleep(0.2)\n    print('parent')\nelse: print('child')\n"
+    )
+    assert outputs(executor, code) == ["child\nparent\n"]
+
+
+def test_who_says_it_too_early_is_ended_by_it(executor: SandboxCommandLineCodeExecutor) -> None:
+    code = "import os, time\nprint('said', flush=True)\nos.kill(1, 62)\ntime.sleep(5)\nopen('lived', 'w').close()"
+    assert outputs(executor, code, "import os; print('lived' in os.listdir())") == ["said\n", "False\n"]
