@@ -59,6 +59,8 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_BYTES = 32 << 20  # the most that the C library comes to by itself: what is larger goes back at once
 _libc = ctypes.CDLL(None, use_errno=True)
 _locked = ctypes.PyDLL(None, use_errno=True)  # whose calls let no other thread of Python run meanwhile
 
@@ -75,6 +77,16 @@ def _number(name: str) -> int:
         return _NUMBERS[os.uname().machine][name]
     except KeyError:
         raise OSError(f"{name}: unknown on {os.uname().machine}") from None
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what is freed for what comes next, as far as it would learn to by itself; see mallopt(3).
+
+    In a short program it has no time to learn, and gives it back again and again: each page that comes anew costs a fault.
+    """
+    if (mallopt := getattr(_libc, "mallopt", None)) is not None:  # musl has none
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, 2 * _LARGE_BYTES)
 
 
 def syscall(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None, name: str) -> int:

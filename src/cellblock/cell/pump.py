@@ -127,6 +127,7 @@ class Keeper:
         self._head_left = 0 if cap is None else cap - cap // 2
         self._tail: deque[tuple[Stream, bytes]] = deque()
         self._tail_size = 0
+        self._room = _LARGE if cap is None else cap // 2
         self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
 
     def take(self, stream: Stream, data: bytes) -> bytes:
@@ -141,19 +142,21 @@ class Keeper:
         return now
 
     def _keep(self, stream: Stream, data: bytes) -> None:
-        room = _LARGE if self.cap is None else self.cap // 2
         self._tail.append((stream, data))
         self._tail_size += len(data)
-        while self._tail_size > room:
+        # Whole pieces alone: to cut one each time something comes would copy all that passes.
+        while self._tail and self._tail_size - len(self._tail[0][1]) >= self._room:
+            old, piece = self._tail.popleft()
+            self._tail_size -= len(piece)
+            self._lost[old] += len(piece)
+
+    def _trim(self) -> None:
+        """Cut the oldest piece, so that no more is left than there is room for."""
+        if (excess := self._tail_size - self._room) > 0:
             old, piece = self._tail[0]
-            excess = self._tail_size - room
-            if len(piece) <= excess:
-                self._tail.popleft()
-            else:
-                self._tail[0] = (old, piece[excess:])
-            lost = min(len(piece), excess)
-            self._tail_size -= lost
-            self._lost[old] += lost
+            self._tail[0] = (old, piece[excess:])
+            self._tail_size -= excess
+            self._lost[old] += excess
 
     def hold(self, stream: Stream, data: bytes) -> None:
         """Take in output that is nobody's yet; all of it waits, up to half of the cap."""
@@ -161,10 +164,12 @@ class Keeper:
 
     def held(self) -> list[tuple[Stream, bytes]]:
         """Give what was held."""
+        self._trim()
         return list(self._tail)
 
     def rest(self) -> tuple[dict[str, int] | None, list[tuple[Stream, bytes]]]:
         """Give the number of bytes lost per stream (`None`: none) and the last half."""
+        self._trim()
         lost = {"stdout": self._lost["stdout"], "stderr": self._lost["stderr"]}
         return (lost if any(lost.values()) else None), list(self._tail)
 

@@ -56,6 +56,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
             raise OSError("sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not have: take another runtime")
         _own_users()  # before anything that is imported starts a thread
     preload(spec["preload"])
+    kernel.keep_freed_memory()
     if "session_confinement" in spec:
         prepare_sessions()
     if spec.get("filter_program"):
