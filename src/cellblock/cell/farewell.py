@@ -13,19 +13,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from . import kernel
+
 # Without the enums of `signal`, which every block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 _SIG_DFL = 0
 _SIGNAL = 62  # a real-time one, which means nothing to anybody; see signal(7)
 _FIRST = 1  # the number of a cell's first process in its own process namespace
-_MOST_DESCRIPTORS = 1 << 30
+# Python's own is a loop over all numbers there could be, where it was built for older systems.
+_close_descriptors = kernel.Call("syscall", "close_range", kernel.CLOSE_RANGE, 3, 0xFFFFFFFF, 0)
 _OF_PROCESS = 2  # the last three bits of such a clock's number; see clock_getcpuclockid(3)
 
 
 def say() -> None:
     """Tell the first process that nothing comes any more but `_exit(0)`."""
-    os.closerange(3, _MOST_DESCRIPTORS)  # what others may wait for, locks and ports, goes first
     with contextlib.suppress(OSError):
+        _close_descriptors()  # what others may wait for, locks and ports, goes first, or it is not said at all
         os.kill(_FIRST, _SIGNAL)
 
 

@@ -49,6 +49,7 @@ _NUMBERS: Final = {
     "aarch64": {"pivot_root": 41, "seccomp": 277, "capset": 91},
 }
 OPEN_TREE: Final = 428
+CLOSE_RANGE: Final = 436
 MOVE_MOUNT: Final = 429
 MOUNT_SETATTR: Final = 442
 LANDLOCK_CREATE_RULESET: Final = 444
