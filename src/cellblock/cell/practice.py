@@ -49,16 +49,14 @@ def check(candidate):
 
 check(found)
 """
+# Something of what most programs do, to be compiled and run at little cost.
 _SHORT = b"""\
 import sys
 
 def listed(count, more=1):
     return [str(number + more) for number in range(count)]
 
-try:
-    print(" ".join(listed(3))[:0], end="")
-except Exception as error:
-    raise
+print(" ".join(listed(3))[:0], end="")
 """
 
 

@@ -70,9 +70,8 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         kernel.adopt_orphans()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: nobody asks for these statuses
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    _settle(
-        practising=scripts and "session_confinement" not in spec, is_heard=bool(spec.get("farewell"))
-    )  # a session is no block
+    is_for_blocks = scripts and "session_confinement" not in spec  # a session is no block
+    _settle(practising=is_for_blocks, is_heard=bool(spec.get("farewell")))
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, home, own_processes=own_processes)
     if kind == init.SESSION:
