@@ -81,7 +81,7 @@ def test_blocks_run_on_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("refusals", [0, 1])
+@pytest.mark.parametrize("refusals", [0, 1, 3])
 def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int
 ) -> None:

@@ -66,6 +66,8 @@ class Server:
             self._pool = Pool(self, self._link, zygote, self._spec)
             if self._spec.get("sessions"):
                 self._sessions = _sessions(self, self._pool, self._link, self._porter, self._spec)
+            if size := self._spec.get("reserve_bytes"):
+                _reserve(self, size)
             os.set_blocking(self._control_out, False)
             self.watch(self._control_in, self._on_control)
             # Every step flushes; all this does is wake the loop when the other side has read.
@@ -211,6 +213,12 @@ def _sessions(
     from .sessions import Sessions  # not for those who have none
 
     return Sessions(server, pool, link, porter, spec)
+
+
+def _reserve(server: Server, size: int) -> None:
+    from .reserve import Reserve  # for containers alone
+
+    Reserve(server, size)
 
 
 def _end_later(pid: int) -> None:

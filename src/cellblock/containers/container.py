@@ -22,7 +22,9 @@ _STEP = 600.0  # seconds that a step of the preparation may take: installing som
 _ENDING = 10.0  # seconds that it may take to end what runs in a container
 _END_ALL = "kill -9 -1 2>/dev/null; echo done"  # the kernel leaves out the first process, and the one that asks
 _LOOK = 0.02
+_PAUSES = (0.0, 0.1, 0.3, 1.0)  # seconds before another try to reach the engine
 _NOT_FOUND = 404
+_FINAL = (_NOT_FOUND, 409)  # there is no such container, or it does not run
 
 
 class Container:
@@ -134,11 +136,15 @@ class Container:
 
 
 async def _over_any_connection(step: Callable[[], Awaitable[None]]) -> None:
-    """Take `step`, and again where the way to the engine had broken, and with it all connections that were kept."""
-    try:
-        await step()
-    except EngineUnavailable:
-        await step()
+    """Take `step`, and again where the way to the engine had broken: connections that were kept show that one by one."""
+    for pause in _PAUSES:
+        try:
+            return await step()
+        except PlaceError as error:
+            if status_of(error.__cause__) in _FINAL:
+                raise
+            await asyncio.sleep(pause)
+    await step()
 
 
 async def find(client: Client, name: str) -> Container | None:

@@ -13,7 +13,7 @@ from ..containers.client import translated
 from ..containers.container import Container
 from ..containers.settings import START_PYTHON, WORK_DIR
 from ..errors import PlaceError
-from ..limits import Limits
+from ..limits import MIB, Limits
 from .base import Connection, Place, open_server
 from .enforcement import rlimits
 from .link import Link
@@ -28,6 +28,7 @@ _END = 10.0  # seconds that the server may take to end its cells, before the con
 _LOOK = 0.02
 FIRST_SESSION = 1  # the number of the session that is opened with its server
 _NO_PYTHON = 127
+_RESERVE = 8 * MIB  # for what is ours, while memory that has run out is on its way back
 _NO_SESSION = (
     "A session needs Python and IPython, and the image has no Python: take another, with `pip install ipython` in it."
 )
@@ -222,6 +223,7 @@ class ContainerPlace(Place):
             },
             "limits": self.limits.to_dict(),
             "groups": {"parents": [], "settings": [], "shared": oom},
+            "reserve_bytes": _RESERVE if self.limits.memory_bytes is not None and client.holds_limits else 0,
             "delete": [],
             "ends": 1 if self.is_ours else 0,
         }

@@ -1,0 +1,59 @@
+"""Memory in reserve, where all cells and the server share one limit: a process that holds some, and is ended first.
+
+What the kernel ends for want of memory may keep its memory for a while: as long as somebody looks at it, as the server does.
+Whoever of ours needs a page in that while would have the kernel end another process, which may be one of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from typing import NoReturn
+
+from . import kernel
+from .pool import Loop
+
+_AT_FIRST, _AFTERWARDS = 0.1, 0.5  # seconds until it takes its memory: let a server start, or what has run out come back
+_DESCRIPTORS = 1024  # more than a server has open
+
+
+class Reserve:
+    """`size` bytes, and again as many when they were taken."""
+
+    def __init__(self, loop: Loop, size: int) -> None:
+        self._loop, self._size = loop, size
+        self._make(_AT_FIRST)
+
+    def _make(self, delay: float) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = os.fork()
+        except OSError:  # no process to spare
+            os.close(reader)
+        else:
+            if pid == 0:
+                _hold(writer, self._size, delay)
+            self._loop.watch(reader, functools.partial(self._on_end, reader, pid))
+        os.close(writer)
+
+    def _on_end(self, reader: int, pid: int) -> None:
+        self._loop.forget(reader)
+        os.close(reader)
+        os.waitpid(pid, 0)
+        self._make(_AFTERWARDS)
+
+
+def _hold(writer: int, size: int, delay: float) -> NoReturn:
+    """Be the process that holds `size` bytes, after `delay` seconds; its end closes `writer`."""
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.closerange(0, writer)
+    os.closerange(writer + 1, _DESCRIPTORS)
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    time.sleep(delay)
+    held = b"x" * size
+    while held:
+        signal.pause()
+    os._exit(0)
