@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cellblock import CodeBlock
@@ -81,8 +82,11 @@ def test_a_rehearsal_leaves_no_trace_and_prints_nothing() -> None:
     assert namespaces[0] == namespaces[1] != ""
 
 
-def test_a_process_that_waits_rehearses() -> None:
-    faults = [CodeBlock("import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)", "python")]
+FAULTS = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)"
+
+
+def test_a_process_that_waits_rehearses_unless_blocks_run_that_need_the_processors() -> None:
+    faults, long = [CodeBlock(FAULTS, "python")], [CodeBlock("import time; time.sleep(2)", "python")]
     at_once, waited = list[int](), list[int]()
     with SandboxCommandLineCodeExecutor() as executor:
         for _ in range(20):
@@ -90,7 +94,15 @@ def test_a_process_that_waits_rehearses() -> None:
         for _ in range(5):
             time.sleep(0.2)
             waited.append(int(executor.execute_code_blocks(faults).output))
-    assert min(waited) > min(at_once) + 20  # which were there before the block came
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(executor.execute_code_blocks, long)
+            for _ in range(10):  # until those are used up that had time before
+                executor.execute_code_blocks(faults)
+            time.sleep(0.2)
+            beside = int(executor.execute_code_blocks(faults).output)
+            assert not running.done()
+    few = min(at_once) + 20
+    assert min(waited) > few > beside  # the difference was there before the block came
 
 
 def test_block_sees_nothing_of_the_practice() -> None:

@@ -88,6 +88,7 @@ class Cell:
         self.ended = False
         self.lost = False
         self.used_up = False
+        self._has_rehearsed = False
         # Packets, so that what its processes say cannot run together.
         self.link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -136,6 +137,14 @@ class Cell:
             socket.send_fds(self.link, [init.go(self._targets)], [*self.pump.writers, *self._mounts])
         except OSError as error:
             raise CellFailed(f"a cell's first process is gone: {error}") from error
+        self._has_rehearsed = False
+
+    def rehearse(self) -> None:
+        """Have the waiting main process use the time until its job comes, if it has not yet."""
+        if not self._has_rehearsed:
+            self._has_rehearsed = True
+            with contextlib.suppress(OSError):  # if it has died, its first process will say so
+                self.link.sendall(init.REHEARSE)
 
     # a run
 

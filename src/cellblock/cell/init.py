@@ -2,8 +2,9 @@
 
 It speaks to the cell server in packets over one socket. ``H``: here I am (the kernel adds the process id). The server sends
 ``G`` with the writing ends of two pipes whenever a fresh main process is wanted; that says ``R`` once it is shut in, and
-waits there for its job. When it has ended, and everything that it left behind, a `Report` goes out; see also `farewell`.
-``E`` and a text say what failed. The main process closes its copy of the socket before it runs anything that is not ours.
+waits there for its job, or for ``P``: there is time to rehearse. When it has ended, and everything that it left behind, a
+`Report` goes out; see also `farewell`. ``E`` and a text say what failed. The main process closes its copy of the socket
+before it runs anything that is not ours.
 
 Nothing but kernel objects could carry over from one block to the next: its processes are dead, memory and descriptors
 were theirs, and what the namespaces hold is made new by `Ground`.
@@ -15,7 +16,6 @@ import contextlib
 import importlib
 import marshal
 import os
-import select
 import signal
 import socket
 import struct
@@ -32,11 +32,10 @@ from .farewell import Farewell
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 
 CELL, SESSION = b"c", b"s"  # what the zygote is asked for: a first process for blocks, or for a session
-HELLO, GO, READY, ERROR = b"H", b"G", b"R", b"E"
+HELLO, GO, READY, REHEARSE, ERROR = b"H", b"G", b"R", b"P", b"E"
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
-_SOON = 0.015  # seconds: where blocks come closer together, the processors have better things to do than to rehearse
 
 _kept: list[object] = []  # what a block's process has of ours: to let go of it would only touch, and so copy, its memory
 
@@ -231,9 +230,10 @@ def _become_main(
         if spec["scripts"]:
             script.prepare()
         os.write(link.fileno(), READY)
-        if spec["scripts"] and not select.select([link.fileno()], [], [], _SOON)[0]:
-            practice.rehearse()
         job = os.read(link.fileno(), PACKET)
+        if job == REHEARSE:
+            practice.rehearse()
+            job = os.read(link.fileno(), PACKET)
         if not job:
             os._exit(0)  # the server went away before there was anything to do
         link.close()

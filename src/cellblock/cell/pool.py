@@ -30,7 +30,9 @@ _GRACE = 2.0  # seconds that a cell's first process has to end a block before it
 _MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
 _STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
 _PROCESSORS = os.cpu_count() or 1
-_IDLE = 2.0  # seconds without any block, after which cells above the spare ones go
+_IDLE = 2.0  # seconds without any block, after which cells go: at once those that the processors are not good for
+_NEXT_IDLE = 5.0  # seconds until the next one goes: to make one is the work of several blocks, and callers may come again
+_QUIET = 0.01  # seconds without any block, after which those that wait may rehearse: nobody needs the processors
 _FOREVER = float("inf")
 
 
@@ -58,9 +60,10 @@ class Pool:
 
     def __init__(self, loop: Loop, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any]) -> None:
         self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
-        self._own_processes = bool(spec["zygote"]["own_processes"])
+        self._own_processes, self._scripts = bool(spec["zygote"]["own_processes"]), bool(spec["zygote"]["scripts"])
         self._groups = Groups.from_spec(spec.get("groups"))
         self._spares = int(spec.get("spares", _SPARES))
+        self._useful = 2 * _PROCESSORS + self._spares  # more cells would share the processors, unless their blocks sleep
         self._waiting: deque[Job] = deque()
         self._ready: deque[Cell] = deque()
         self._warming: set[Cell] = set()
@@ -70,7 +73,7 @@ class Pool:
         self._failures = 0
         self._last_end = 0.0
         self._refill_at = 0.0
-        self._trim_at = _FOREVER
+        self._trim_at = self._rehearse_at = _FOREVER
         self._strays = False
         # The first processes of cells that are not the pool's; `None`: one is on its way, and not known yet.
         self.others: Callable[[], set[int] | None] = set
@@ -102,7 +105,7 @@ class Pool:
         if self._remains or self._strays:
             return 0.005
         looks = (cell.run.next_look for cell in self._running.values() if cell.run)
-        moment = min((*looks, self._refill_at, self._trim_at))
+        moment = min((*looks, self._refill_at, self._trim_at, self._rehearse_at))
         return -1 if moment == _FOREVER else max(0.0, moment - time.monotonic())
 
     def tend(self) -> None:
@@ -112,6 +115,8 @@ class Pool:
             self._refill()
         if now >= self._trim_at:
             self._trim()
+        if now >= self._rehearse_at:
+            self._rehearse()
         for cell in list(self._running.values()):
             if cell.run and now >= cell.run.next_look:
                 self._look(cell, now)
@@ -150,15 +155,27 @@ class Pool:
     def _is_plenty(self, now: float) -> bool:
         """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
         cells = len(self._running) + len(self._warming) + len(self._ready)
-        if not self._waiting or cells < 2 * _PROCESSORS + self._spares:
+        if not self._waiting or cells < self._useful:
             return False
         return now < max(self._last_end, self._waiting[0].arrived) + _STUCK
 
     def _trim(self) -> None:
+        """Without blocks, let go of all cells that are too many, and of one more than are kept ready."""
         self._trim_at = _FOREVER
-        if not self._running:
-            while len(self._ready) > self._spares:
-                self._bury(self._ready.popleft())
+        if self._running or len(self._ready) <= self._spares:
+            return
+        for _ in range(max(1, len(self._ready) - self._useful)):
+            self._bury(self._ready.popleft())
+        self._trim_at = time.monotonic() + _NEXT_IDLE
+
+    def _rehearse_soon(self) -> None:
+        if self._scripts and not self._running and self._rehearse_at == _FOREVER:
+            self._rehearse_at = time.monotonic() + _QUIET
+
+    def _rehearse(self) -> None:
+        self._rehearse_at = _FOREVER
+        for cell in self._ready:
+            cell.rehearse()
 
     def _on_cell(self, cell: Cell) -> None:
         try:
@@ -177,6 +194,7 @@ class Pool:
             self._ready.append(cell)
             self._dispatch()
             self._refill_soon()
+            self._rehearse_soon()
 
     def _cell_failed(self, cell: Cell, why: str) -> None:
         """A cell could not be made. Whoever waits is told; one that fails again and again is not tried for ever."""
@@ -215,7 +233,7 @@ class Pool:
             self._loop.watch(reader, handler, select.EPOLLIN | select.EPOLLET)
         cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
         self._running[job.run] = cell
-        self._trim_at = _FOREVER
+        self._trim_at = self._rehearse_at = _FOREVER
 
     def _on_output(self, cell: Cell, reader: int) -> None:
         assert cell.run is not None
@@ -273,6 +291,7 @@ class Pool:
         self._refill_soon()
         if not self._running:
             self._trim_at = time.monotonic() + _IDLE
+            self._rehearse_soon()
 
     def _bury(self, cell: Cell) -> None:
         self._loop.forget(cell.link.fileno())
