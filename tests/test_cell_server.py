@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
+from cellblock.cell import wire
+from cellblock.cell.server import Server
 from cellblock.cell.tree import children, descendants
 
 IDLE = 5  # the zygote, and two cells of two processes each
@@ -76,3 +82,32 @@ def test_a_block_ends_by_a_signal_that_its_caller_ignores() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "129\n", done.stdout + done.stderr
+
+
+def test_what_the_caller_did_not_take_at_once_is_sent_when_it_has_read() -> None:
+    spec: dict[str, Any] = {
+        "zygote": {"own_processes": False, "namespaces": False, "scripts": True},
+        "limits": {},
+        "spares": 0,
+        "delete": [],
+    }
+    (ours, theirs), (link, zygote) = socket.socketpair(), socket.socketpair()
+    server = Server(ours.fileno(), ours.fileno(), link, None, spec, wire.Decoder())
+    ours.setblocking(False)
+    size = 8 << 20
+
+    def serve() -> None:
+        server.send(b"x" * size)
+        server.flush()
+        while server._outgoing:
+            server._step()
+
+    with ThreadPoolExecutor(1) as threads:
+        served = threads.submit(serve)
+        left = size
+        while left:
+            time.sleep(0.001)
+            left -= len(theirs.recv(left))
+        served.result()
+    for one in (ours, theirs, link, zygote):
+        one.close()

@@ -12,7 +12,8 @@ CELLS = [
     "1", "x = 2; x", "'a\\nb'", "x", "_", "__", "Out", "_2", "In[-1]", "get_ipython().execution_count", "[1, 2]", "None",
     "float('nan')", "1.0;", "x;  # c", "x # c", "10**5000", "raise ValueError(1)", "x; 1/0",
     "import builtins; builtins._ = 5",
-    "3", "_", "del builtins._", "True", "b'x'", "1j", "%precision 3\n1.23456", "2.34567", "_i3", "f(",
+    "3", "_", "del builtins._", "True", "___", "_ = 9", "8", "_", "__", "del _", "7", "_", "Out.clear()", "6", "_",
+    "b'x'", "1j", "%precision 3\n1.23456", "2.34567", "_i3", "f(",
     "def f():\n  return 5\nf()",
     "get_ipython().display_formatter.formatters['text/plain'].for_type(int, lambda n, p, c: p.text('int'))", "7", "str(7)",
     "get_ipython().display_formatter.formatters['text/html'].for_type(str, lambda s: '<b>')", "'s'",
@@ -26,10 +27,11 @@ if sys.argv[1] == "long":
     shell._plain.compiled = lambda code: None
 for code in json.load(sys.stdin):
     shown, out, err = [], io.StringIO(), io.StringIO()
-    shell.publish = lambda data, metadata: shown.append([dict(data), dict(metadata)])
+    shell.publish = shell.publish_last = lambda data, metadata: shown.append([dict(data), dict(metadata)])
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code_of_exit = shell.run(code)
-    counts = shell._shell.execution_count, sorted(shell.variables["_oh"])
+    shown_before = sorted(name for name in shell.hidden if name.strip("_").isdigit() or not name.strip("_"))
+    counts = shell._shell.execution_count, sorted(shell.variables["_oh"]), shown_before
     json.dump([code_of_exit, shown, out.getvalue(), err.getvalue(), counts], sys.__stdout__)
     print()
 """
@@ -47,6 +49,21 @@ def test_the_short_way_shows_what_the_long_way_shows() -> None:
     assert len(short) == len(CELLS)
     for code, one, other in zip(CELLS, short, long, strict=True):
         assert json.loads(one) == json.loads(other), code
+
+
+def test_what_is_remembered_of_cells_does_not_grow_for_ever() -> None:
+    pytest.importorskip("IPython")
+    program = """
+from cellblock.cell.shell import Shell
+shell = Shell()
+sizes = []
+for number in range(3000):
+    shell.run(f"{number}")
+    sizes.append((len(shell.hidden), len(shell._shell.compile._filename_map)))
+print(max(sizes[2000:]) < (max(sizes[1000:2000])[0] * 1.1, 1001), shell.variables["_i2950"], "_i1" in shell.variables)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "True 2949 False", ended.stderr
 
 
 def test_cells_of_plain_values_go_the_short_way() -> None:

@@ -8,14 +8,20 @@ next cell. What is left here is what can be seen: the numbered input, the cell's
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
+from collections.abc import Callable
+from operator import is_
 from types import CodeType
 from typing import Any, NamedTuple
 
 from .additions import SHOWN_BY_REPR, Additions
 
 _REMEMBERED = 1000  # inputs that are kept
+_AT_ONCE = 50  # that are forgotten at one time
 _READ = ("execution_count", "history_manager")
+_SHOWN = ("_", "__", "___")  # variables with the last values that were shown
+_BUILTINS = vars(builtins)  # where a `_` is a matter of its own: gettext's
 _LONG = 1000  # bits, from which on an integer may be refused as text
 
 
@@ -27,10 +33,10 @@ class Program(NamedTuple):
 
 
 class PlainCells:
-    """Whether a cell of `shell` can go the short way, and that way."""
+    """Whether a cell of `shell` can go the short way, and that way. `show` is given the forms of a value to be shown."""
 
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
+    def __init__(self, shell: Any, show: Callable[[dict[str, Any]], None]) -> None:
+        self._shell, self._show_forms = shell, show
         for name in _READ:
             getattr(shell, name)  # which makes what is made when it is first asked for
         self._additions = Additions(shell)
@@ -94,11 +100,27 @@ class PlainCells:
             hook(value)
             return
         data = {"text/plain": repr(value)}
-        hook.check_for_underscore()
-        hook.update_user_ns(value)
-        hook.write_format_data(data, {})
+        if not self._keep_value(hook, value):
+            hook.check_for_underscore()
+            hook.update_user_ns(value)
+        self._show_forms(data)
         hook.log_output(data)
         hook.finish_displayhook()
+
+    def _keep_value(self, hook: Any, value: object) -> bool:
+        """Do what the hook's `update_user_ns` does where code has left its variables alone; tell whether it has."""
+        variables: dict[str, object] = self._shell.user_ns
+        hidden, outputs = self._shell.user_ns_hidden, self._shell.user_ns["_oh"]
+        shown = hook._, hook.__, hook.___
+        if not all(map(is_, map(variables.get, _SHOWN), shown)) or "_" in _BUILTINS or len(outputs) >= hook.cache_size:
+            return False
+        number = hook.prompt_count
+        hook._, hook.__, hook.___ = value, *shown[:2]
+        new = {"_": value, "__": shown[0], "___": shown[1], f"_{number}": value}
+        variables.update(new)
+        hidden.update(new)
+        outputs[number] = value
+        return True
 
     def _remember(self, code: str) -> int:
         """Number the input, as `HistoryManager.store_inputs` does, without the bookkeeping of its attributes."""
@@ -116,21 +138,26 @@ class PlainCells:
 
 def forget_old_inputs(shell: Any) -> None:
     """Keep what a session remembers of its inputs from growing for ever."""
+    newest = shell.execution_count
+    if newest % _AT_ONCE == 0:
+        for old in range(max(1, newest - _REMEMBERED - _AT_ONCE), newest - _REMEMBERED):
+            _forget_input(shell, old)
+        shell.history_manager.db_input_cache.clear()  # for a database that there is none of
+    names = shell.compile._filename_map
+    while len(names) > _REMEMBERED:
+        oldest = next(iter(names))
+        del names[oldest]
+        linecache.cache.pop(oldest, None)
+
+
+def _forget_input(shell: Any, old: int) -> None:
     manager = shell.history_manager
-    manager.db_input_cache.clear()  # for a database that there is none of
-    old = shell.execution_count - _REMEMBERED
-    if old > 0:
-        shell.user_ns.pop(f"_i{old}", None)
-        for name in (f"_i{old}", f"_{old}"):
-            shell.user_ns_hidden.pop(name, None)
-        manager.output_hist_reprs.pop(old, None)
-        for outputs in ("outputs", "exceptions"):  # of later versions
-            getattr(manager, outputs, {}).pop(old, None)
-        for history in (manager.input_hist_parsed, manager.input_hist_raw):
-            if old < len(history):
-                history[old] = ""
-        names = shell.compile._filename_map
-        if len(names) > _REMEMBERED:
-            oldest = next(iter(names))
-            del names[oldest]
-            linecache.cache.pop(oldest, None)
+    shell.user_ns.pop(f"_i{old}", None)
+    for name in (f"_i{old}", f"_{old}"):
+        shell.user_ns_hidden.pop(name, None)
+    manager.output_hist_reprs.pop(old, None)
+    for outputs in ("outputs", "exceptions"):  # of later versions
+        getattr(manager, outputs, {}).pop(old, None)
+    for history in (manager.input_hist_parsed, manager.input_hist_raw):
+        if old < len(history):
+            history[old] = ""

@@ -70,8 +70,6 @@ class Server:
                 _reserve(self, size)
             os.set_blocking(self._control_out, False)
             self.watch(self._control_in, self._on_control)
-            # Every step flushes; all this does is wake the loop when the other side has read.
-            self.watch(self._control_out, lambda: None, select.EPOLLOUT | select.EPOLLET)
             self.watch(self._link.fileno(), self._on_zygote_end)
             for frame in frames:
                 self._take(frame)
@@ -166,6 +164,14 @@ class Server:
             return
         del self._outgoing[:sent]
         self._flush_at = 0.0 if self._outgoing else _FOREVER
+        self._watch_for_room(wanted=bool(self._outgoing))
+
+    def _watch_for_room(self, *, wanted: bool) -> None:
+        """Flush when the other side has read; where it keeps up, that would wake us after each message for nothing."""
+        if wanted and self._control_out not in self._handlers:
+            self.watch(self._control_out, self.flush, select.EPOLLOUT)
+        elif not wanted and self._control_out in self._handlers:
+            self.forget(self._control_out)
 
     # what comes in
 

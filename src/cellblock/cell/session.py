@@ -51,7 +51,8 @@ class Session:
         self._keepers = set[int]()
         self._warm = WarmPages()
         waiting.hide(self._keepers)
-        shell.publish = self._publish
+        self._last = b""  # what is to be sent with the answer
+        shell.publish, shell.publish_last = self._publish, self._publish_last
 
     def serve(self) -> NoReturn:
         """Do as told until the control stream ends."""
@@ -88,7 +89,8 @@ class Session:
             raise
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        self._control.send(wire.ANSWER, frame.run, answer)
+        last, self._last = self._last, b""
+        self._control.send_frame(last + wire.encode_json(wire.ANSWER, frame.run, answer))
 
     def _do(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         match order["op"]:
@@ -160,16 +162,24 @@ class Session:
         return {"exit": self._shell.run(order["code"], quietly=bool(order.get("quietly")), file=order.get("file"))}
 
     def _publish(self, data: Any, metadata: Any) -> None:
+        if frame := self._display(data, metadata):
+            self._control.send_frame(frame)
+
+    def _publish_last(self, data: Any, metadata: Any) -> None:
+        self._last += self._display(data, metadata)  # the server is woken once for both
+
+    def _display(self, data: Any, metadata: Any) -> bytes:
+        """Give the frame of a display; nothing, and say so, where it is none that can be sent."""
         try:
             bundle = {mime: _as_json(content) for mime, content in data.items()}
             frame = wire.encode_json(wire.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)})
         except (TypeError, ValueError) as error:
             sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
-            return
+            return b""
         if len(frame) > _LARGEST_DISPLAY:
             sys.stderr.write(f"A display of {len(frame)} bytes was left out: the most is {_LARGEST_DISPLAY}.\n")
-            return
-        self._control.send_frame(frame)
+            return b""
+        return frame
 
     def _ask(self, prompt: str, hidden: bool) -> str:
         self._control.send(wire.INPUT, self._run, {"prompt": prompt, "hidden": hidden})

@@ -22,15 +22,19 @@ _INLINE = "module://matplotlib_inline.backend_inline"
 
 
 class Shell:
-    """One namespace and what runs cells in it. `publish` is told of each display, `ask` answers `input()`."""
+    """One namespace and what runs cells in it. `ask` answers `input()`.
+
+    `publish` is told of each display, `publish_last` of one after which the cell has nothing left to do.
+    """
 
     def __init__(self) -> None:
         self.publish: Publish = lambda _data, _metadata: None
+        self.publish_last: Publish = self.publish
         self.ask: Ask | None = None
         self.interrupted = False  # from outside, so that there is nothing to tell of it
         self._shell = _make(self)
         self._ask_outside: Callable[..., str] | None = None
-        self._plain = PlainCells(self._shell)
+        self._plain = PlainCells(self._shell, self._show_value)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -73,6 +77,10 @@ class Shell:
             return self._plain.run(code, program)
         result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
         return result.error_before_exec or result.error_in_exec
+
+    def _show_value(self, data: dict[str, Any]) -> None:
+        _show_text(data)
+        self.publish_last(data, {})
 
     def _install_input(self) -> None:
         import getpass
