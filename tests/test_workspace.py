@@ -164,10 +164,23 @@ def test_files_of_blocks_are_seen_to_change_while_they_are_among_the_last(worksp
     for name in names:
         workspace.write_temporary(name, "1")
         workspace.keep(name)
+        (workspace.path / name).write_text("another")
     (workspace.path / "tmp_code_of_somebody.py").write_text("else")
     since = workspace.write("mine.py", "") - 10**9
     found = [name for name, _ in workspace.changed(since, besides="mine.py")]
     assert found == sorted([*names[-20:], "tmp_code_of_somebody.py"])
+
+
+@pytest.mark.parametrize("own_name", ["", "mine.py"])
+def test_files_of_blocks_are_made_by_none_also_in_the_same_tick_of_the_clock(workspace: Workspace, own_name: str) -> None:
+    name = own_name or workspace.temporary_name("py")
+    since = (workspace.write if own_name else workspace.write_temporary)(name, "1")
+    assert workspace.changed(since, besides=name) == []
+    if not own_name:
+        workspace.keep(name)
+    assert workspace.changed(since, besides="of the next block") == []
+    (workspace.path / name).write_text("another")
+    assert workspace.changed(since, besides="of the next block") == [(name, 7)]
 
 
 def test_folders_full_of_old_blocks_hide_nothing(workspace: Workspace) -> None:

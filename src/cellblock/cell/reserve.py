@@ -47,13 +47,16 @@ class Reserve:
 
 def _hold(writer: int, size: int, delay: float) -> NoReturn:
     """Be the process that holds `size` bytes, after `delay` seconds; its end closes `writer`."""
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.closerange(0, writer)
-    os.closerange(writer + 1, _DESCRIPTORS)
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
-    time.sleep(delay)
-    held = b"x" * size
-    while held:
-        signal.pause()
-    os._exit(0)
+    try:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.closerange(0, writer)
+        os.closerange(writer + 1, _DESCRIPTORS)
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+        time.sleep(delay)
+        held = b"x" * size
+        while held:
+            signal.pause()
+    finally:
+        time.sleep(_AFTERWARDS)  # lest one that cannot be is made again without a pause
+        os._exit(1)  # whatever it was: what is below us on the stack is the server's

@@ -52,7 +52,7 @@ class Workspace:
         self._known: dict[str, Seen] = {}
         # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
         self._running: set[str] = set()
-        self._recent: dict[str, None] = {}  # in the order in which they ended
+        self._recent: dict[str, Seen | None] = {}  # as those of the last blocks were left, in the order in which they ended
         self._guard = threading.Lock()
         self.is_small = True  # as far as is known
 
@@ -145,9 +145,14 @@ class Workspace:
         """Let the file of a block that is over be one like any other, for as long as it is one of the last."""
         self._running.discard(name)
         with self._guard:
-            self._recent[name] = None
+            self._recent[name] = self._seen(name)
             if len(self._recent) > _RECENT:
                 del self._recent[next(iter(self._recent))]
+
+    def _seen(self, name: str) -> Seen | None:
+        with contextlib.suppress(OSError), self._folder_of(name) as (folder, last):
+            return _seen(os.stat(last, dir_fd=folder, follow_symlinks=False))
+        return None
 
     def remove(self, name: str) -> None:
         """Remove the file `name`, if it is still there."""
@@ -163,10 +168,15 @@ class Workspace:
         """
         files = list(self._files(self._is_idle))
         self.is_small = len(files) <= _FEW_FILES
-        recent = {path: seen for path, seen in files if seen.changed >= since and path != besides}
-        found = [(_readable(path), seen.size) for path, seen in recent.items() if self._known.get(path) != seen]
-        self._known = recent  # the clock of the disk is coarse: the next block may begin in the same tick
-        return sorted(found)
+        recent = {path: seen for path, seen in files if seen.changed >= since}
+        # The clock of the disk is coarse: this block may have begun in the tick in which the one before was written or ended.
+        made = [
+            (_readable(path), seen.size)
+            for path, seen in recent.items()
+            if path != besides and seen not in (self._known.get(path), self._recent.get(path))
+        ]
+        self._known = recent
+        return sorted(made)
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
@@ -187,6 +197,10 @@ class Workspace:
                 os.close(top)
 
 
+def _seen(status: os.stat_result) -> Seen:
+    return Seen(status.st_ino, status.st_ctime_ns, status.st_size)
+
+
 def _never(_name: str) -> bool:
     return False
 
@@ -199,8 +213,7 @@ def _walk(folder: int, above: str, depth: int, is_idle: Callable[[str], bool] = 
                 continue
             path = os.path.join(above, entry.name)
             if entry.is_file(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                yield path, Seen(status.st_ino, status.st_ctime_ns, status.st_size)
+                yield path, _seen(entry.stat(follow_symlinks=False))
             elif depth and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     inner = os.open(entry.name, _FOLDER, dir_fd=folder)
