@@ -32,7 +32,7 @@ _STUCK = 0.02  # seconds without the end of any block, after which those who wai
 _PROCESSORS = os.cpu_count() or 1
 _IDLE = 2.0  # seconds without any block, after which cells go: at once those that the processors are not good for
 _NEXT_IDLE = 5.0  # seconds until the next one goes: to make one is the work of several blocks, and callers may come again
-_QUIET = 0.01  # seconds without any block, after which those that wait may rehearse: nobody needs the processors
+_QUIET = 0.015  # seconds without any block, after which those that wait may rehearse: nobody needs the processors
 _FOREVER = float("inf")
 
 
