@@ -43,6 +43,14 @@ subprocess.Popen(["sh", "-c", go_on], start_new_session=True).poll()
 os.kill(server, 19)
 y = []
 while True: y.append(b"x" * (1 << 22))"""
+UNTIL_THERE_IS_A_RESERVE = """import glob, re, time
+def is_one(folder):
+    try:
+        private = re.search("Private_Dirty: +([0-9]+)", open(f"{folder}/smaps_rollup").read())
+        return bool(private) and int(private[1]) >= 8192 and open(f"{folder}/oom_score_adj").read() == "1000\\n"
+    except OSError:
+        return False
+while not any(map(is_one, glob.glob("/proc/[0-9]*"))): time.sleep(0.01)"""
 # Whoever looks at the memory of a process holds it, until he has seen all.
 LOOK = """import sys
 while True:
@@ -53,7 +61,8 @@ while True:
 
 def test_memory_that_is_given_back_late_costs_none_but_the_session(image: str) -> None:
     with session(image, limits=Limits(memory_bytes=128 << 20)) as live, contextlib.ExitStack() as ending:
-        live.done("x = 1; import time; time.sleep(1)")  # until the reserve is there
+        live.done("x = 1")
+        live.done(UNTIL_THERE_IS_A_RESERVE)
         pids = [line.split()[1] for line in engine.running().docker("top", container(live)).splitlines()[1:]]
         if not all(os.access(f"/proc/{pid}/smaps_rollup", os.R_OK) for pid in pids):
             pytest.skip("the memory of the engine's processes cannot be looked at")

@@ -223,7 +223,8 @@ class ContainerPlace(Place):
             },
             "limits": self.limits.to_dict(),
             "groups": {"parents": [], "settings": [], "shared": oom},
-            "reserve_bytes": _RESERVE if self.limits.memory_bytes is not None and client.holds_limits else 0,
+            # Blocks' processes that wait are ended first as well, and will do for a reserve where there is no session.
+            "reserve_bytes": _RESERVE if self.sessions and self.limits.memory_bytes and client.holds_limits else 0,
             "delete": [],
             "ends": 1 if self.is_ours else 0,
         }
