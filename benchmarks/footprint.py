@@ -80,7 +80,7 @@ def holdings(pids: list[int], whose: str) -> dict[str, int]:
         f"{whose} memory": own_bytes(pids),
         what: descriptors(readable),
         "processes": len(living(pids)),
-        "control groups": control_groups(),
+        "control groups": control_groups(pids),
         "mounts": mounts([os.getpid(), *pids]),
         "temporary files": sum(len(folders) + len(files) for _, folders, files in os.walk(tempfile.gettempdir())),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 from typing import Any
 
 from cellblock import SandboxSessionServer
@@ -90,7 +91,7 @@ def mounts(pids: list[int]) -> int:
     return count
 
 
-def control_groups() -> int:
-    """Give the number of control groups that executors of this process have made."""
-    mark = f"/cellblock-{os.getpid()}-"
-    return sum(mark in f"{folder}/" for folder, _, _ in os.walk("/sys/fs/cgroup"))
+def control_groups(pids: list[int]) -> int:
+    """Give the number of control groups that the servers among `pids` have made."""
+    found = (re.search(r"/cellblock-\d+-(\d+)-", folder) for folder, _, _ in os.walk("/sys/fs/cgroup"))
+    return sum(int(match[1]) in pids for match in found if match)

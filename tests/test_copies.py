@@ -97,7 +97,7 @@ else:
 
 
 def test_a_copy_is_found_though_who_made_it_has_ended() -> None:
-    house = House(Loop(), "session-1", Groups.from_spec(None), print, print, print)
+    house = House(Loop(), "session-1", Groups.make(None), print, print, print)
     house.pid = os.getpid()  # as the first process of the cell, whose children all orphans become
     kernel.adopt_orphans()
     with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True) as maker:

@@ -251,12 +251,13 @@ async def _start_another(image: str) -> None:
 
 def test_the_next_start_removes_what_a_dead_owner_left_and_nothing_else(image: str, name: str) -> None:
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    from cellblock.cell import tree
     from cellblock.containers import owners
 
     machine = owners._machine()
     labels = {
         "dead": f'{{"machine": "{machine}", "pid": {dead.stdout.strip()}, "since": "1"}}',
-        "living": f'{{"machine": "{machine}", "pid": {os.getpid()}, "since": "{owners._since(os.getpid())}"}}',
+        "living": f'{{"machine": "{machine}", "pid": {os.getpid()}, "since": "{tree.began(os.getpid())}"}}',
         "elsewhere": '{"machine": "another", "pid": 1, "since": "1"}',
         "strange": "what is this",
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from benchmarks.processes import tree
 
 from cellblock import CheckpointError, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
 from cellblock.executors import snapshot
+from cellblock.sandbox import cgroups
 from live import Live, forked, server, session, wait
 from probes import MARK
 
@@ -54,9 +56,9 @@ def server_pid(running: SandboxSessionServer) -> int:
     return connection.pid
 
 
-def control_groups() -> set[str]:
-    """List the control groups of this process's executors."""
-    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"cellblock-{os.getpid()}" in folder}
+def control_groups(pid: int) -> set[str]:
+    """List the control groups of a server and its cells."""
+    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if re.search(rf"/cellblock-\d+-{pid}-", folder)}
 
 
 BUSY = """
@@ -69,7 +71,6 @@ open('/tmp/t', 'w').write('t'); open('/dev/shm/s', 'w').write('s'); open('w', 'w
 
 def test_nothing_is_left_of_a_server_and_its_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    groups = control_groups()
     with server() as running:
         lives = [session(running, keep_processes=True) for _ in range(2)]
         for live in lives:
@@ -79,13 +80,14 @@ def test_nothing_is_left_of_a_server_and_its_sessions(tmp_path: Path, monkeypatc
         lives += [*branches, *branches[0].fork(1)]
         for live in lives:
             live.done(BUSY)
-        pids = tree(server_pid(running))
+        pids = tree(pid := server_pid(running))
         assert len(pids) > 20
+        assert control_groups(pid) or not cgroups.find().version
     assert until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
     for live in lives:
         live.stop()
     assert list(tmp_path.iterdir()) == []
-    assert until(lambda: control_groups() <= groups), "of other tests' groups some may go meanwhile, but none may come"
+    assert until(lambda: not control_groups(pid))
 
 
 @pytest.mark.parametrize("parent_first", [True, False])
@@ -96,7 +98,7 @@ def test_nothing_is_left_of_sessions_that_stop_one_by_one(
     with session(shared) as warm:
         warm.done("1")
     pid = server_pid(shared)
-    before = settled(lambda: (len(tree(pid)), len(control_groups())))
+    before = settled(lambda: (len(tree(pid)), len(control_groups(pid))))
     parent = session(shared, keep_processes=True)
     parent.done("x = 1")
     parent.checkpoint()
@@ -106,7 +108,7 @@ def test_nothing_is_left_of_sessions_that_stop_one_by_one(
         live.done(BUSY)
     for live in lives if parent_first else reversed(lives):
         live.stop()
-    assert settled(lambda: (len(tree(pid)), len(control_groups()))) == before
+    assert settled(lambda: (len(tree(pid)), len(control_groups(pid)))) == before
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,7 +137,7 @@ def test_nothing_grows_with_each(name: str, shared: SandboxSessionServer, tmp_pa
             scratch = live.executor._scratch
             descriptors = len(os.listdir(f"/proc/{pid}/fd"))
             files = sum(len(folders) + len(files) for _, folders, files in os.walk(scratch or ""))
-            return len(tree(pid)), descriptors, files, len(control_groups())
+            return len(tree(pid)), descriptors, files, len(control_groups(pid))
 
         for _ in range(3):
             once()

@@ -11,8 +11,9 @@ import time
 from typing import Any, NamedTuple
 
 from . import init, tree
+from .groups import Groups
 from .hold import Hold
-from .meter import Groups, Meter
+from .meter import Meter
 from .pump import Pump
 
 _CREDENTIALS = struct.Struct("3i")

@@ -13,8 +13,9 @@ from typing import Any
 
 from . import init, tree
 from .channel import Watcher
+from .groups import Groups
 from .hold import Hold
-from .meter import Groups, Meter
+from .meter import Meter
 
 _CREDENTIALS = struct.Struct("3i")
 _DEATHS = 1000  # ends that are remembered

@@ -16,8 +16,8 @@ from . import tree, wire
 from .cells import Job, Run
 from .channel import Channel
 from .copies import Copies
+from .groups import Groups
 from .house import House
-from .meter import Groups
 from .pool import Loop
 from .task import Task
 from .valve import Valve

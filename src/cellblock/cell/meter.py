@@ -4,39 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import tree
+from .groups import Groups
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
-
-
-class Groups(NamedTuple):
-    """Where a cell's control groups are made, and what is written into them; all worked out by the caller.
-
-    parents   folders in which each cell gets one of its own
-    settings  (index of the parent, file, text), in order; a file that the kernel does not have is passed over
-    peak      (index, file) of the most memory used, set back by writing 0
-    oom       (index, file) with a line ``oom_kill N``
-    shared    path of a file with such a line, of a group that all cells are in
-    """
-
-    parents: list[str]
-    settings: list[tuple[int, str, str]]
-    peak: tuple[int, str] | None = None
-    oom: tuple[int, str] | None = None
-    shared: str | None = None
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any] | None) -> Groups:
-        """Make it from the JSON values of a place's specification."""
-        if not spec:
-            return cls([], [])
-        settings = [(index, name, text) for index, name, text in spec["settings"]]
-        peak, oom = spec.get("peak"), spec.get("oom")
-        ways = (peak[0], peak[1]) if peak else None, (oom[0], oom[1]) if oom else None
-        return cls(spec["parents"], settings, *ways, spec.get("shared"))
 
 
 class Meter:

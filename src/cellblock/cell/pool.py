@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from . import tree, wire
 from .cells import Cell, CellFailed, Job
-from .meter import Groups
+from .groups import Groups
 from .outlet import pass_on, send_rest
 
 _SPARES = 2  # cells ready in advance
@@ -58,10 +58,10 @@ class Loop(Protocol):
 class Pool:
     """The cells that one zygote forks for one server."""
 
-    def __init__(self, loop: Loop, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any]) -> None:
+    def __init__(self, loop: Loop, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any], groups: Groups) -> None:
         self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
         self._own_processes, self._scripts = bool(spec["zygote"]["own_processes"]), bool(spec["zygote"]["scripts"])
-        self._groups = Groups.from_spec(spec.get("groups"))
+        self.groups = groups
         self._spares = int(spec.get("spares", _SPARES))
         self._useful = 2 * _PROCESSORS + self._spares  # more cells would share the processors, unless their blocks sleep
         self._waiting: deque[Job] = deque()
@@ -88,7 +88,7 @@ class Pool:
 
     def add_in(self, job: Job, targets: list[str], mounts: list[int]) -> None:
         """Give `job` a cell of its own, with `mounts` on `targets` in it."""
-        self._ask_for(Cell(self._next_name(), self._spec, self._groups, own=(job, targets, mounts)))
+        self._ask_for(Cell(self._next_name(), self._spec, self.groups, own=(job, targets, mounts)))
 
     def cancel(self, number: int) -> None:
         """End run `number`, or take it out of the queue; does nothing when it is over."""
@@ -141,7 +141,7 @@ class Pool:
             if self._is_plenty(now):
                 self._refill_at = now + _STUCK
                 return
-            self._ask_for(Cell(self._next_name(), self._spec, self._groups))
+            self._ask_for(Cell(self._next_name(), self._spec, self.groups))
 
     def _next_name(self) -> str:
         self._count += 1
@@ -318,7 +318,7 @@ class Pool:
                     os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End every cell, the zygote, and all that is left of them; remove the control groups."""
+        """End every cell, the zygote, and all that is left of them."""
         cells = [*self._running.values(), *self._ready, *self._warming, *self._remains]
         for cell in cells:
             cell.stop(None)
@@ -332,9 +332,6 @@ class Pool:
             cell.kill()
         _await_end(cells)
         _end_strays()
-        for parent in self._groups.parents:
-            with contextlib.suppress(OSError):
-                os.rmdir(parent)
 
 
 def _await_end(cells: list[Cell]) -> list[Cell]:

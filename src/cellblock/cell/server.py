@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from . import wire
 from .cells import Job
 from .folders import remove_tree
+from .groups import Groups
 from .pool import Pool
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Server:
         self._epoll = select.epoll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._outgoing = bytearray()
-        self._pool = Pool(self, link, 0, spec)
+        self._groups = Groups([], [])
+        self._pool = Pool(self, link, 0, spec, self._groups)
         self._sessions: Sessions | None = None
         self._flush_at = self._due = _FOREVER
         self._over = False
@@ -60,10 +62,8 @@ class Server:
     def run(self, launcher: int, frames: list[wire.Frame]) -> None:
         """Serve until the control stream ends."""
         try:
-            zygote = self._meet_zygote(launcher)
-            if not zygote:
+            if not self._begin(launcher):
                 return
-            self._pool = Pool(self, self._link, zygote, self._spec)
             if self._spec.get("sessions"):
                 self._sessions = _sessions(self, self._pool, self._link, self._porter, self._spec)
             if size := self._spec.get("reserve_bytes"):
@@ -79,13 +79,27 @@ class Server:
             if self._sessions is not None:
                 self._sessions.close()
             self._pool.close()
+            self._groups.remove()
             for path in self._spec["delete"]:
                 remove_tree(path)
             if pid := self._spec.get("ends"):
                 _end_later(pid)
 
-    def _meet_zygote(self, launcher: int) -> int:
-        """Wait for the zygote's first words, pass them on, and give its process id; 0 when it did not start."""
+    def _begin(self, launcher: int) -> bool:
+        """Get all that cells need, and say so; or why it cannot be had."""
+        zygote, news = self._meet_zygote(launcher)
+        if zygote:
+            try:
+                self._groups = Groups.make(self._spec.get("groups"))
+            except OSError as error:
+                news = {"error": f"control groups cannot be made: {error}"}
+            self._pool = Pool(self, self._link, zygote, self._spec, self._groups)
+        failed = "error" in news
+        os.write(self._control_out, wire.encode_json(wire.FAILED if failed else wire.READY, 0, news))
+        return not failed
+
+    def _meet_zygote(self, launcher: int) -> tuple[int, dict[str, Any]]:
+        """Wait for the zygote's first words, and give its process id with them; 0 when it did not start."""
         if launcher:
             _, status = os.waitpid(launcher, 0)
             if status == 0:  # it has forked the zygote; who must now be told what to be, and is our child
@@ -95,11 +109,7 @@ class Server:
             news = json.loads(data)
         except ValueError:
             news = {"error": "the process that cells are forked from did not start"}
-        if "error" in news:
-            os.write(self._control_out, wire.encode_json(wire.FAILED, 0, news))
-            return 0
-        os.write(self._control_out, wire.encode_json(wire.READY, 0, news))
-        return _sender(ancillary)
+        return (0 if "error" in news else _sender(ancillary)), news
 
     # the loop
 

@@ -17,7 +17,6 @@ from typing import Any
 from . import init, wire
 from .cells import Job
 from .live import Live
-from .meter import Groups
 from .pool import Loop, Pool
 from .porter import NoPorter, Porter
 
@@ -39,7 +38,6 @@ class Sessions:
         self._loop, self._pool, self._zygote, self._spec = loop, pool, zygote, spec
         self._porter = Porter(loop, porter) if porter is not None else NoPorter()
         pool.others = self._guards
-        self._groups = Groups.from_spec(spec.get("groups"))
         self._open: dict[int, Live] = {}
         self._delete: dict[int, list[str]] = {}
         self._spare: Live | None = None
@@ -128,7 +126,7 @@ class Sessions:
 
     def _new(self) -> Live:
         self._count += 1
-        return Live(self._loop, f"session-{self._count}", self._spec, self._groups)
+        return Live(self._loop, f"session-{self._count}", self._spec, self._pool.groups)
 
     def _on_spare_ready(self) -> None:
         self._spare_ready, self._failures = True, 0

@@ -52,6 +52,16 @@ def _by_parent() -> defaultdict[int, list[int]]:
     return found
 
 
+def began(pid: int) -> str:
+    """Give when process `pid` began, by the kernel's clock, which tells it from others of its number; "" if it has ended."""
+    try:
+        # The name, in brackets, may hold blanks and brackets itself.
+        state, *rest = _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state in "ZX" else rest[18]
+
+
 def _read(path: str) -> bytes:
     # Without the layers of `open`: this is read after every block.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

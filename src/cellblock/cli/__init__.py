@@ -16,7 +16,7 @@ from .. import __version__
 from ..errors import CellblockError
 
 _COMMANDS = {
-    "clean": "Remove containers that dead owners left.",
+    "clean": "Remove control groups and containers that dead owners left.",
     "doctor": "Tell what the sandbox can guarantee on this machine, and which container engine there is.",
     "repl": "Talk with a live Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",

@@ -1,4 +1,4 @@
-"""`cellblock clean`: remove the containers that dead owners left."""
+"""`cellblock clean`: remove the control groups and the containers that dead owners left."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ import click
 
 @click.command("clean")
 def command() -> int:
-    """Remove containers that were ours and whose owner is gone, and print their names.
+    """Remove control groups and containers that were ours and whose owner is gone, and print their names.
 
     A container that was to be kept stays, and so does anybody else's.
     """
-    for name in asyncio.run(_clean()):
+    for path in _clean_groups():
+        click.echo(path)
+    for name in asyncio.run(_clean_containers()):
         click.echo(name)
     return 0
 
 
-async def _clean() -> list[str]:
-    from ..containers.client import connected  # `clean --help` does without
+def _clean_groups() -> list[str]:
+    from ..cell import groups  # `clean --help` does without
+    from ..sandbox import cgroups
+
+    return [path for folder in cgroups.find().folders for path in groups.sweep(folder)]
+
+
+async def _clean_containers() -> list[str]:
+    from ..containers.client import connected
     from ..containers.owners import remove_orphans
 
     async with connected() as client:

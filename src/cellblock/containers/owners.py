@@ -13,6 +13,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from ..cell import tree
 from .client import Client, translated
 
 OWNER = "cellblock.owner"
@@ -23,7 +24,7 @@ _NEW = 60.0  # seconds for which a container may be without a holder: its owner 
 def labels(*, kept: bool) -> dict[str, str]:
     """Give the labels of a container of this process. `kept`: it stays when its owner is gone."""
     return {
-        OWNER: json.dumps({"machine": _machine(), "pid": os.getpid(), "since": _since(os.getpid())}),
+        OWNER: json.dumps({"machine": _machine(), "pid": os.getpid(), "since": tree.began(os.getpid())}),
         KEPT: str(int(kept)),
     }
 
@@ -53,7 +54,7 @@ async def _is_orphan(client: Client, facts: dict[str, Any]) -> bool:
     except (ValueError, KeyError, TypeError):
         return False  # not a label of ours
     if machine == _machine():
-        return _since(pid) != since
+        return tree.began(pid) != since
     if time.time() - float(facts["Created"]) < _NEW:
         return False
     return not await _is_held(client, str(facts["Id"]))
@@ -75,13 +76,3 @@ def _machine() -> str:
     """Name this machine since its start, and the process namespace that we see of it."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
-
-
-def _since(pid: int) -> str:
-    """Give the time at which process `pid` began, by the kernel's clock; "" when there is none."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            state, *rest = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if state in "ZX" else rest[18]

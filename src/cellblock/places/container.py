@@ -222,7 +222,7 @@ class ContainerPlace(Place):
                 },
             },
             "limits": self.limits.to_dict(),
-            "groups": {"parents": [], "settings": [], "shared": oom},
+            "groups": {"folders": [], "settings": [], "shared": oom},
             # Blocks' processes that wait are ended first as well, and will do for a reserve where there is no session.
             "reserve_bytes": _RESERVE if self.sessions and self.limits.memory_bytes and client.holds_limits else 0,
             "delete": [],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import resource
 from typing import Any
 
@@ -33,8 +31,8 @@ def rlimits(limits: Limits, *, grouped: bool) -> list[tuple[int, int]]:
     return pairs
 
 
-def make_groups(limits: Limits) -> dict[str, Any] | None:
-    """Make this executor's control groups; `None` where that is not possible, or no limit needs them.
+def plan_groups(limits: Limits) -> dict[str, Any] | None:
+    """Plan the control groups of a cell server; `None` where that is not possible, or no limit needs them.
 
     Raises `PlaceError` when `processors` is set, for which there is nothing else.
     """
@@ -45,10 +43,3 @@ def make_groups(limits: Limits) -> dict[str, Any] | None:
         why = found.why or "no cpu controller is mounted"
         raise PlaceError(f"Limits.processors cannot be held here: it needs control groups ({why}). {cgroups.ADVICE}")
     return cgroups.plan(found, memory_bytes=limits.memory_bytes, processes=limits.processes, processors=limits.processors)
-
-
-def remove_groups(plan: dict[str, Any] | None) -> None:
-    """Remove the groups of a server that never came to use them."""
-    for parent in plan["parents"] if plan else ():
-        with contextlib.suppress(OSError):
-            os.rmdir(parent)

@@ -9,7 +9,7 @@ from typing import Any
 from ..cell import boot
 from ..limits import Limits
 from .base import Connection, Place, start_server
-from .enforcement import make_groups, remove_groups, rlimits
+from .enforcement import plan_groups, rlimits
 
 
 @dataclass
@@ -26,14 +26,10 @@ class HostPlace(Place):
 
     async def open(self) -> Connection:
         """Start the cell server. Raises `PlaceError`."""
-        groups = make_groups(self.limits)
+        groups = plan_groups(self.limits)
         confinement = {"rlimits": rlimits(self.limits, grouped=groups is not None)}
         spec = plain_spec(self.work_dir, confinement, self.limits, groups, self.delete)
-        try:
-            return await start_server(boot.SERVER, spec, environment=self.environment)
-        except BaseException:
-            remove_groups(groups)
-            raise
+        return await start_server(boot.SERVER, spec, environment=self.environment)
 
 
 def plain_spec(

@@ -11,7 +11,7 @@ from ..cell import boot
 from ..errors import PlaceError, SandboxUnavailable
 from ..sandbox import landlock, seccomp
 from .base import Connection, start_server
-from .enforcement import make_groups, remove_groups, rlimits
+from .enforcement import plan_groups, rlimits
 from .host import plain_spec
 from .sandbox import DEVICES, ETC, TOP_FOLDERS, SandboxPlace, clean_environment
 
@@ -27,18 +27,14 @@ class LandlockPlace(SandboxPlace):
         """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow even that."""
         if landlock.abi() == 0:
             raise SandboxUnavailable("This kernel has no Landlock (it came with 5.13), or it is switched off.")
-        groups = make_groups(self.limits)
+        groups = plan_groups(self.limits)
         confinement = self._confinement(grouped=groups is not None)
         spec = plain_spec(self.work_dir, confinement, self.limits, groups, self.delete)
         environment = clean_environment(f"{self.scratch}/env", f"{self.scratch}/home", self.policy)
         try:
             return await start_server(boot.SERVER, spec, environment={**environment, "TMPDIR": f"{self.scratch}/home"})
         except PlaceError as error:
-            remove_groups(groups)
             raise SandboxUnavailable(f"The weaker sandbox cannot be built here. {error}") from error
-        except BaseException:
-            remove_groups(groups)
-            raise
 
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
         readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *(f"/etc/{name}" for name in ETC), "/proc"]

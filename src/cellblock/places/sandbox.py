@@ -16,7 +16,7 @@ from ..policy import Mount, Policy
 from ..sandbox import landlock, seccomp
 from ..sandbox.probe import unavailable
 from .base import PACKAGE, Connection, Place, start_server
-from .enforcement import make_groups, remove_groups, rlimits
+from .enforcement import plan_groups, rlimits
 from .interpreter import Interpreter
 
 WORK_DIR = "/workspace"
@@ -76,15 +76,11 @@ class SandboxPlace(Place):
     async def open(self) -> Connection:
         """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow it."""
         box = self._box()
-        groups = make_groups(self.limits)
+        groups = plan_groups(self.limits)
         try:
             return await start_server(boot.SANDBOX_SERVER, self._spec(box, groups), environment={})
         except PlaceError as error:
-            remove_groups(groups)
             raise SandboxUnavailable(await asyncio.to_thread(_report, str(error))) from error
-        except BaseException:
-            remove_groups(groups)
-            raise
 
     def _spec(self, box: dict[str, Any], groups: dict[str, Any] | None) -> dict[str, Any]:
         size = self.limits.tmp_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 ADVICE = "Run as root, or where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` (cgroup v2)."
@@ -22,6 +22,11 @@ class Found:
     memory: str = ""
     processes: str = ""
     processors: str = ""
+
+    @property
+    def folders(self) -> list[str]:
+        """All folders in which groups are made: one for all in version 2."""
+        return list(dict.fromkeys(filter(None, (self.memory, self.processes, self.processors))))
 
 
 def find() -> Found:
@@ -83,24 +88,14 @@ def _works(folder: str, files: tuple[str, ...], reasons: list[str]) -> bool:
 def plan(
     found: Found, *, memory_bytes: int | None, processes: int | None, processors: float | None = None
 ) -> dict[str, Any] | None:
-    """Make this executor's parent groups and give what the cell server needs to make one below for each cell.
-
-    Whoever is given the plan removes the parents. `None` where no group can be made.
-    """
+    """Give what a cell server needs to make groups for its cells. `None` where no group can be made."""
     if not found.version:
         return None
-    name = f"cellblock-{os.getpid()}-{secrets.token_hex(4)}"
-    wanted = [found.memory, found.processes, found.processors if processors is not None else ""]
-    folders = list(dict.fromkeys(filter(None, wanted)))  # one for all in version 2
-    parents = [f"{folder}/{name}" for folder in folders]
-    for parent in parents:
-        os.mkdir(parent)
-    if found.version == 2:
-        with open(f"{parents[0]}/cgroup.subtree_control", "w") as file:
-            file.write("+memory +pids" if processors is None else "+memory +pids +cpu")
+    folders = (found if processors is not None else replace(found, processors="")).folders
     settings = _settings(found, memory_bytes, processes, processors)
     return {
-        "parents": parents,
+        "folders": folders,
+        "controllers": "" if found.version == 1 else "+memory +pids" if processors is None else "+memory +pids +cpu",
         "settings": [(folders.index(folder), file, text) for folder, file, text in settings],
         "peak": (0, "memory.peak" if found.version == 2 else "memory.max_usage_in_bytes"),
         "oom": (0, "memory.events" if found.version == 2 else "memory.oom_control"),
