@@ -32,7 +32,7 @@ _STUCK = 0.02  # seconds without the end of any block, after which those who wai
 _PROCESSORS = os.cpu_count() or 1
 _IDLE = 2.0  # seconds without any block, after which cells go: at once those that the processors are not good for
 _NEXT_IDLE = 5.0  # seconds until the next one goes: to make one is the work of several blocks, and callers may come again
-_QUIET = 0.015  # seconds without any block, after which those that wait may rehearse: nobody needs the processors
+_QUIET = 0.015  # seconds without any block, after which those that wait may rehearse
 _FOREVER = float("inf")
 
 
@@ -174,8 +174,9 @@ class Pool:
 
     def _rehearse(self) -> None:
         self._rehearse_at = _FOREVER
-        for cell in self._ready:
-            cell.rehearse()
+        if _processors_are_free():
+            for cell in self._ready:
+                cell.rehearse()
 
     def _on_cell(self, cell: Cell) -> None:
         try:
@@ -332,6 +333,13 @@ class Pool:
             cell.kill()
         _await_end(cells)
         _end_strays()
+
+
+def _processors_are_free() -> bool:
+    """Tell whether there is a processor for each who wants to run just now, also for other servers' blocks; see proc(5)."""
+    with open("/proc/loadavg") as file:
+        running = int(file.read().split()[3].partition("/")[0])
+    return running <= _PROCESSORS
 
 
 def _await_end(cells: list[Cell]) -> list[Cell]:
