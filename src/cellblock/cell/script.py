@@ -45,9 +45,9 @@ def look_around(*, is_heard: bool) -> None:
 
 
 def prepare() -> None:
-    """Do what can be done before the script is known, so that it has not to wait for it; then once for practice.
+    """Do what can be done before the script is known, so that it has not to wait for it.
 
-    What a process touches for the first time after a fork must be copied: better now than when somebody waits.
+    No more: what a process touches for the first time must be copied, and somebody may wait already. See `practice.rehearse`.
     """
     for name in _Known.ours:  # user code may have a module of the same name
         del sys.modules[name]
@@ -55,8 +55,6 @@ def prepare() -> None:
     _refresh(main)
     sys.modules["__main__"] = main
     _flush()
-    with open(os.devnull, "rb") as file:
-        exec(compile(file.read(), "practice", "exec", dont_inherit=True), {})
     gc.freeze()  # what is there by now is no matter of the collection at the end
 
 
