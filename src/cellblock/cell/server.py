@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which cells have to wait
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
-_LEASE = 5.0  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
+LEASE = 5  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
 _DESCRIPTORS = 1024  # more than a server has open
 _FOREVER = float("inf")
 _CREDENTIALS = struct.Struct("3i")
@@ -241,7 +241,7 @@ def _end_later(pid: int) -> None:
     """End process `pid` after a while, and not if all is begun again meanwhile; without anybody waiting for that."""
     if os.fork() == 0:
         os.closerange(0, _DESCRIPTORS)
-        time.sleep(_LEASE)
+        time.sleep(LEASE)
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
         os._exit(0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..cell import wire
 from ..cell.pump import Keeper
+from ..cell.server import LEASE
 from ..containers.client import translated
 from ..containers.container import Container
 from ..containers.settings import WORK_DIR
@@ -36,7 +37,7 @@ _SWEEP = (
     '[ -r $file ] && while read -r name count; do [ "$name" = oom_kill ] && echo $count; done < $file; done; echo .; read _'
 )
 # The container ends with its owner; a little later, where there is a `sleep`: if only the line to us broke, it is restarted.
-_LAST_SWEEP = f"{_SWEEP}; sleep 5; kill -TERM 1"
+_LAST_SWEEP = f"{_SWEEP}; sleep {LEASE}; kill -TERM 1"
 _BLOCK = 512  # bytes of one block of `ulimit -f`
 _NO_PYTHON = (
     "the image has no python3, so that only the programs that it has can run, such as sh; take one with Python 3.10 or later"
