@@ -353,3 +353,24 @@ def test_a_session_goes_on_though_code_has_made_all_descriptors_non_blocking(sha
             time.sleep(0.1)
             result = live.run("kept, len('x' * 300_000)")
             assert (result.output, result.notice, result.session_restored) == ("(1, 300000)\n", "", False)
+
+
+TAKEN_AWAY = """import gc, os, select, signal, time
+needed = 'stat lstat fspath getpid fsdecode fsencode confstr time'.split()  # by IPython and Python
+for module in (gc, os, select, signal, time):
+    for name, value in list(vars(module).items()):
+        if callable(value) and name[:1] != '_' and not isinstance(value, type) and name not in needed: setattr(module, name, None)"""
+
+
+def test_a_session_does_not_need_what_its_code_took_away(shared: SandboxSessionServer) -> None:
+    with session(shared) as live:
+        live.done(TAKEN_AWAY)
+        live.done("x = 1")
+        mark = live.checkpoint()
+        assert live.done("x = 2; x") == "2"
+        live.restore(mark)
+        assert live.done("x") == "1"
+        with forked(live) as (branch,):
+            assert branch.done("x, os.open, os.close") == "(1, None, None)"
+        assert live.run("import ctypes; ctypes.string_at(0)").session_restored
+        assert live.done("x") == "1"

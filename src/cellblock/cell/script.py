@@ -17,7 +17,7 @@ import sys
 import weakref
 from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from . import farewell, kernel
 
@@ -25,11 +25,15 @@ _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _FAILED = 1
 _NO_FILE = 2
+# The script may have replaced them by the time of its end; other modules have copies, see `library`.
+_modules, _settrace, _setprofile = sys.modules, sys.settrace, sys.setprofile
+_getframe, _current_frames = sys._getframe, sys._current_frames
 
 
 class _Known:
-    """What was there before the script: the names of our own modules, and of the module imported last."""
+    """What was there before the script: all modules, by identity, the names of our own, and of the one imported last."""
 
+    modules: ClassVar[dict[str, int]] = {}
     ours: tuple[str, ...] = ()
     last = ""
     is_heard = False
@@ -41,6 +45,7 @@ def look_around(*, is_heard: bool) -> None:
     `is_heard`: a script that ends well is to say so; see `farewell`.
     """
     _Known.is_heard = is_heard
+    _Known.modules = {name: id(module) for name, module in sys.modules.items()}
     _Known.ours = tuple(name for name in sys.modules if name.partition(".")[0] == "cellblock")
 
 
@@ -177,28 +182,30 @@ def _exit_code(code: Any) -> int:
 
 def finish(status: int, namespace: dict[str, Any] | None) -> None:
     """End as the interpreter does: threads, exit functions, last words of objects, buffers. Does not return."""
-    sys.setprofile(None)
-    sys.settrace(None)
-    _flush()
-    if (threading := sys.modules.get("threading")) is not None:
+    try:
+        _setprofile(None)
+        _settrace(None)
+        _flush()
+        if (threading := _modules.get("threading")) is not None:
+            with contextlib.suppress(BaseException):
+                threading._shutdown()
         with contextlib.suppress(BaseException):
-            threading._shutdown()
-    with contextlib.suppress(BaseException):
-        atexit._run_exitfuncs()
-    _flush()
-    # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
-    del namespace
-    sys._getframe(1).f_globals.update(code=None, namespace=None, failure=None)
-    with contextlib.suppress(BaseException):
-        let_go()
-    _flush()
-    kernel.flush_c_streams()
-    if status == -2:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    if status == 0 and _Known.is_heard:
-        farewell.say()
-    os._exit(status)
+            atexit._run_exitfuncs()
+        _flush()
+        # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
+        del namespace
+        _getframe(1).f_globals.update(code=None, namespace=None, failure=None)
+        with contextlib.suppress(BaseException):
+            let_go()
+        _flush()
+        kernel.flush_c_streams()
+        if status == -2:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        if status == 0 and _Known.is_heard:
+            farewell.say()
+    finally:
+        os._exit(status)  # whatever the script did to what we need
 
 
 def _flush() -> None:
@@ -214,12 +221,12 @@ def let_go() -> None:
     gc.collect(oldest)  # also puts what is alive into the order of its references: a file before its descriptor
     sys.last_type = sys.last_value = sys.last_traceback = None
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
-    names = [name for name in ("__main__", "__mp_main__", *_imported()) if name in sys.modules]
-    dropped: list[object] = [sys.modules.pop(name) for name in names]  # anybody may put anything there
+    names = [name for name in ("__main__", "__mp_main__", *_imported()) if name in _modules]
+    dropped: list[object] = [_modules.pop(name) for name in names]  # anybody may put anything there
     modules = [weakref.ref(module) for module in dropped if isinstance(module, ModuleType)]
     del dropped
     gc.collect(min(oldest + 1, 2))
-    if len(sys._current_frames()) > 1:
+    if len(_current_frames()) > 1:
         return  # daemon threads would stumble over what is gone; the interpreter would have stopped them
     for reference in reversed(modules):
         if (module := reference()) is not None:
@@ -229,11 +236,12 @@ def let_go() -> None:
 def _imported() -> list[str]:
     """Give the names of the modules that the script imported, in that order."""
     names = list[str]()
-    if _Known.last in sys.modules:
-        for name in reversed(sys.modules):
+    if _Known.last in _modules:
+        for name in reversed(_modules):
             if name == _Known.last:
                 break
-            names.insert(0, name)
+            if id(_modules[name]) != _Known.modules.get(name):  # else it was taken out and put back, and is ours as well
+                names.insert(0, name)
     return names
 
 

@@ -12,7 +12,9 @@ from .forks import children
 
 def hide(hidden: set[int]) -> None:
     """Make the functions of `os` that wait for any child pass over those in `hidden`, which may change."""
-    waitpid, wait4, waitid = os.waitpid, os.wait4, os.waitid
+    import os as theirs  # what code sees, and not our copy of it: see `library`
+
+    waitpid, wait4, waitid = theirs.waitpid, theirs.wait4, theirs.waitid
 
     def of_any(pid: object) -> bool:
         return pid == -1 and bool(hidden)
@@ -27,9 +29,9 @@ def hide(hidden: set[int]) -> None:
         some = -1 if kind == os.P_ALL else number
         return _visible(hidden, lambda: waitid(kind, number, options)) if of_any(some) else waitid(kind, number, options)
 
-    os.waitpid, os.wait4, os.waitid = new_waitpid, new_wait4, new_waitid
-    os.wait = lambda: os.waitpid(-1, 0)
-    os.wait3 = lambda options: os.wait4(-1, options)
+    theirs.waitpid, theirs.wait4, theirs.waitid = new_waitpid, new_wait4, new_waitid
+    theirs.wait = lambda: theirs.waitpid(-1, 0)
+    theirs.wait3 = lambda options: theirs.wait4(-1, options)
 
 
 def _visible(hidden: set[int], call: Callable[[], Any]) -> Any:

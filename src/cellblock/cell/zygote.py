@@ -17,7 +17,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import init, kernel, practice, script
+from . import init, kernel, library, practice, script
 from .confine import Confinement
 
 
@@ -125,6 +125,7 @@ def prepare_sessions() -> None:
 
 def _settle(*, practising: bool, is_heard: bool) -> None:
     """Bring memory into the state in which forks find it best."""
+    library.keep()
     gc.collect()
     gc.freeze()  # before the practice as well, whose collections would walk through all of it
     if practising:
