@@ -169,6 +169,11 @@ os.chmod("/workspace/base", 0o600); os.mkfifo("/workspace/pipe"); os.link("/work
 child = subprocess.Popen(["sleep", "9"], start_new_session=True); os.killpg(child.pid, signal.SIGKILL)
 print(child.wait(), pwd.getpwuid(os.getuid()).pw_name, os.path.expanduser("~"))
 """
+TERMINAL = """
+import os, pty, sys
+inner = "import os; print(os.isatty(0), os.ttyname(1), os.listdir('/dev/pts')); open('/dev/tty', 'w').write('to it')"
+pty.spawn([sys.executable, "-c", inner])
+"""
 PYTHON = {
     "threads of numpy": (("numpy",), THREADS, "4 64000000 400.0"),
     "processes": ((), PROCESSES, None),
@@ -177,6 +182,7 @@ PYTHON = {
     "a large temporary file": ((), LARGE, "200 /tmp"),
     "times and languages": ((), WORLD, "2:00:00 True\nC.UTF-8 ä€ b'\\xc3\\xa4'"),
     "devices": ((), DEVICES, "b'\\x00\\x00\\x00' 9 1\n4 True True\nNo space left on device\nout"),
+    "a terminal": ((), TERMINAL, "True /dev/pts/0 ['0', 'ptmx']\r\nto it"),
     "what the kernel offers": ((), WATCHING, "-9 cell /home/cell"),
 }
 

@@ -66,6 +66,17 @@ FORGOTTEN = {
         "import socket; socket.create_connection(('127.0.0.1', 7777), 1); print(mark)",
     ),
 }
+# What there is in the sandbox alone.
+INSIDE = {
+    "rights of terminals": (
+        "import os; os.chmod('/dev/ptmx', 0o600)",
+        "import os; os.stat('/dev/ptmx').st_mode & 0o666 != 0o666 and print(mark)",
+    ),
+    "terminal": (
+        "import os, pty, time\nif os.fork() == 0: pty.openpty(); time.sleep(99)\nwhile len(os.listdir('/dev/pts')) < 2: pass",
+        "import os; len(os.listdir('/dev/pts')) > 1 and print(mark)",
+    ),
+}
 # What is aimed at the first process of the cell, to hit the block after.
 AIMED = {
     "SIGTERM": "import os, signal; os.kill(1, signal.SIGTERM)",
@@ -110,9 +121,9 @@ def free() -> Iterator[SyncCodeExecutor]:
         yield executor
 
 
-@pytest.mark.parametrize("name", [*LEFT, *FORGOTTEN])
+@pytest.mark.parametrize("name", [*LEFT, *FORGOTTEN, *INSIDE])
 def test_the_next_block_does_not_find_the(name: str, walled: SyncCodeExecutor) -> None:
-    leave, find = (LEFT | FORGOTTEN)[name]
+    leave, find = (LEFT | FORGOTTEN | INSIDE)[name]
     assert not found_later(walled, names(leave, 4242), names(find, 4242))
 
 

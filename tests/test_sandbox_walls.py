@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import socket
 import stat
 import subprocess
@@ -125,6 +126,18 @@ for name in glob.glob('/proc/[0-9]*/cmdline'):
 def test_a_block_does_not_reach_the(name: str, machine: Machine) -> None:
     assert MARK not in said(machine.sandbox, machine.fill(REACHES[name]))
     assert not (machine.folder / "made").exists()
+
+
+def test_a_block_does_not_reach_a_terminal_of_the_machine(machine: Machine) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        name = os.ttyname(theirs)
+        probe = machine.fill(f"import os; os.open({name!r}, os.O_RDWR | os.O_NOCTTY); print(mark)")
+        assert MARK not in said(machine.sandbox, probe)
+        assert MARK in said(machine.local, probe)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 @pytest.mark.parametrize("name", REACHES)

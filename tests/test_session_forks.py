@@ -225,6 +225,7 @@ REFUSED = {
     "a child": ("import subprocess; p = subprocess.Popen(['sleep', '100'])", r"the child process \d+ \(sleep\)"),
     "a connection": ("import socket\ns = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname())",
                      "a network socket"),
+    "a terminal": ("import pty; ends = pty.openpty()", "an open terminal"),
     "shared memory": ("import mmap; m = mmap.mmap(-1, 4096)", "memory that is shared on purpose"),
     "shared memory with a name": ("import multiprocessing.shared_memory as m; s = m.SharedMemory('cbx', True, 4096)",
                                   "memory that is shared on purpose|child process"),
@@ -304,3 +305,14 @@ def test_a_folder_that_is_nested_too_deep_is_refused_and_not_cut(live: Live) -> 
         with pytest.raises(CheckpointError, match="64 folders deep"):
             copy()
     assert live.done("1") == "1"
+
+
+def test_a_branch_has_terminals_of_its_own(live: Live) -> None:
+    assert live.done("import os, pty; mine = pty.openpty(); os.listdir('/dev/pts')") == "['0', 'ptmx']"
+    live.done("[os.close(end) for end in mine] and None")
+    with forked(live) as (branch,):
+        live.done("mine = pty.openpty() and None")
+        assert (
+            branch.done("mine = pty.openpty(); os.ttyname(mine[1]), os.listdir('/dev/pts')")
+            == "('/dev/pts/0', ['0', 'ptmx'])"
+        )

@@ -20,6 +20,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
+from . import kernel
+
 _NATIVE = ("libgomp", "libomp", "libiomp5", "libtbb", "libarrow", "libtorch_cpu", "libcuda")  # known to start threads
 _LINKS = 2  # of the folder of threads besides one for each: its own and its parent's
 _PREPARED = ("jemalloc_bg_thd",)  # pyarrow's allocator gets ready for every fork, and does without it in the child
@@ -106,6 +108,8 @@ def _connections() -> list[str]:
     for descriptor, target in _descriptors():
         if target.startswith("/dev/nvidia"):
             found.append(f"an open GPU context ({target})")
+        elif target.startswith(kernel.TERMINALS):
+            found.append(f"an open terminal ({target})")
         elif target.startswith("socket:"):
             with socket.socket(fileno=os.dup(descriptor)) as opened:
                 if opened.family in (socket.AF_INET, socket.AF_INET6):

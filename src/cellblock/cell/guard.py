@@ -148,6 +148,7 @@ class Guard:
             if os.fork() != 0:
                 os._exit(0)
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
+            kernel.mount_terminals()
             _keep_few_capabilities()
             spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _SPACES]
             self._link = link

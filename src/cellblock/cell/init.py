@@ -18,6 +18,7 @@ import marshal
 import os
 import signal
 import socket
+import stat
 import struct
 import sys
 import time
@@ -116,7 +117,7 @@ def _kill_own() -> None:
 
 
 class Ground:
-    """What a block stands on and may change: its temporary filesystems and its System V and POSIX message objects."""
+    """What a block stands on and may change: its temporary filesystems, terminals, System V and POSIX message objects."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self._namespaces = bool(spec["namespaces"])
@@ -125,6 +126,8 @@ class Ground:
         self._below = {path: os.open(path, os.O_PATH) for path in spec["below_tmpfs"]}
         # Where a target lies deeper down, the folders on the way to it can be changed without a trace at the top.
         self._ways = {path: sorted(_way(path, self._below)) for path, _ in self._mounts}
+        if self._namespaces:
+            self._ways[kernel.TERMINALS] = [f"{kernel.TERMINALS}/ptmx"]  # which is the cell's own
         self._untouched: dict[str, list[tuple[object, ...]]] = {}
         self._first = True
 
@@ -133,19 +136,27 @@ class Ground:
         changed, self._first = self._first, False
         if self._namespaces:
             kernel.unshare(kernel.CLONE_NEWIPC)
+            if self._is_used(kernel.TERMINALS):
+                kernel.mount_terminals()
+                self._untouched[kernel.TERMINALS] = self._state(kernel.TERMINALS)
         for path, options in self._mounts:
-            before = self._untouched.get(path)
-            if before is not None and before == self._state(path):
-                continue
-            if before is not None:
-                kernel.unmount(path, kernel.MNT_DETACH)
-            kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
-            for target, handle in self._below.items():
-                if target.startswith(f"{path}/"):
-                    show(f"/proc/self/fd/{handle}", target)
-            self._untouched[path] = self._state(path)
-            changed = True
+            if self._is_used(path):
+                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+                for target, handle in self._below.items():
+                    if target.startswith(f"{path}/"):
+                        show(f"/proc/self/fd/{handle}", target)
+                self._untouched[path] = self._state(path)
+                changed = True
         return changed
+
+    def _is_used(self, path: str) -> bool:
+        """Tell whether something has to be mounted on `path`, from where a used one is taken away."""
+        before = self._untouched.get(path)
+        if before is not None and before == self._state(path):
+            return False
+        if before is not None:
+            kernel.unmount(path, kernel.MNT_DETACH)
+        return True
 
     def _state(self, path: str) -> list[tuple[object, ...]]:
         return [_state(folder) for folder in (path, *self._ways[path])]
@@ -156,10 +167,11 @@ class Ground:
             os.close(handle)
 
 
-def _state(folder: str) -> tuple[object, ...]:
+def _state(path: str) -> tuple[object, ...]:
     # Whatever is made, removed or renamed in a folder, and every change of its own rights, moves the time of change.
-    status = os.stat(folder)
-    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size, os.listdir(folder)
+    status = os.stat(path)
+    names = os.listdir(path) if stat.S_ISDIR(status.st_mode) else None
+    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size, names
 
 
 def _way(folder: str, targets: Iterable[str]) -> set[str]:

@@ -38,6 +38,7 @@ CAP_SETPCAP: Final = 8
 CAP_NET_ADMIN: Final = 12
 CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
+TERMINALS: Final = "/dev/pts"
 ZYGOTE_LINK: Final = 3  # the descriptor under which a zygote that is a program of its own finds its socket
 # What a zygote in a sandbox holds, and a cell gives up: to make cells, and, where each has a network of its own, that too.
 CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)
@@ -118,6 +119,11 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
         ),
         f"mount {kind or ''} on {target}",
     )
+
+
+def mount_terminals() -> None:
+    """Make a filesystem for pseudo-terminals, without any yet; see pts(4)."""
+    mount("devpts", TERMINALS, "devpts", MS_NOSUID | MS_NOEXEC, "ptmxmode=666,mode=620")
 
 
 def bring_up_loopback() -> None:

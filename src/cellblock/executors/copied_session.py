@@ -71,7 +71,7 @@ class CopiedSession(LiveSession):
         """Make a frozen copy of memory and work folder. It lives as long as the session, or `lifetime_seconds`.
 
         Raises `CheckpointError`, which names what cannot be copied: running threads, child processes, network connections,
-        GPU contexts, shared memory; or when `Limits.checkpoints` would be exceeded.
+        terminals, GPU contexts, shared memory; or when `Limits.checkpoints` would be exceeded.
         """
         return await engine().call(self._checkpoint(lifetime_seconds))
 

@@ -27,7 +27,7 @@ _USER = 1000
 _OUTER_USERS = 0x70000000  # far from anybody's: what root's cells are outside
 TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TEMPORARY = ("/tmp", "/dev/shm")
-DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 # What programs look up there and what tells nothing about the caller.
 ETC = (
@@ -40,6 +40,7 @@ _LINKS = {
     "/dev/stdin": "/proc/self/fd/0",
     "/dev/stdout": "/proc/self/fd/1",
     "/dev/stderr": "/proc/self/fd/2",
+    "/dev/ptmx": f"{kernel.TERMINALS}/ptmx",
     "/var/tmp": "/tmp",
     "/var/run": "/run",
 }
@@ -143,7 +144,7 @@ class SandboxPlace(Place):
             mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
         return {
             "mounts": mounts,
-            "folders": ["/proc", "/tmp", "/dev/shm", "/run", "/var", "/root"],
+            "folders": ["/proc", kernel.TERMINALS, "/tmp", "/dev/shm", "/run", "/var", "/root"],
             "links": {**_LINKS, **links},
             "files": files,
             "user": _USER,
