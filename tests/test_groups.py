@@ -90,6 +90,7 @@ def test_groups_of_the_living_of_others_and_of_another_process_namespace_stay() 
     names = {
         "living": f"cellblock-{own}-{alive}-{tree.began(alive)}",
         "another namespace's": f"cellblock-{own + 1}-{int(dead.stdout)}-1",
+        "of no process": f"cellblock-{own}-x-1",
         "somebody else's": f"somebody-{own}-{int(dead.stdout)}-1",
         "dead": f"cellblock-{own}-{int(dead.stdout)}-1",
         "dead, its number taken": f"cellblock-{own}-{alive}-1",
@@ -99,7 +100,7 @@ def test_groups_of_the_living_of_others_and_of_another_process_namespace_stay() 
     try:
         groups.sweep(FOLDERS[0])
         left = {case for case, name in names.items() if os.path.exists(f"{FOLDERS[0]}/{name}")}
-        assert left == {"living", "another namespace's", "somebody else's"}
+        assert left == {"living", "another namespace's", "of no process", "somebody else's"}
     finally:
         for name in names.values():
             if os.path.exists(f"{FOLDERS[0]}/{name}"):

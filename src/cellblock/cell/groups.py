@@ -67,7 +67,8 @@ def sweep(folder: str) -> list[str]:
     own = _namespace()
     for name in os.listdir(folder):
         match name.split("-"):
-            case [ours, namespace, pid, began] if ours == _OURS and namespace == own:  # another's numbers say nothing here
+            # What another namespace calls a process says nothing here.
+            case [ours, namespace, pid, began] if ours == _OURS and namespace == own and pid.isdecimal():
                 is_dead = tree.began(int(pid)) != began
             case _:
                 is_dead = False

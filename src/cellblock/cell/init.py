@@ -136,11 +136,11 @@ class Ground:
         changed, self._first = self._first, False
         if self._namespaces:
             kernel.unshare(kernel.CLONE_NEWIPC)
-            if self._is_used(kernel.TERMINALS):
+            if self._needs_mount(kernel.TERMINALS):
                 kernel.mount_terminals()
                 self._untouched[kernel.TERMINALS] = self._state(kernel.TERMINALS)
         for path, options in self._mounts:
-            if self._is_used(path):
+            if self._needs_mount(path):
                 kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
                 for target, handle in self._below.items():
                     if target.startswith(f"{path}/"):
@@ -149,8 +149,8 @@ class Ground:
                 changed = True
         return changed
 
-    def _is_used(self, path: str) -> bool:
-        """Tell whether something has to be mounted on `path`, from where a used one is taken away."""
+    def _needs_mount(self, path: str) -> bool:
+        """Tell whether `path` has nothing fresh mounted on it; what a block has touched is taken away."""
         before = self._untouched.get(path)
         if before is not None and before == self._state(path):
             return False
