@@ -51,10 +51,10 @@ class Additions:
             setattr(transformers, name, NotedList(getattr(transformers, name), changes))
         for name in _MORE_TRANSFORMS:
             self._values[name] = NotedList(self._values[name], changes)  # an assignment would make a plain list of it
-        self._places = self._extension_places()
+        self._places, self._flags = self._extension_places(), self._shell.compile.flags
 
     def _extension_places(self) -> list[object]:
-        """Give the very lists that are noted, in whose place code may put others, and what the compiler is told."""
+        """Give the very lists that are noted, in whose place code may put others."""
         transformers, events, values = self._values["input_transformer_manager"], self._shell.events, self._values
         return [
             events.callbacks,
@@ -63,12 +63,11 @@ class Additions:
             transformers.token_transformers,
             values["input_transformers_post"],
             values["ast_transformers"],
-            self._shell.compile.flags,
         ]
 
     def handle_cells(self) -> bool:
         """Tell whether there are other handlers than the shell's own."""
-        if not all(map(is_, self._extension_places(), self._places)):
+        if self._shell.compile.flags != self._flags or not all(map(is_, self._extension_places(), self._places)):
             return self._extensions() != self._as_made
         if self._extension_changes:
             self._extension_changes.clear()

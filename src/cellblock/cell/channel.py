@@ -14,6 +14,8 @@ from typing import Protocol
 from . import wire
 
 _CREDENTIALS = struct.Struct("3i")
+_ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
+_AT_ONCE = 16 * 1024  # bytes that a socket takes whole, or not at all
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 
 
@@ -59,10 +61,22 @@ class Channel:
         """Send `frame`, now or as soon as it is taken; the descriptors are duplicated at once."""
         if not self.open:
             return
+        if not descriptors and not self._outgoing and self._send_now(frame):
+            return
         copies = [os.dup(descriptor) for descriptor in descriptors or ()]
         self._outgoing.append((frame, copies))
         if len(self._outgoing) == 1:
             self._flush()
+
+    def _send_now(self, frame: bytes) -> bool:
+        """Send all of `frame` or nothing, as nearly always can be done; tell whether it was."""
+        if len(frame) > _AT_ONCE:
+            return False
+        try:
+            self._socket.send(frame)
+        except OSError:
+            return False
+        return True
 
     def _flush(self) -> None:
         while self._outgoing:
@@ -97,7 +111,7 @@ class Channel:
     def _read(self) -> bool:
         """Take in what is there; tell whether that was anything."""
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, _, _ = self._socket.recvmsg(_READ, _ROOM)
         except BlockingIOError:
             return False
         except OSError:

@@ -29,19 +29,17 @@ class Control:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = out_of_the_way(descriptor)
         self._socket = socket.socket(fileno=self.descriptor)
-        self._identity = self._look()
+        status = os.fstat(self.descriptor)
+        self._identity = status.st_dev, status.st_ino
         self._decoder = wire.Decoder()
         self._frames: deque[wire.Frame] = deque()
         self._poll = select.poll()
         self._poll.register(self.descriptor, select.POLLIN)
 
-    def _look(self) -> tuple[int, int]:
-        status = os.fstat(self.descriptor)
-        return status.st_dev, status.st_ino
-
     def _check(self) -> None:
         try:
-            if self._look() == self._identity:
+            status = os.fstat(self.descriptor)
+            if (status.st_dev, status.st_ino) == self._identity:
                 if not os.get_blocking(self.descriptor):  # as code may have made all that it found
                     os.set_blocking(self.descriptor, True)
                 return

@@ -74,6 +74,7 @@ class Copies:
         self._next: Keeper | None = None  # the next `_auto`, on the way
         self._asked: Keeper | None = None  # the next mark, on the way
         self._going: list[Keeper] = []
+        self._are_settled = True  # as far as is known
         self.marks: dict[str, Keeper] = {}
         self.obstacles: list[str] = []
 
@@ -93,7 +94,8 @@ class Copies:
     @property
     def settled(self) -> bool:
         """Whether it is known of all that were begun what has become of them."""
-        return all([keeper.settled for keeper in self.all()])
+        self._are_settled = self._are_settled or all([keeper.settled for keeper in self.all()])
+        return self._are_settled
 
     def adopt(self, pid: int) -> None:
         """Know that the one that was begun first, of those of which nothing is known, is process `pid`; 0: it is none."""
@@ -119,7 +121,7 @@ class Copies:
         """Have the session's process, behind `main`, make a copy of itself; `end_auto` gets its answer."""
         if self._next is not None:
             return
-        self._next = Keeper(self._loop, blocks, self._on_news)
+        self._next, self._are_settled = Keeper(self._loop, blocks, self._on_news), False
         main.send(wire.encode_json(wire.ASK, 0, {"op": "keep", "exact": False}), [self._next.channel.hand_over()])
         self._next.channel.sent()
 
@@ -139,7 +141,7 @@ class Copies:
     def resume_auto(self, session: Channel) -> int:
         """Have the session go on from the last copy, on `session`; give how many blocks that has seen."""
         assert self._auto is not None
-        self._auto = self._auto.resume(self._loop, session)
+        self._auto, self._are_settled = self._auto.resume(self._loop, session), False
         return self._auto.blocks
 
     def drop_autos(self) -> None:
@@ -153,7 +155,7 @@ class Copies:
 
     def begin_mark(self, blocks: int) -> Keeper:
         """Give the keeper of a copy that is about to be asked for; `end_mark` is told what came of it."""
-        self._asked = Keeper(self._loop, blocks, self._on_news)
+        self._asked, self._are_settled = Keeper(self._loop, blocks, self._on_news), False
         return self._asked
 
     def end_mark(self, mark: str, answer: dict[str, Any]) -> None:
@@ -169,6 +171,7 @@ class Copies:
     def resume(self, mark: str, session: Channel) -> int:
         """Have the session go on from `mark`, on `session`; give how many blocks that has seen."""
         keeper = self.marks[mark] = self.marks[mark].resume(self._loop, session)
+        self._are_settled = False
         return keeper.blocks
 
     def drop(self, mark: str) -> None:

@@ -125,10 +125,13 @@ class House:
 
         Nor those that have brought forth a branch's process, and are about to end: who ended them would end that as well.
         """
-        known = {main, *others, *(branch.pid for branch in self.branches)}
-        born = {branch.main for branch in self.branches}
-        found = self._children_of(self.pid) + (self._children_of(main) if main else [])
-        unknown = [pid for pid in found if pid not in known and not tree.is_zombie(pid)]
+        found = {*self._children_of(self.pid), *(self._children_of(main) if main else ())}
+        found.discard(main)
+        found -= others
+        if not found:
+            return []
+        guards, born = {branch.pid for branch in self.branches}, {branch.main for branch in self.branches}
+        unknown = [pid for pid in found - guards if not tree.is_zombie(pid)]
         return [pid for pid in unknown if born.isdisjoint(tree.children(pid))]
 
     def child(self, main: int, inside: int, besides: set[int]) -> int:

@@ -64,7 +64,7 @@ _MOVE_MOUNT_F_EMPTY_PATH = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE_BYTES = 32 << 20  # the most that the C library comes to by itself: what is larger goes back at once
 _libc = ctypes.CDLL(None, use_errno=True)
-_locked = ctypes.PyDLL(None, use_errno=True)  # whose calls let no other thread of Python run meanwhile
+_fork = ctypes.PyDLL(None, use_errno=True).fork  # lets no other thread of Python run meanwhile
 
 
 def _check(result: int, what: str) -> int:
@@ -162,7 +162,8 @@ def fork_untouched() -> int:
     Only where there is one thread. What is left out (locks made anew, random numbers reseeded) writes to hundreds of the
     child's pages, each of which would have to be copied. Raises `OSError`.
     """
-    return _check(_locked.fork(), "fork")
+    pid = _fork()
+    return pid if pid >= 0 else _check(pid, "fork")
 
 
 def adopt_orphans() -> bool:

@@ -19,7 +19,8 @@ class Meter:
     def __init__(self, groups: Groups, name: str, pid: int) -> None:
         self.pid = pid
         self.can_begin_again = True
-        self._before = Sample()
+        self._before: Sample | None = None  # what was used before the block; read from these texts when it is asked for
+        self._texts: list[tuple[bytes, bytes]] = []
         self._peak = self._oom = self._stat = self._io = -1
         self._groups = groups
         self._kills_before, self._shared_before = 0, self._shared_kills()
@@ -49,10 +50,7 @@ class Meter:
     def begin(self) -> None:
         """Count from here: a new block begins."""
         # All blocks before this one are in what its first process has reaped; the new main process has done next to nothing.
-        self._before, self.peak_bytes = Sample(), 0
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            self._before.add_times(os.pread(self._stat, 1024, 0).decode())
-            self._before.add_writes(os.pread(self._io, 1024, 0).decode())
+        self._before, self._texts, self.peak_bytes = None, [(_text(self._stat), _text(self._io))], 0
         self._kills_before, self._shared_before = self._oom_kills(), self._shared_kills()
         if self._groups.peak is not None:
             try:
@@ -65,14 +63,20 @@ class Meter:
         self.peak_bytes, self._kills_before, self._shared_before = 0, self._oom_kills(), self._shared_kills()
         with contextlib.suppress(OSError):  # a kernel that cannot set it back gives the most there ever was
             os.pwrite(self._peak, b"0", 0)
-        if not alone:
+        if alone:
+            pairs = (self._stat, self._io), self._followed
+            self._before, self._texts = None, [(_text(stat), _text(io)) for stat, io in pairs]
+        else:
             self._before = _sample(self._pids(), memory=False)
-            return
-        self._before = Sample()
-        for stat, io in ((self._stat, self._io), self._followed):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                self._before.add_times(os.pread(stat, 1024, 0).decode())
-                self._before.add_writes(os.pread(io, 1024, 0).decode())
+
+    def _used_before(self) -> Sample:
+        if self._before is None:
+            self._before = Sample()
+            for stat, io in self._texts:
+                with contextlib.suppress(ValueError, IndexError):
+                    self._before.add_times(stat.decode())
+                    self._before.add_writes(io.decode())
+        return self._before
 
     def follow(self, pid: int) -> None:
         """Look at process `pid` whenever a block begins, since it does not begin with it."""
@@ -92,9 +96,10 @@ class Meter:
         return self._oom_kills() - self._kills_before
 
     def _oom_kills(self) -> int:
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        try:
             return int(os.pread(self._oom, 1024, 0).split(b"oom_kill ", 1)[1].split()[0])
-        return 0
+        except (OSError, ValueError, IndexError):
+            return 0
 
     def shared_oom_kills(self) -> int:
         """Count the kernel's kills for want of memory among all cells since the block began; one may have been another's."""
@@ -108,13 +113,14 @@ class Meter:
 
     def group_peak_bytes(self) -> int:
         """Give the most memory that the control group has held; 0 without one."""
-        with contextlib.suppress(OSError, ValueError):
+        try:
             return int(os.pread(self._peak, 64, 0))
-        return 0
+        except (OSError, ValueError):
+            return 0
 
     def sample(self) -> Sample:
         """Look at what the block has used by now."""
-        total, before = _sample(self._pids(), memory=self._groups.peak is None), self._before
+        total, before = _sample(self._pids(), memory=self._groups.peak is None), self._used_before()
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
         return Sample(total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes)
 
@@ -176,6 +182,14 @@ class Sample:
     def add_writes(self, io: str) -> None:
         """Add the bytes written in the text of a /proc/PID/io."""
         self.written_bytes += int(io.split("write_bytes: ", 1)[1].split()[0])
+
+
+def _text(descriptor: int) -> bytes:
+    """Give what is in an open file of /proc; nothing, where there is none or its process has ended."""
+    try:
+        return os.pread(descriptor, 1024, 0) if descriptor >= 0 else b""
+    except OSError:
+        return b""
 
 
 def _open_proc(pid: int, name: str) -> int:

@@ -13,23 +13,21 @@ import linecache
 from collections.abc import Callable
 from operator import is_
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .additions import SHOWN_BY_REPR, Additions
 
 _REMEMBERED = 1000  # inputs that are kept
 _AT_ONCE = 50  # that are forgotten at one time
 _READ = ("execution_count", "history_manager")
+_READ_OF_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist_reprs")
 _SHOWN = ("_", "__", "___")  # variables with the last values that were shown
 _BUILTINS = vars(builtins)  # where a `_` is a matter of its own: gettext's
 _LONG = 1000  # bits, from which on an integer may be refused as text
 
 
-class Program(NamedTuple):
-    """A cell, compiled: its statements, and the expression at its end whose value is to be shown, if there is one."""
-
-    statements: CodeType
-    value: CodeType | None
+# A cell, compiled: its statements, and the expression at its end whose value is to be shown, if there is one.
+Program = tuple[CodeType, CodeType | None]
 
 
 class PlainCells:
@@ -37,10 +35,15 @@ class PlainCells:
 
     def __init__(self, shell: Any, show: Callable[[dict[str, Any]], None]) -> None:
         self._shell, self._show_forms = shell, show
+        from IPython.core import history
+
         for name in _READ:
             getattr(shell, name)  # which makes what is made when it is first asked for
+        for name in _READ_OF_HISTORY:
+            getattr(shell.history_manager, name)
         self._additions = Additions(shell)
         self._values: dict[str, Any] = shell._trait_values  # its attributes, without two calls for each look at one
+        self._output_record: Any = getattr(history, "HistoryOutput", None)  # since IPython 9
         self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
 
     def compiled(self, code: str) -> Program | None:
@@ -48,7 +51,7 @@ class PlainCells:
         if "__future__" in code or self._additions.handle_cells():
             return None
         try:
-            tree = ast.parse(code)
+            tree = compile(code, "<cell>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
             if not tree.body:
                 return None
             last = tree.body[-1] if isinstance(tree.body[-1], ast.Expr) else None
@@ -58,7 +61,7 @@ class PlainCells:
             if last is not None:
                 value = compile(ast.Expression(last.value), name, "eval", dont_inherit=True)
                 del tree.body[-1]
-            return Program(compile(tree, name, "exec", dont_inherit=True), value)
+            return compile(tree, name, "exec", dont_inherit=True), value
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None  # the shell knows what it means, or says what is wrong with it
 
@@ -67,19 +70,21 @@ class PlainCells:
         number = self._values["execution_count"]
         name = f"<ipython-input-{number}>"
         self._shell.compile._filename_map[name] = number
-        linecache.cache[name] = len(code), None, [f"{line}\n" for line in code.splitlines()], name
+        lines = (code if code.endswith("\n") else f"{code}\n").splitlines(keepends=True)
+        linecache.cache[name] = len(code), None, lines, name
         return name
 
     def run(self, code: str, program: Program) -> BaseException | None:
         """Run one cell; give the exception that ended it, which has been shown."""
-        shell = self._shell
-        shell.user_ns.pop("__warningregistry__", None)  # each cell warns anew
-        number = self._remember(code)
+        shell, names, variables = self._shell, self._shell.user_global_ns, self._shell.user_ns
+        variables.pop("__warningregistry__", None)  # each cell warns anew
+        number = self._remember(code, variables)
         failure: BaseException | None = None
         try:
-            exec(program.statements, shell.user_global_ns, shell.user_ns)
-            if program.value is not None:
-                self._show(eval(program.value, shell.user_global_ns, shell.user_ns))
+            statements, value = program
+            exec(statements, names, variables)
+            if value is not None:
+                self._show(number, eval(value, names, variables))
         except SystemExit as error:
             failure = error
         except BaseException as error:
@@ -92,7 +97,7 @@ class PlainCells:
         self._values["execution_count"] = number + 1
         return failure
 
-    def _show(self, value: object) -> None:
+    def _show(self, number: int, value: object) -> None:
         """Show the value of the cell, as the shell's display hook does, which is asked for anything that is not simple."""
         hook = self._shell.displayhook
         is_long = isinstance(value, int) and value.bit_length() > _LONG
@@ -100,21 +105,28 @@ class PlainCells:
             hook(value)
             return
         data = {"text/plain": repr(value)}
-        if not self._keep_value(hook, value):
+        if not self._keep_value(hook, number, value):
             hook.check_for_underscore()
             hook.update_user_ns(value)
         self._show_forms(data)
-        hook.log_output(data)
-        hook.finish_displayhook()
+        self._log(hook, number, data)
 
-    def _keep_value(self, hook: Any, value: object) -> bool:
+    def _log(self, hook: Any, number: int, data: dict[str, Any]) -> None:
+        """Do what the hook's `log_output` does where nothing is written to a log file."""
+        manager: Any = self._values["history_manager"]
+        if self._output_record is None or self._shell.logger.log_output:
+            hook.log_output(data)
+        else:
+            manager.outputs[number].append(self._output_record("execute_result", data))
+            manager._trait_values["output_hist_reprs"][number] = data["text/plain"]
+
+    def _keep_value(self, hook: Any, number: int, value: object) -> bool:
         """Do what the hook's `update_user_ns` does where code has left its variables alone; tell whether it has."""
         variables: dict[str, object] = self._shell.user_ns
         hidden, outputs = self._shell.user_ns_hidden, self._shell.user_ns["_oh"]
         shown = hook._, hook.__, hook.___
         if not all(map(is_, map(variables.get, _SHOWN), shown)) or "_" in _BUILTINS or len(outputs) >= hook.cache_size:
             return False
-        number = hook.prompt_count
         hook._, hook.__, hook.___ = value, *shown[:2]
         new = {"_": value, "__": shown[0], "___": shown[1], f"_{number}": value}
         variables.update(new)
@@ -122,12 +134,12 @@ class PlainCells:
         outputs[number] = value
         return True
 
-    def _remember(self, code: str) -> int:
+    def _remember(self, code: str, variables: dict[str, Any]) -> int:
         """Number the input, as `HistoryManager.store_inputs` does, without the bookkeeping of its attributes."""
-        variables, number, manager = self._shell.user_ns, self._values["execution_count"], self._values["history_manager"]
-        manager.input_hist_parsed.append(code)
-        manager.input_hist_raw.append(code)
-        last = manager._trait_values
+        number, manager = self._values["execution_count"], self._values["history_manager"]
+        last: dict[str, Any] = manager._trait_values
+        last["input_hist_parsed"].append(code)
+        last["input_hist_raw"].append(code)
         last["_iii"], last["_ii"], last["_i"] = last["_ii"], last["_i"], last["_i00"]
         last["_i00"] = variables[f"_i{number}"] = code
         variables["_i"], variables["_ii"], variables["_iii"] = last["_i"], last["_ii"], last["_iii"]
@@ -138,7 +150,7 @@ class PlainCells:
 
 def forget_old_inputs(shell: Any) -> None:
     """Keep what a session remembers of its inputs from growing for ever."""
-    newest = shell.execution_count
+    newest = shell._trait_values["execution_count"]
     if newest % _AT_ONCE == 0:
         for old in range(max(1, newest - _REMEMBERED - _AT_ONCE), newest - _REMEMBERED):
             _forget_input(shell, old)

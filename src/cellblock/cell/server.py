@@ -174,7 +174,8 @@ class Server:
             return
         del self._outgoing[:sent]
         self._flush_at = 0.0 if self._outgoing else _FOREVER
-        self._watch_for_room(wanted=bool(self._outgoing))
+        if self._outgoing or self._control_out in self._handlers:
+            self._watch_for_room(wanted=bool(self._outgoing))
 
     def _watch_for_room(self, *, wanted: bool) -> None:
         """Flush when the other side has read; where it keeps up, that would wake us after each message for nothing."""

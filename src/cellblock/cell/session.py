@@ -171,7 +171,7 @@ class Session:
     def _display(self, data: Any, metadata: Any) -> bytes:
         """Give the frame of a display; nothing, and say so, where it is none that can be sent."""
         try:
-            bundle = {mime: _as_json(content) for mime, content in data.items()}
+            bundle = data if _is_plain(data) else {mime: _as_json(content) for mime, content in data.items()}
             frame = wire.encode_json(wire.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)})
         except (TypeError, ValueError) as error:
             sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
@@ -228,8 +228,10 @@ class Session:
         pid = _fork_hidden(frozen)
         if pid == 0:
             Keeper(self, descriptor, frozen).serve()
-        with contextlib.suppress(OSError):  # killed already
+        try:
             os.setpgid(pid, pid)  # what its session sends to its own group does not come there
+        except OSError:
+            pass  # killed already
         os.close(descriptor)
         self._keepers.add(pid)
         if not is_alone and (why := forks.native_threads()):
@@ -372,6 +374,10 @@ def _is(descriptor: int, same: os.stat_result) -> bool:
         return False
 
 
+def _is_plain(data: Any) -> bool:
+    return type(data) is dict and len(data) == 1 and type(data.get("text/plain")) is str
+
+
 def _as_json(content: Any) -> Any:
     """Give bytes as base64, which is how pictures stand in a MIME bundle."""
     return base64.b64encode(content).decode() if isinstance(content, bytes | bytearray) else content
@@ -387,7 +393,9 @@ def _be_first_to_die() -> None:
 
 
 def _adjust_memory_score(value: int) -> None:
-    with contextlib.suppress(OSError):
+    try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(descriptor, str(value).encode())
+        os.write(descriptor, b"%d" % value)
         os.close(descriptor)
+    except OSError:
+        pass  # not to be changed here

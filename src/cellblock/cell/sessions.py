@@ -23,6 +23,7 @@ from .porter import NoPorter, Porter
 _MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do
 _GRACE = 2.0  # seconds that a guard has to end
 _TRIES = 3
+_REMEMBERED = 100  # things that sessions were told to do, and that may be over
 _BIRTH = 30.0  # seconds that a branch may take to come; far more than a loaded machine needs
 _NOT_RESUMED = "The checkpoint did not answer, or ended: the session has been started afresh."
 _BRANCH = {"op": "branch", "wall_seconds": _BIRTH}
@@ -75,7 +76,8 @@ class Sessions:
             case "program":
                 self._porter.fetch(request["mounts"], functools.partial(self._on_program_fetched, job))
             case _:
-                self._runs = {number: other for number, other in self._runs.items() if other.task is not None}
+                if len(self._runs) > _REMEMBERED:
+                    self._runs = {number: other for number, other in self._runs.items() if other.task is not None}
                 self._runs[frame.run] = live
                 live.do(job, payload=frame.payload)
 

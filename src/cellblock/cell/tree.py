@@ -86,12 +86,13 @@ class Children:
 
     def list(self) -> list[int]:
         """List them as they are now; none when there is no such process any more."""
-        with contextlib.suppress(OSError):
+        try:
             if os.fstat(self._threads).st_nlink == _ONE_THREAD:
                 data = os.pread(self._list, _PAGE, 0)
-                return [int(word) for word in data.split()] if len(data) < _FULL else children(self.pid)
-            return children(self.pid)
-        return [] if _are_listed() else children(self.pid)
+                return list(map(int, data.split())) if len(data) < _FULL else children(self.pid)
+        except OSError:
+            return [] if _are_listed() else children(self.pid)
+        return children(self.pid)
 
     def close(self) -> None:
         """Let go of it."""

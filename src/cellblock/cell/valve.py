@@ -28,9 +28,11 @@ class Valve:
 
     def open(self, run: Run) -> None:
         """A block begins: what was written since the last one is its output as well."""
-        before, self._pump.keeper, self._run = self._pump.keeper, Keeper(self._cap), run
-        for stream, data in before.held():
-            pass_on(self._loop, run, self._pump.keeper, stream, data)
+        self._run = run
+        if held := self._pump.keeper.held():
+            self._pump.keeper = Keeper(self._cap)
+            for stream, data in held:
+                pass_on(self._loop, run, self._pump.keeper, stream, data)
 
     def close(self, run: Run) -> None:
         """The block is over: send what is left of its output."""

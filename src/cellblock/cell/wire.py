@@ -7,14 +7,22 @@ unpickled, imported or evaluated.
 
 from __future__ import annotations
 
+import importlib
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 MAX_FRAME: Final = 16 * 1024 * 1024
 _HEAD: Final = struct.Struct(">IBI")
+_new: Final = tuple.__new__  # a named tuple's own is a function of Python
 _AFTER_LENGTH: Final = _HEAD.size - 4
+_from_json: Final = json.JSONDecoder().raw_decode
+_encoder: Any = importlib.import_module("json.encoder")
+# What `json.dumps` calls in the end. Its own functions are code that a session's process writes to, and a copy of it costs.
+_to_json: Final[Callable[[Any, int], tuple[str, ...]]] = _encoder.c_make_encoder(
+    None, _encoder.JSONEncoder().default, _encoder.encode_basestring_ascii, None, ": ", ", ", False, False, True
+)
 
 # To the server.
 OPEN: Final = 1  # JSON: the place's specification, once
@@ -53,10 +61,11 @@ class Frame(NamedTuple):
     def json(self) -> dict[str, Any]:
         """Give the payload as the JSON object that it holds."""
         try:
-            value = json.loads(self.payload.decode())  # text, or it would be looked which encoding of JSON it is
+            text = self.payload.decode()
+            value, end = _from_json(text)
         except (ValueError, RecursionError) as error:
             raise WireError(f"Frame of kind {self.kind} holds no JSON.") from error
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or end != len(text):
             raise WireError(f"Frame of kind {self.kind} holds no JSON object.")
         return value  # pyright: ignore[reportUnknownVariableType] - JSON, checked where used
 
@@ -70,7 +79,7 @@ def encode(kind: int, run: int = 0, payload: bytes = b"") -> bytes:
 
 def encode_json(kind: int, run: int, value: dict[str, Any]) -> bytes:
     """Make the bytes of one frame that holds a JSON object."""
-    return encode(kind, run, json.dumps(value).encode())
+    return encode(kind, run, "".join(_to_json(value, 0)).encode())
 
 
 class Decoder:
@@ -91,7 +100,7 @@ class Decoder:
                 end = start + 4 + length
                 if len(self._buffer) < end:
                     break
-                frame = Frame(kind, run, bytes(self._buffer[start + _HEAD.size : end]))
+                frame = _new(Frame, (kind, run, bytes(self._buffer[start + _HEAD.size : end])))
                 start = end
                 yield frame
         finally:
