@@ -119,7 +119,7 @@ def file_name(code: str) -> str | None:
     `//`, `/* */` and `<!-- -->` comments count as well, and blanks do not matter. The name is as written: it
     may point anywhere, and whoever writes the file keeps it in the work folder.
     """
-    first_line = re.split(r"[\r\n]", code, maxsplit=1)[0].strip()
+    first_line = code.partition("\n")[0].partition("\r")[0].strip()
     for opening, closing in _COMMENTS:
         if first_line.startswith(opening) and first_line.endswith(closing):
             comment = first_line.removeprefix(opening).removesuffix(closing).strip()
@@ -137,6 +137,8 @@ _PIP = {
 
 def silence_pip(code: str, language: str) -> str:
     """Give `code` with ` -qqq` after each `pip install` that begins a line (`! pip install` in Python)."""
+    if "pip install" not in code:
+        return code
     known = find_language(language)
     pattern = _PIP.get(known.name) if known else None
     return pattern.sub(r"\g<0> -qqq", code) if pattern else code

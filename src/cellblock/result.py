@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +135,9 @@ class Folder:
         block, parts = self.blocks[-1], self._parts[-1]
         block.exit_code, block.outcome, block.limit = event.exit_code, event.outcome, event.limit
         block.usage, block.session_restored, block.notice = event.usage, event.session_restored, event.notice
-        block.stdout = "".join(text for kind, text in parts if kind in ("stdout", "cut stdout"))
-        block.stderr = "".join(text for kind, text in parts if kind in ("stderr", "cut stderr"))
-        block.output = "".join(text for kind, text in parts if kind in ("stdout", "stderr", "cut"))
-        block.output += event.message
+        block.stdout = "".join([text for kind, text in parts if kind in ("stdout", "cut stdout")])
+        block.stderr = "".join([text for kind, text in parts if kind in ("stderr", "cut stderr")])
+        block.output = "".join([text for kind, text in parts if kind in ("stdout", "stderr", "cut")]) + event.message
         if event.notice and not event.session_restored:  # something is lost: whoever reads the output must know
             block.output += f"\n{event.notice}"
         parts.clear()
@@ -152,24 +154,28 @@ class Folder:
             return kind(0, "")
         return kind(
             **self._common(),
-            output_files=[path for block in self.blocks for path in block.output_files],
-            session_restored=any(block.session_restored for block in self.blocks),
-            code_file=next((block.code_file for block in self.blocks if block.code_file), None),
-            notice="\n".join(block.notice for block in self.blocks if block.notice),
+            output_files=list(chain.from_iterable(self._of_all("output_files"))),
+            session_restored=any(self._of_all("session_restored")),
+            code_file=next(filter(None, self._of_all("code_file")), None),
+            notice="\n".join(filter(None, self._of_all("notice"))),
         )
+
+    def _of_all(self, name: str) -> list[Any]:
+        """Give what each block has under `name`."""
+        return [getattr(block, name) for block in self.blocks]
 
     def _common(self) -> dict[str, Any]:
         last = self.blocks[-1]
         return {
             "exit_code": last.exit_code,
-            "output": "".join(block.output for block in self.blocks),
-            "stdout": "".join(block.stdout for block in self.blocks),
-            "stderr": "".join(block.stderr for block in self.blocks),
+            "output": "".join(self._of_all("output")),
+            "stdout": "".join(self._of_all("stdout")),
+            "stderr": "".join(self._of_all("stderr")),
             "outcome": last.outcome,
             "limit": last.limit,
-            "usage": sum((block.usage for block in self.blocks), Usage()),
-            "files": list(dict.fromkeys(path for block in self.blocks for path in block.files)),
-            "displays": [data for block in self.blocks for data in block.displays],
+            "usage": functools.reduce(operator.add, self._of_all("usage")),
+            "files": list(dict.fromkeys(chain.from_iterable(self._of_all("files")))),
+            "displays": list(chain.from_iterable(self._of_all("displays"))),
             "blocks": self.blocks,
         }
 

@@ -84,6 +84,8 @@ class Copies:
 
     def pids(self) -> set[int]:
         """Give the processes of all of them, and of those that are about to be gone."""
+        if self._auto is None and not self._going and not self.marks and self._asked is self._next is None:
+            return set()
         self._going = [keeper for keeper in self._going if keeper.channel.open]
         return {keeper.channel.pid for keeper in (*self.all(), *self._going)}
 

@@ -104,8 +104,9 @@ class Pool:
         """Seconds until `tend` must be called; -1: never."""
         if self._remains or self._strays:
             return 0.005
-        looks = (cell.run.next_look for cell in self._running.values() if cell.run)
-        moment = min((*looks, self._refill_at, self._trim_at, self._rehearse_at))
+        moment = min(self._refill_at, self._trim_at, self._rehearse_at)
+        if self._running:
+            moment = min([moment, *[cell.run.next_look for cell in self._running.values() if cell.run]])
         return -1 if moment == _FOREVER else max(0.0, moment - time.monotonic())
 
     def tend(self) -> None:

@@ -20,6 +20,8 @@ Stream = Literal["stdout", "stderr"]
 _PAGE: Final = 4096
 _READ: Final = 256 * 1024
 _LARGE: Final = 1024 * 1024
+_FIONREAD: Final = 0x541B  # gives how many bytes a pipe holds; see ioctl_tty(2)
+_NOTHING: Final = bytes(4)
 _ALONE: Final = 512  # packets of one stream in a row, after which it is given a large pipe
 
 
@@ -207,6 +209,8 @@ class Pump:
 
     def settle(self) -> list[tuple[Stream, bytes]]:
         """Read what is in both pipes at most at one time; for the end of a block whose session goes on and may write."""
+        if all([fcntl.ioctl(reader, _FIONREAD, _NOTHING) == _NOTHING for reader in self.pipes]):
+            return []
         return [(pipe.stream, piece) for pipe in self.pipes.values() for piece in pipe.held()]
 
     def rest(self) -> list[tuple[Stream, bytes]]:

@@ -327,8 +327,12 @@ class Sessions:
         """Give the moment at which `tend` must be called."""
         if self._going:
             return time.monotonic() + 0.005
-        moments = [live.patience() for live in self._living()]
-        return min((self._refill_at, *moments, *self._coming.values()))
+        moment = self._refill_at
+        for live in self._open.values():
+            moment = min(moment, live.patience())
+        if self._spare is not None:
+            moment = min(moment, self._spare.patience())
+        return min(moment, *self._coming.values()) if self._coming else moment
 
     def _living(self) -> list[Live]:
         return [*self._open.values(), *([self._spare] if self._spare is not None else [])]

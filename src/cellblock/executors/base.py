@@ -138,8 +138,8 @@ class CodeExecutor(Component, ABC):
                     yield event
         for number, block in enumerate(blocks):
             if token is not None and token.is_cancelled():
-                yield Started(number, block.language)
-                yield Ended(number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
+                for event in _never_run(number, block):
+                    yield event
                 return
             exit_code = 0
             async with contextlib.aclosing(self._run_block(number, block, token)) as events:
@@ -151,15 +151,32 @@ class CodeExecutor(Component, ABC):
                 return
 
     async def _collect(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> CodeResult:
+        """Do what `_events` does, without a generator around that of each block: that is a tenth of a short block's time."""
+        if not self._is_open:
+            await self._start()
         folder = Folder()
-        async with contextlib.aclosing(self._events(blocks, token)) as events:
-            async for event in events:
-                folder.add(event)
+        for number, block in enumerate(blocks):
+            if token is not None and token.is_cancelled():
+                for event in _never_run(number, block):
+                    folder.add(event)
+                break
+            events = self._run_block(number, block, token)
+            try:
+                async for event in events:
+                    folder.add(event)
+            finally:
+                await events.aclose()
+            if folder.blocks[-1].exit_code != 0:
+                break
         return self._result(folder)
 
     def _result(self, folder: Folder) -> CodeResult:
         """Give the kind of result that this kind of executor has."""
         return folder.result()
+
+
+def _never_run(number: int, block: CodeBlock) -> tuple[Event, ...]:
+    return Started(number, block.language), Ended(number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
 
 
 def _checked(blocks: Sequence[CodeBlock]) -> list[CodeBlock]:

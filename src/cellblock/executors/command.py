@@ -237,14 +237,16 @@ class CommandLineExecutor(CodeExecutor):
             yield Ended(number, 0, "ok")
             return
         try:
-            async with contextlib.aclosing(self._frames(self._request(language, name), token)) as received:
-                frames = Frames(number, self._limits)
+            frames, received = Frames(number, self._limits), self._frames(self._request(language, name), token)
+            try:
                 async for frame in received:
                     for event in frames.events(frame):
                         if isinstance(event, Ended):
                             for path, size in workspace.changed(since, besides=name):
                                 yield FileMade(number, path, size)
                         yield event
+            finally:
+                await received.aclose()
         finally:
             if not own_name:
                 (workspace.remove if self._cleanup_temp_files else workspace.keep)(name)

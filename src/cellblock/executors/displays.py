@@ -42,6 +42,8 @@ class DisplayFiles:
         What is not what its type says, such as a picture that is not base64, is left out. Raises `WorkspaceError` when the
         folder cannot be written.
         """
+        if _SAVED.keys().isdisjoint(data):
+            return ()
         found = [(suffix, _content(mime, data[mime])) for mime, suffix in _SAVED.items() if mime in data]
         return tuple(self._write(suffix, content) for suffix, content in found if content)
 

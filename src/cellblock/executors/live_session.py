@@ -82,13 +82,16 @@ class LiveSession(CommandLineExecutor):
         waited, frames = time.monotonic(), Frames(number, self._limits)
         async with self._turns.next():
             order = {**self._order(code, name), "waited": time.monotonic() - waited}
-            async with contextlib.aclosing(self._frames(order, token)) as received:
+            received = self._frames(order, token)
+            try:
                 async for frame in received:
                     for event in frames.events(frame):
                         if isinstance(event, Ended):
                             for path, size in workspace.changed(since, besides=name):
                                 yield FileMade(number, path, size)
                         yield self._with_files(event)
+            finally:
+                await received.aclose()
             self._blocks += 1
 
     def _order(self, code: str, name: str = "") -> dict[str, Any]:

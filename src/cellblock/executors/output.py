@@ -6,7 +6,7 @@ import codecs
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from ..cell import wire
 from ..events import Cut, Display, Ended, Event, Outcome, Output, Stream, Usage
@@ -15,6 +15,7 @@ from ..limits import Limits
 EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
 TIMEOUT_TEXT = "\nTimeout"
 CANCELLED_TEXT = "\nCancelled: Code execution was cancelled."
+_Utf8 = cast("type[codecs.BufferedIncrementalDecoder]", codecs.getincrementaldecoder("utf-8"))
 _UNSAFE = {0: "\ufffd", 0x1B: "\ufffd"}  # NUL, and what begins the control sequences of terminals
 
 
@@ -23,7 +24,7 @@ class Frames:
 
     def __init__(self, block: int, limits: Limits) -> None:
         self._block, self._limits = block, limits
-        self._decoders = dict[Stream, codecs.IncrementalDecoder]()
+        self._decoders = dict[Stream, codecs.BufferedIncrementalDecoder]()
 
     def events(self, frame: wire.Frame) -> Iterator[Event]:
         """Give the events that `frame` stands for; `Ended` is the last one."""
@@ -48,14 +49,15 @@ class Frames:
 
     def _text(self, stream: Stream, data: bytes, *, final: bool = False) -> Iterator[Output]:
         if (decoder := self._decoders.get(stream)) is None:
-            decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")(errors="replace")
+            decoder = self._decoders[stream] = _Utf8(errors="replace")
         text = decoder.decode(data, final).translate(_UNSAFE)
         if text:
             yield Output(self._block, stream, text)
 
     def _flush(self) -> Iterator[Output]:
         for stream in sorted(self._decoders, reverse=True):  # stdout first
-            yield from self._text(stream, b"", final=True)
+            if self._decoders[stream].buffer:  # the beginning of a character that did not come whole
+                yield from self._text(stream, b"", final=True)
 
     def _ended(self, ending: dict[str, Any]) -> Ended:
         usage = Usage(float(ending["wall"]), float(ending["cpu"]), int(ending["peak"]), float(ending["queued"]))
@@ -68,6 +70,8 @@ class Frames:
 
 def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
     """Tell whether a live session has the variables of before the block again, and what is to say of it."""
+    if ending.get("session", "kept") == "kept":
+        return False, ""
     lost = int(ending.get("lost", 0))
     what = ", ".join(str(item) for item in ending.get("obstacles", ()))
     why = f" No later copy of it could be made because of {what}." if what else ""

@@ -48,6 +48,7 @@ class Workspace:
     def __init__(self, path: Path, shown: str | None = None) -> None:
         self.path = path.resolve()
         self.shown = shown or str(path)
+        self._name = str(self.path)  # which a path makes anew each time
         self._identity = self._look()
         self._known: dict[str, Seen] = {}
         # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
@@ -58,7 +59,7 @@ class Workspace:
 
     def _look(self) -> tuple[int, int]:
         try:
-            status = self.path.stat()
+            status = os.stat(self._name)
         except OSError as error:
             raise WorkspaceError(
                 f"The work folder {self.shown} is not there ({error.strerror}): make it again and call restart()."
@@ -119,7 +120,7 @@ class Workspace:
     @contextlib.contextmanager
     def _folder_of(self, name: str) -> Generator[tuple[int, str]]:
         *parents, last = name.split(os.sep)  # not a Path: that keeps every name of a temporary file for ever
-        folder = os.open(self.path, _FOLDER)
+        folder = os.open(self._name, _FOLDER)
         try:
             for parent in parents:
                 with contextlib.suppress(FileExistsError):
@@ -168,6 +169,9 @@ class Workspace:
         """
         files = list(self._files(self._is_idle))
         self.is_small = len(files) <= _FEW_FILES
+        if not files:
+            self._known = {}
+            return []
         recent = {path: seen for path, seen in files if seen.changed >= since}
         # The clock of the disk is coarse: this block may have begun in the tick in which the one before was written or ended.
         made = [
@@ -189,12 +193,14 @@ class Workspace:
         )
 
     def _files(self, is_idle: Callable[[str], bool]) -> Iterator[tuple[str, Seen]]:
-        with contextlib.suppress(OSError):
-            top = os.open(self.path, _FOLDER)
-            try:
-                yield from itertools.islice(_walk(top, "", _DEEPEST, is_idle), _MOST_FILES)
-            finally:
-                os.close(top)
+        try:
+            top = os.open(self._name, _FOLDER)
+        except OSError:
+            return
+        try:
+            yield from itertools.islice(_walk(top, "", _DEEPEST, is_idle), _MOST_FILES)
+        finally:
+            os.close(top)
 
 
 def _seen(status: os.stat_result) -> Seen:
@@ -207,20 +213,23 @@ def _never(_name: str) -> bool:
 
 def _walk(folder: int, above: str, depth: int, is_idle: Callable[[str], bool] = _never) -> Iterator[tuple[str, Seen]]:
     """Give what lies in the open folder, but for what is idle, and, by handles as well, in those below it."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(".") or entry.name in _NOT_SHOWN or is_idle(entry.name):
-                continue
-            path = os.path.join(above, entry.name)
-            if entry.is_file(follow_symlinks=False):
-                yield path, _seen(entry.stat(follow_symlinks=False))
-            elif depth and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    inner = os.open(entry.name, _FOLDER, dir_fd=folder)
-                    try:
-                        yield from _walk(inner, path, depth - 1)
-                    finally:
-                        os.close(inner)
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name in _NOT_SHOWN or is_idle(entry.name):
+                    continue
+                path = os.path.join(above, entry.name)
+                if entry.is_file(follow_symlinks=False):
+                    yield path, _seen(entry.stat(follow_symlinks=False))
+                elif depth and entry.is_dir(follow_symlinks=False):
+                    with contextlib.suppress(OSError):
+                        inner = os.open(entry.name, _FOLDER, dir_fd=folder)
+                        try:
+                            yield from _walk(inner, path, depth - 1)
+                        finally:
+                            os.close(inner)
+    except OSError:
+        return  # what vanishes meanwhile is not there
 
 
 def _readable(path: str) -> str:

@@ -136,13 +136,14 @@ class Connection:
                 self._send(wire.encode(wire.CANCEL, number))
                 run.drop = True
                 self._resume()
-                await _surely(run.ended)
+                await _surely(run.end())
             self._runs.pop(number, None)
 
     def _new_run(self, number: int) -> _Run:
         """Give a run that is told of all that comes for it, and of the server's end."""
         self.check()
-        self._give_up_orphans()
+        if self._runs:
+            self._give_up_orphans()
         run = _Run()
         with self._entering:  # of two that begin at once one must see the other, or both would hear on their own loops
             self._runs[number] = run
@@ -157,8 +158,6 @@ class Connection:
 
     def _give_up_orphans(self) -> None:
         """End the runs of loops that were closed, with unfinished tasks in them: nobody else can."""
-        if not self._runs:
-            return
         for number, run in list(self._runs.items()):
             if run.loop.is_closed():
                 self._send(wire.encode(wire.CANCEL, number))
@@ -178,7 +177,7 @@ class Connection:
 
     async def _answer(self, run: _Run, number: int, line: Coroutine[Any, Any, str]) -> None:
         """Send what the code asked for, unless its run ends first."""
-        asked, ended = asyncio.ensure_future(line), asyncio.ensure_future(run.ended.wait())
+        asked, ended = asyncio.ensure_future(line), asyncio.ensure_future(run.end().wait())
         try:
             await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
@@ -189,8 +188,7 @@ class Connection:
 
     async def _frames(self, run: _Run) -> list[wire.Frame]:
         while not run.frames and self._lost is None:
-            await run.news.wait()
-            run.news.clear()
+            await run.wait()
             self._resume()
         frames = list[wire.Frame]()
         while run.frames:  # to which another thread may add
@@ -260,9 +258,7 @@ class Connection:
             if len(run.frames) >= _UNREAD_FRAMES and run.loop is self._loop and not self._paused:
                 self._paused = True
                 self._link.pause()
-            run.tell(run.news)  # after that, since who reads resumes
-        if frame.kind in _LAST:
-            run.tell(run.ended)
+        run.tell(has_ended=frame.kind in _LAST)  # after that, since who reads resumes
 
     def _resume(self) -> None:
         if self._paused and self._lost is None:
@@ -278,8 +274,7 @@ class Connection:
         if not self._opened.done():
             self._opened.set_exception(PlaceError(why))
         for run in list(self._runs.values()):
-            run.tell(run.news)
-            run.tell(run.ended)
+            run.tell(has_ended=True)
 
     def _last_words(self) -> str:
         text = self._link.last_words()
@@ -311,18 +306,43 @@ class _Run:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.frames = deque[wire.Frame]()
-        self.news = asyncio.Event()
-        self.ended = asyncio.Event()
         self.over = False
         self.drop = False
+        self._waits: asyncio.Future[None] | None = None
+        self._has_ended = False
+        self._end: asyncio.Event | None = None  # made for those who want it, which are few
 
-    def tell(self, what: asyncio.Event) -> None:
-        """Set `news` or `ended`, from any loop."""
+    async def wait(self) -> None:
+        """Wait until `tell` is called; where that was done before, there is something to be seen already."""
+        self._waits = self.loop.create_future()
+        try:
+            await self._waits
+        finally:
+            self._waits = None
+
+    def end(self) -> asyncio.Event:
+        """Give what is set when the last frame has come."""
+        if self._end is None:
+            self._end = asyncio.Event()
+            if self._has_ended:
+                self._end.set()
+        return self._end
+
+    def tell(self, *, has_ended: bool) -> None:
+        """Say that there is something new, from any loop."""
         if asyncio.get_running_loop() is self.loop:
-            what.set()
+            self._hear(has_ended)
         else:
             with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
-                self.loop.call_soon_threadsafe(what.set)
+                self.loop.call_soon_threadsafe(self._hear, has_ended)
+
+    def _hear(self, has_ended: bool) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+        if has_ended:
+            self._has_ended = True
+            if self._end is not None:
+                self._end.set()
 
 
 async def _surely(event: asyncio.Event) -> None:
