@@ -27,12 +27,17 @@ if sys.argv[1] == "long":
     shell._plain.compiled = lambda code: None
 for code in json.load(sys.stdin):
     shown, out, err = [], io.StringIO(), io.StringIO()
-    shell.publish = shell.publish_last = lambda data, metadata: shown.append([dict(data), dict(metadata)])
+    shell.publish = lambda data, metadata: shown.append([dict(data), dict(metadata)])
+    shell.publish_last = lambda data: shell.publish(data, {})
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code_of_exit = shell.run(code)
+        shell.tidy()
     shown_before = sorted(name for name in shell.hidden if name.strip("_").isdigit() or not name.strip("_"))
     counts = shell._shell.execution_count, sorted(shell.variables["_oh"]), shown_before
-    json.dump([code_of_exit, shown, out.getvalue(), err.getvalue(), counts], sys.__stdout__)
+    history = shell._shell.history_manager
+    noted = {number: [one.bundle for one in ones] for number, ones in getattr(history, "outputs", {}).items()}
+    noted = [noted, dict(history.output_hist_reprs), history.input_hist_parsed[:], history.input_hist_raw[:]]
+    json.dump([code_of_exit, shown, out.getvalue(), err.getvalue(), counts, noted], sys.__stdout__)
     print()
 """
 
@@ -59,6 +64,7 @@ shell = Shell()
 sizes = []
 for number in range(3000):
     shell.run(f"{number}")
+    shell.tidy()
     sizes.append((len(shell.hidden), len(shell._shell.compile._filename_map)))
 print(max(sizes[2000:]) < (max(sizes[1000:2000])[0] * 1.1, 1001), shell.variables["_i2950"], "_i1" in shell.variables)
 """

@@ -135,9 +135,9 @@ class Folder:
         block, parts = self.blocks[-1], self._parts[-1]
         block.exit_code, block.outcome, block.limit = event.exit_code, event.outcome, event.limit
         block.usage, block.session_restored, block.notice = event.usage, event.session_restored, event.notice
-        block.stdout = "".join([text for kind, text in parts if kind in ("stdout", "cut stdout")])
-        block.stderr = "".join([text for kind, text in parts if kind in ("stderr", "cut stderr")])
-        block.output = "".join([text for kind, text in parts if kind in ("stdout", "stderr", "cut")]) + event.message
+        block.stdout = _joined(parts, "stdout", "cut stdout")
+        block.stderr = _joined(parts, "stderr", "cut stderr")
+        block.output = _joined(parts, "stdout", "stderr", "cut") + event.message
         if event.notice and not event.session_restored:  # something is lost: whoever reads the output must know
             block.output += f"\n{event.notice}"
         parts.clear()
@@ -178,6 +178,10 @@ class Folder:
             "displays": list(chain.from_iterable(self._of_all("displays"))),
             "blocks": self.blocks,
         }
+
+
+def _joined(parts: list[tuple[str, str]], *kinds: str) -> str:
+    return "".join([text for kind, text in parts if kind in kinds])
 
 
 def fold(events: Iterable[Event]) -> CommandLineCodeResult:

@@ -90,7 +90,8 @@ class Live:
             return
         elif frame.kind == wire.ANSWER:
             task.answer = frame.json()
-            self._adopt(task.answer)
+            if "keepers" in task.answer:
+                self._adopt(task.answer)
             self._conclude()
         elif frame.kind == wire.DISPLAY:
             task.shown += len(frame.payload)
@@ -269,11 +270,12 @@ class Live:
 
     def _sweep(self) -> bool:
         """Kill what is left of a block; tell whether there was anything."""
-        left = self._strays()
+        if not (left := self._strays()):
+            return False
         for pid in left:
             tree.kill_below(pid)
             tree.send(pid, signal.SIGKILL)
-        return bool(left)
+        return True
 
     def _strays(self) -> list[int]:
         return self.house.strays(self.main.pid if self.main is not None else 0, self.copies.pids())

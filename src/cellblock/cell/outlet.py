@@ -26,6 +26,8 @@ def pass_on(loop: Sender, run: Run, keeper: Keeper, stream: str, data: bytes) ->
 
 def send_rest(loop: Sender, run: Run, keeper: Keeper) -> None:
     """At the end: send how much was left out, and the last half of the output."""
+    if keeper.is_empty:
+        return
     lost, tail = keeper.rest()
     if lost:
         loop.send(wire.encode_json(wire.CUT, run.number, lost), can_wait=True)

@@ -43,8 +43,10 @@ class PlainCells:
             getattr(shell.history_manager, name)
         self._additions = Additions(shell)
         self._values: dict[str, Any] = shell._trait_values  # its attributes, without two calls for each look at one
+        self._shown: tuple[int, dict[str, Any]] | None = None  # and not noted yet
         self._output_record: Any = getattr(history, "HistoryOutput", None)  # since IPython 9
         self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
+        self._notes_later = self._counts_first and self._output_record is not None  # else under the number of the next cell
 
     def compiled(self, code: str) -> Program | None:
         """Give `code` compiled; None when it is a matter for the shell: its syntax, a semicolon at its end, handlers."""
@@ -109,13 +111,19 @@ class PlainCells:
             hook.check_for_underscore()
             hook.update_user_ns(value)
         self._show_forms(data)
-        self._log(hook, number, data)
-
-    def _log(self, hook: Any, number: int, data: dict[str, Any]) -> None:
-        """Do what the hook's `log_output` does where nothing is written to a log file."""
-        manager: Any = self._values["history_manager"]
-        if self._output_record is None or self._shell.logger.log_output:
+        if self._notes_later:
+            self._shown = number, data
+        else:
             hook.log_output(data)
+
+    def tidy(self) -> None:
+        """Note the value that was shown last: do what the hook's `log_output` does where nothing is written to a log file."""
+        if self._shown is None:
+            return
+        (number, data), self._shown = self._shown, None
+        manager: Any = self._values["history_manager"]
+        if self._shell.logger.log_output:
+            self._shell.displayhook.log_output(data)
         else:
             manager.outputs[number].append(self._output_record("execute_result", data))
             manager._trait_values["output_hist_reprs"][number] = data["text/plain"]

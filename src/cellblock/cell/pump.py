@@ -131,6 +131,7 @@ class Keeper:
         self._tail_size = 0
         self._room = _LARGE if cap is None else cap // 2
         self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        self.is_empty = True  # there is no last half, and nothing was lost
 
     def take(self, stream: Stream, data: bytes) -> bytes:
         """Take in output and give the part of it that can go out at once."""
@@ -144,6 +145,7 @@ class Keeper:
         return now
 
     def _keep(self, stream: Stream, data: bytes) -> None:
+        self.is_empty = False
         self._tail.append((stream, data))
         self._tail_size += len(data)
         # Whole pieces alone: to cut one each time something comes would copy all that passes.

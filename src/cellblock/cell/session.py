@@ -26,6 +26,7 @@ from .shell import Shell
 from .warm import WarmPages
 
 _PIECE = 1 << 20  # bytes of one piece of a value
+_LONG_TEXT = 1 << 16  # characters
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
 _EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
 
@@ -91,6 +92,7 @@ class Session:
             answer = {"error": f"{type(error).__name__}: {error}"}
         last, self._last = self._last, b""
         self._control.send_frame(last + wire.encode_json(wire.ANSWER, frame.run, answer))
+        self._shell.tidy()
 
     def _do(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         match order["op"]:
@@ -165,13 +167,17 @@ class Session:
         if frame := self._display(data, metadata):
             self._control.send_frame(frame)
 
-    def _publish_last(self, data: Any, metadata: Any) -> None:
-        self._last += self._display(data, metadata)  # the server is woken once for both
+    def _publish_last(self, data: dict[str, Any]) -> None:
+        # The server is woken once for both.
+        if len(text := data["text/plain"]) > _LONG_TEXT:
+            self._last += self._display(data, {})
+        else:
+            self._last += wire.encode_json(wire.DISPLAY, self._run, {"data": {"text/plain": text}, "metadata": {}})
 
     def _display(self, data: Any, metadata: Any) -> bytes:
         """Give the frame of a display; nothing, and say so, where it is none that can be sent."""
         try:
-            bundle = data if _is_plain(data) else {mime: _as_json(content) for mime, content in data.items()}
+            bundle = {mime: _as_json(content) for mime, content in data.items()}
             frame = wire.encode_json(wire.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)})
         except (TypeError, ValueError) as error:
             sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
@@ -372,10 +378,6 @@ def _is(descriptor: int, same: os.stat_result) -> bool:
         return os.fstat(descriptor).st_ino == same.st_ino
     except OSError:
         return False
-
-
-def _is_plain(data: Any) -> bool:
-    return type(data) is dict and len(data) == 1 and type(data.get("text/plain")) is str
 
 
 def _as_json(content: Any) -> Any:

@@ -29,7 +29,7 @@ class Shell:
 
     def __init__(self) -> None:
         self.publish: Publish = lambda _data, _metadata: None
-        self.publish_last: Publish = self.publish
+        self.publish_last: Callable[[dict[str, Any]], None] = lambda _data: None
         self.ask: Ask | None = None
         self.interrupted = False  # from outside, so that there is nothing to tell of it
         self._shell = _make(self)
@@ -62,7 +62,6 @@ class Shell:
         finally:
             if file is not None:
                 self.variables.pop("__file__", None)
-        forget_old_inputs(self._shell)
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)
         if isinstance(error, SystemExit):
@@ -80,7 +79,12 @@ class Shell:
 
     def _show_value(self, data: dict[str, Any]) -> None:
         _show_text(data)
-        self.publish_last(data, {})
+        self.publish_last(data)
+
+    def tidy(self) -> None:
+        """Do what is left to do of a cell, and nobody waits for."""
+        self._plain.tidy()
+        forget_old_inputs(self._shell)
 
     def _install_input(self) -> None:
         import getpass

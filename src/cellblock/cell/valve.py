@@ -29,9 +29,10 @@ class Valve:
     def open(self, run: Run) -> None:
         """A block begins: what was written since the last one is its output as well."""
         self._run = run
-        if held := self._pump.keeper.held():
+        before = self._pump.keeper
+        if not before.is_empty:
             self._pump.keeper = Keeper(self._cap)
-            for stream, data in held:
+            for stream, data in before.held():
                 pass_on(self._loop, run, self._pump.keeper, stream, data)
 
     def close(self, run: Run) -> None:

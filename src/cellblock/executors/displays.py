@@ -42,8 +42,6 @@ class DisplayFiles:
         What is not what its type says, such as a picture that is not base64, is left out. Raises `WorkspaceError` when the
         folder cannot be written.
         """
-        if _SAVED.keys().isdisjoint(data):
-            return ()
         found = [(suffix, _content(mime, data[mime])) for mime, suffix in _SAVED.items() if mime in data]
         return tuple(self._write(suffix, content) for suffix, content in found if content)
 
@@ -58,6 +56,11 @@ class DisplayFiles:
                 path.unlink()
             raise WorkspaceError(f"What was shown cannot be saved in {self.folder}: {error.strerror}.") from error
         return str(path)
+
+
+def can_be_saved(data: Mapping[str, Any]) -> bool:
+    """Tell whether there is anything in a MIME bundle that `DisplayFiles.save` saves."""
+    return not _SAVED.keys().isdisjoint(data)
 
 
 def text_of(data: Mapping[str, Any]) -> str:

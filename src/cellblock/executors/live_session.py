@@ -20,7 +20,7 @@ from ..places.sandbox import WORK_DIR
 from ..result import Folder, SessionCodeResult
 from .checkpoints import Checkpoint
 from .command import CommandLineExecutor
-from .displays import DisplayFiles
+from .displays import DisplayFiles, can_be_saved
 from .output import Frames
 from .turn import Turns
 from .workspace import OutsideWorkspace
@@ -114,7 +114,7 @@ class LiveSession(CommandLineExecutor):
         self._connected().check()
 
     def _with_files(self, event: Event) -> Event:
-        if not isinstance(event, Display):
+        if not isinstance(event, Display) or not can_be_saved(event.data):
             return event
         assert self._workspace is not None
         files = DisplayFiles(self._workspace.path).save(event.data)
