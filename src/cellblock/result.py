@@ -156,7 +156,7 @@ class Folder:
             **self._common(),
             output_files=list(chain.from_iterable(self._of_all("output_files"))),
             session_restored=any(self._of_all("session_restored")),
-            code_file=next(filter(None, self._of_all("code_file")), None),
+            code_file=next((block.code_file for block in self.blocks if block.code_file), None),
             notice="\n".join(filter(None, self._of_all("notice"))),
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import sys
 from collections.abc import Callable
 from operator import is_
 from types import CodeType
@@ -35,8 +36,6 @@ class PlainCells:
 
     def __init__(self, shell: Any, show: Callable[[dict[str, Any]], None]) -> None:
         self._shell, self._show_forms = shell, show
-        from IPython.core import history
-
         for name in _READ:
             getattr(shell, name)  # which makes what is made when it is first asked for
         for name in _READ_OF_HISTORY:
@@ -44,6 +43,7 @@ class PlainCells:
         self._additions = Additions(shell)
         self._values: dict[str, Any] = shell._trait_values  # its attributes, without two calls for each look at one
         self._shown: tuple[int, dict[str, Any]] | None = None  # and not noted yet
+        history = sys.modules[type(shell.history_manager).__module__]
         self._output_record: Any = getattr(history, "HistoryOutput", None)  # since IPython 9
         self._counts_first = shell.displayhook.prompt_count != shell.execution_count  # since IPython 9.13
         self._notes_later = self._counts_first and self._output_record is not None  # else under the number of the next cell
@@ -53,10 +53,10 @@ class PlainCells:
         if "__future__" in code or self._additions.handle_cells():
             return None
         try:
-            tree = compile(code, "<cell>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+            tree: Any = compile(code, "<cell>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
             if not tree.body:
                 return None
-            last = tree.body[-1] if isinstance(tree.body[-1], ast.Expr) else None
+            last: Any = tree.body[-1] if isinstance(tree.body[-1], ast.Expr) else None
             if last is not None and (code.rstrip().endswith(";") or "#" in code):
                 return None
             name, value = self._name(code), None

@@ -1,9 +1,7 @@
 """The live cell: one interpreter for all blocks of a session, and frozen copies of it, to go back to or to branch from.
 
-A *keeper* is such a copy, made by `fork`: it does nothing but wait on a control stream of its own until it is told to bring
-forth the session again (``resume``), or a branch of it in another cell (``branch``). There is a keeper of the same state
-afterwards, so both can be done as often as wanted. Whatever comes from here is only ever framed and read as JSON by the
-server: code that runs here shares this process, so nothing that it says is trusted further than the code itself.
+Such a copy is a *keeper*. Whatever comes from here is only ever framed and read as JSON by the server: code that runs here
+shares this process, so nothing that it says is trusted further than the code itself.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import base64
 import contextlib
 import importlib
 import os
-import select
 import signal
 import sys
 import time
@@ -22,20 +19,17 @@ from typing import Any, NoReturn
 from . import forks, kernel, values, waiting, wire
 from .branch import Reborn, bring_forth, close_all
 from .control import Control, ControlLost, out_of_the_way
+from .keeper import Keeper, be_first_to_die, fork_hidden
 from .shell import Shell
 from .warm import WarmPages
 
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LONG_TEXT = 1 << 16  # characters
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
-_EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
-
 
 # Without the enums of `signal`, which each cell would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 _waitpid = os.waitpid  # the one that knows of keepers
-_hide_from_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0)
-_show_to_others = kernel.Call("prctl", "prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
 _SIGINT = int(signal.SIGINT)
 _IGNORE = int(signal.SIG_IGN)
 
@@ -57,7 +51,7 @@ class Session:
 
     def serve(self) -> NoReturn:
         """Do as told until the control stream ends."""
-        _be_first_to_die()
+        be_first_to_die()
         self._hello()
         while True:
             try:
@@ -231,9 +225,9 @@ class Session:
             return {"refused": why}
         self._warm.note()
         frozen = self._freeze(flush=exact, besides={descriptor})
-        pid = _fork_hidden(frozen)
+        pid = fork_hidden(frozen)
         if pid == 0:
-            Keeper(self, descriptor, frozen).serve()
+            Keeper(descriptor, frozen, self.let_go).serve()
         try:
             os.setpgid(pid, pid)  # what its session sends to its own group does not come there
         except OSError:
@@ -289,7 +283,7 @@ class Session:
         born.frozen.thaw(moved=(before, self._cwd))
         if born.streams is not None:
             forks.reseed()
-        _be_first_to_die()
+        be_first_to_die()
         self._hello()
 
     def _settle(self, streams: list[int]) -> None:
@@ -304,73 +298,6 @@ class Session:
         kernel.capability_call(0, 0, 0)()
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         os.chdir(self._cwd)
-
-
-class Keeper:
-    """A frozen copy of a session, in a process of its own."""
-
-    def __init__(self, session: Session, descriptor: int, frozen: forks.Frozen) -> None:
-        self._frozen = frozen
-        _be_still(descriptor)
-        session.let_go()
-        self._control = Control(descriptor)
-
-    def serve(self) -> NoReturn:
-        """Wait for orders. Raises `Reborn`, in a fork."""
-        try:
-            while True:
-                frame, descriptors = self._control.receive()
-                if frame.json()["op"] == "resume":
-                    self._resume(*descriptors)
-                else:
-                    answer = bring_forth(frame.json(), descriptors, self._frozen, self._control.close)
-                    self._control.send(wire.ANSWER, frame.run, answer)
-        except Reborn:
-            self._control.close()
-            raise
-        except BaseException:
-            os._exit(1)
-
-    def _resume(self, session: int, keeper: int) -> None:
-        """Go on as the session, on the first descriptor; a fork of this process is the keeper from now on, on the second."""
-        pid = kernel.fork_untouched()
-        if pid == 0:
-            os.close(session)
-            self._control.close()
-            _be_still(keeper)
-            self._control = Control(keeper)
-            return
-        os.close(keeper)
-        with contextlib.suppress(OSError):
-            os.setpgid(pid, pid)
-        raise Reborn(session, self._frozen, keepers={pid})
-
-
-def _fork_hidden(frozen: forks.Frozen) -> int:
-    """Fork, and give what `fork` gives.
-
-    Nobody in the cell sees the copy, from its first moment; it hears no signal but SIGKILL and SIGSTOP, until it is a session
-    again; and it does not end as easily as its session. Raises `OSError`.
-    """
-    _hide_from_others()
-    _adjust_memory_score(0)
-    frozen.be_deaf()
-    pid = -1
-    try:
-        pid = kernel.fork_untouched()
-    finally:
-        if pid != 0:
-            frozen.hear()
-            _be_first_to_die()
-            _show_to_others()
-    return pid
-
-
-def _be_still(descriptor: int) -> None:
-    """In a copy: wait for its first order, and do nothing else before: each page that is written to has to be copied."""
-    orders = select.poll()
-    orders.register(descriptor, select.POLLIN)
-    orders.poll()
 
 
 def _is(descriptor: int, same: os.stat_result) -> bool:
@@ -388,16 +315,3 @@ def _as_json(content: Any) -> Any:
 def _children_seconds() -> float:
     times = os.times()
     return times.children_user + times.children_system
-
-
-def _be_first_to_die() -> None:
-    _adjust_memory_score(_EASY_TO_KILL)
-
-
-def _adjust_memory_score(value: int) -> None:
-    try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(descriptor, b"%d" % value)
-        os.close(descriptor)
-    except OSError:
-        pass  # not to be changed here

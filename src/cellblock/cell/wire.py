@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 MAX_FRAME: Final = 16 * 1024 * 1024
 _HEAD: Final = struct.Struct(">IBI")
-_new: Final = tuple.__new__  # a named tuple's own is a function of Python
+_new: Any = getattr(tuple, "__new__")  # noqa: B009 - a named tuple's own is a function of Python; this has no type
 _AFTER_LENGTH: Final = _HEAD.size - 4
 _from_json: Final = json.JSONDecoder().raw_decode
 _encoder: Any = importlib.import_module("json.encoder")

@@ -48,7 +48,12 @@ class Frames:
                 pass  # the start was told of when the file was written
 
     def _text(self, stream: Stream, data: bytes, *, final: bool = False) -> Iterator[Output]:
-        if (decoder := self._decoders.get(stream)) is None:
+        decoder = self._decoders.get(stream)
+        if data.isascii() and (decoder is None or not decoder.buffer):  # nearly always, and sooner done
+            if data:
+                yield Output(self._block, stream, data.decode("ascii").translate(_UNSAFE))
+            return
+        if decoder is None:
             decoder = self._decoders[stream] = _Utf8(errors="replace")
         text = decoder.decode(data, final).translate(_UNSAFE)
         if text:
@@ -64,14 +69,12 @@ class Frames:
         exit_code, outcome, limit, message = _verdict(ending.get("why"), ending.get("status"), self._limits)
         if error := ending.get("error"):  # of the session's shell itself
             message = f"{message}\n{error}"
-        restored, notice = _fate(ending)
+        restored, notice = (False, "") if ending.get("session", "kept") == "kept" else _fate(ending)
         return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice)
 
 
 def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
     """Tell whether a live session has the variables of before the block again, and what is to say of it."""
-    if ending.get("session", "kept") == "kept":
-        return False, ""
     lost = int(ending.get("lost", 0))
     what = ", ".join(str(item) for item in ending.get("obstacles", ()))
     why = f" No later copy of it could be made because of {what}." if what else ""

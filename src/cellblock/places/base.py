@@ -236,14 +236,15 @@ class Connection:
         self._heard = time.monotonic()
         try:
             for frame in self._decoder.feed(data):
-                self._deliver(frame)
+                if frame.run:
+                    self._deliver_to_run(frame)
+                else:
+                    self._deliver(frame)
         except wire.WireError as error:
             self._lose(f"The cell server does not speak our protocol: {error}")
 
     def _deliver(self, frame: wire.Frame) -> None:
-        if frame.run:
-            self._deliver_to_run(frame)
-        elif frame.kind == wire.READY:
+        if frame.kind == wire.READY:
             self._opened.set_result(frame.json())
         elif frame.kind == wire.FAILED:
             self._lose(f"The cell server failed: {frame.json().get('error')}.")
