@@ -110,7 +110,9 @@ def _become(argv: list[str]) -> None:
 
 def _make_room(folder: str) -> None:
     """Let a module beside the script come before a loaded library of its name, as it does at a fresh start."""
-    for name in {entry.partition(".")[0] for entry in os.listdir(folder)}:
+    # Those of blocks without a name of their own may be many, and nobody imports them.
+    others = [entry for entry in os.listdir(folder) if not entry.startswith("tmp_code_")]
+    for name in {entry.partition(".")[0] for entry in others}:
         if name not in sys.modules or name in sys.builtin_module_names or FrozenImporter.find_spec(name):
             continue
         # A folder of data is no reason to load a library a second time.

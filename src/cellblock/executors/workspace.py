@@ -167,11 +167,11 @@ class Workspace:
         `since` is what `write` gave. Hidden files are left out, and so are those of blocks long past, which would make each
         block dearer than the one before. Of a very large folder only a part is looked at.
         """
-        files = list(self._files(self._is_idle))
-        self.is_small = len(files) <= _FEW_FILES
-        if not files:
+        if self.is_small and self._holds_only_blocks():
             self._known = {}
             return []
+        files = list(self._files(self._is_idle))
+        self.is_small = len(files) <= _FEW_FILES
         recent = {path: seen for path, seen in files if seen.changed >= since}
         # The clock of the disk is coarse: this block may have begun in the tick in which the one before was written or ended.
         made = [
@@ -181,6 +181,17 @@ class Workspace:
         ]
         self._known = recent
         return sorted(made)
+
+    def _holds_only_blocks(self) -> bool:
+        """Tell whether there is nothing but the files of blocks that run, of which there may be many at a time."""
+        try:
+            top = os.open(self._name, _FOLDER)
+        except OSError:
+            return False
+        try:
+            return self._running.issuperset(os.listdir(top))
+        finally:
+            os.close(top)
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""

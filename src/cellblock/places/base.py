@@ -46,6 +46,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder()
         self._runs: dict[int, _Run] = {}
+        self._loops = set[asyncio.AbstractEventLoop]()  # of the runs that there are, and perhaps others
         self._numbers = itertools.count(1)
         self._entering = threading.Lock()
         self._paused = False
@@ -142,9 +143,10 @@ class Connection:
     def _new_run(self, number: int) -> _Run:
         """Give a run that is told of all that comes for it, and of the server's end."""
         self.check()
-        if self._runs:
-            self._give_up_orphans()
         run = _Run()
+        self._loops.add(run.loop)
+        if len(self._loops) > 1:
+            self._give_up_orphans(run.loop)
         with self._entering:  # of two that begin at once one must see the other, or both would hear on their own loops
             self._runs[number] = run
             if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
@@ -156,8 +158,9 @@ class Connection:
             raise
         return run
 
-    def _give_up_orphans(self) -> None:
+    def _give_up_orphans(self, present: asyncio.AbstractEventLoop) -> None:
         """End the runs of loops that were closed, with unfinished tasks in them: nobody else can."""
+        self._loops = {present, *(run.loop for run in list(self._runs.values()))}
         for number, run in list(self._runs.items()):
             if run.loop.is_closed():
                 self._send(wire.encode(wire.CANCEL, number))
