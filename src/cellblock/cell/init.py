@@ -248,7 +248,7 @@ def _become_main(
             job = os.read(link.fileno(), PACKET)
         if not job:
             os._exit(0)  # the server went away before there was anything to do
-        link.close()
+        os.close(link.detach())
         return marshal.loads(job)
     except BaseException as error:
         _fail(link, error)

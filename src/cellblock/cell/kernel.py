@@ -64,6 +64,7 @@ _MOVE_MOUNT_F_EMPTY_PATH = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE_BYTES = 32 << 20  # the most that the C library comes to by itself: what is larger goes back at once
 _libc = ctypes.CDLL(None, use_errno=True)
+_flush = _libc.fflush
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # lets no other thread of Python run meanwhile
 
 
@@ -179,7 +180,7 @@ def adopt_orphans() -> bool:
 
 def flush_c_streams() -> None:
     """Write out what the C library's own streams hold; the end by `os._exit` would drop it."""
-    _libc.fflush(None)
+    _flush(None)
 
 
 def drop_from_bounding_set(capability: int) -> None:

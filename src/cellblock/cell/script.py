@@ -25,6 +25,7 @@ _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _FAILED = 1
 _NO_FILE = 2
+_READ = 1 << 16
 # The script may have replaced them by the time of its end; other modules have copies, see `library`.
 _modules, _settrace, _setprofile = sys.modules, sys.settrace, sys.setprofile
 _getframe, _current_frames = sys._getframe, sys._current_frames
@@ -35,18 +36,26 @@ class _Known:
 
     modules: ClassVar[dict[str, int]] = {}
     ours: tuple[str, ...] = ()
-    last = ""
+    last: ClassVar[list[str]] = []
     is_heard = False
 
 
-def look_around(*, is_heard: bool) -> None:
+def look_around(*, is_heard: bool, is_for_blocks: bool) -> None:
     """Note what is there, once for all cells: to walk through all modules costs each of them a copy of every name.
 
-    `is_heard`: a script that ends well is to say so; see `farewell`.
+    `is_heard`: a script that ends well is to say so; see `farewell`. `is_for_blocks`: none of our modules is imported any more.
     """
     _Known.is_heard = is_heard
-    _Known.modules = {name: id(module) for name, module in sys.modules.items()}
     _Known.ours = tuple(name for name in sys.modules if name.partition(".")[0] == "cellblock")
+    if is_for_blocks:
+        _leave_out_ours()
+        _Known.ours = ()
+    _Known.modules = {name: id(module) for name, module in sys.modules.items()}
+
+
+def _leave_out_ours() -> None:
+    for name in _Known.ours:  # user code may have a module of the same name
+        del sys.modules[name]
 
 
 def prepare() -> None:
@@ -54,8 +63,7 @@ def prepare() -> None:
 
     No more: what a process touches for the first time must be copied, and somebody may wait already. See `practice.rehearse`.
     """
-    for name in _Known.ours:  # user code may have a module of the same name
-        del sys.modules[name]
+    _leave_out_ours()
     main = ModuleType("__main__")
     _refresh(main)
     sys.modules["__main__"] = main
@@ -72,7 +80,7 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     if job.get("script") is None:
         _become(job["argv"])
     path: str = job["script"]
-    folder = os.path.dirname(path)
+    folder = path.rpartition("/")[0]
     namespace = sys.modules["__main__"].__dict__
     namespace.update(
         __file__=path,
@@ -81,17 +89,28 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
         __builtins__=sys.modules["builtins"],
     )
     _make_room(folder)
-    _Known.last = next(reversed(sys.modules))
+    _Known.last[:] = [next(reversed(sys.modules))]
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
     sys.path[0:0] = [folder]
     try:
-        with open(path, "rb") as file:
-            source = file.read()
+        source = _read(path)
     except OSError as error:
         os.write(2, f"python: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n".encode())
         os._exit(_NO_FILE)
     return compile(source, path, "exec", dont_inherit=True), namespace
+
+
+def _read(path: str) -> bytes:
+    # Without the layers of `open`, all of which would have to be copied.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        source = b""
+        while piece := os.read(descriptor, _READ):
+            source += piece
+        return source
+    finally:
+        os.close(descriptor)
 
 
 def _become(argv: list[str]) -> None:
@@ -212,8 +231,10 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
 
 def _flush() -> None:
     for stream in (sys.stderr, sys.stdout):
-        with contextlib.suppress(BaseException):
+        try:
             stream.flush()
+        except BaseException:
+            continue
 
 
 def let_go() -> None:
@@ -238,9 +259,10 @@ def let_go() -> None:
 def _imported() -> list[str]:
     """Give the names of the modules that the script imported, in that order."""
     names = list[str]()
-    if _Known.last in _modules:
+    (last,) = _Known.last
+    if last in _modules:
         for name in reversed(_modules):
-            if name == _Known.last:
+            if name == last:
                 break
             if id(_modules[name]) != _Known.modules.get(name):  # else it was taken out and put back, and is ours as well
                 names.insert(0, name)

@@ -130,7 +130,7 @@ def _settle(*, practising: bool, is_heard: bool) -> None:
     gc.freeze()  # before the practice as well, whose collections would walk through all of it
     if practising:
         practice.practise()
-    script.look_around(is_heard=is_heard)
+    script.look_around(is_heard=is_heard, is_for_blocks=practising)
     gc.collect()
     gc.freeze()
 
