@@ -17,6 +17,7 @@ from .meter import Meter
 from .pump import Pump
 
 _CREDENTIALS = struct.Struct("3i")
+_ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
 _FOREVER = float("inf")
 
 
@@ -110,7 +111,7 @@ class Cell:
     def read(self) -> bool:
         """Read what its processes say; tell whether it has just become ready. Raises `CellFailed`."""
         try:
-            data, ancillary, _, _ = self.link.recvmsg(init.PACKET, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, _, _ = self.link.recvmsg(init.PACKET, _ROOM)
         except ConnectionError:
             data, ancillary = b"", []
         if data == init.READY:

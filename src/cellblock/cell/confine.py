@@ -48,6 +48,7 @@ class Confinement:
         self.sacrifice = sacrifice
         self.landlock_rules, self.landlock_abi = list(landlock_rules), landlock_abi
         self.landlock_handled, self.landlock_net, self.landlock_scoped = landlock_handled, landlock_net, landlock_scoped
+        self._limits: list[tuple[int, tuple[int, int]]] = []
         self._steps: list[Callable[[], object]] = []
         self._ruleset = -1
 
@@ -65,7 +66,8 @@ class Confinement:
         if self._ruleset >= 0:
             os.close(self._ruleset)
             self._ruleset = -1
-        self._steps = [_limit(what, value) for what, value in self.rlimits]
+        self._limits = [(what, _limit(what, value)) for what, value in self.rlimits]
+        self._steps = []
         if self.sacrifice:
             self._steps.append(_offer)
         if self.drop:
@@ -83,6 +85,8 @@ class Confinement:
 
     def apply(self) -> None:
         """Shut this process in for good. Raises `OSError` when a part cannot be applied."""
+        for what, limit in self._limits:
+            resource.setrlimit(what, limit)
         for step in self._steps:
             step()
         if self._ruleset >= 0:
@@ -98,11 +102,11 @@ class Confinement:
         return ruleset
 
 
-def _limit(what: int, value: int) -> Callable[[], object]:
+def _limit(what: int, value: int) -> tuple[int, int]:
     _, hard = resource.getrlimit(what)
     # A limit can be lowered but not raised: one that is tighter already stays.
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    return lambda: resource.setrlimit(what, (value, value))
+    return value, value
 
 
 def _offer() -> None:

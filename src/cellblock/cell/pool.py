@@ -45,8 +45,8 @@ class Loop(Protocol):
     def again(self, descriptor: int, flags: int) -> None:
         """Have an edge-triggered `descriptor` reported once more if it still holds something."""
 
-    def forget(self, descriptor: int) -> None:
-        """Watch `descriptor` no more."""
+    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
+        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
 
     def send(self, frame: bytes, *, can_wait: bool = False) -> None:
         """Send `frame` out, or a moment later together with what follows; waits when too much has not been taken."""
@@ -271,7 +271,7 @@ class Pool:
         del self._running[run.number]
         self._last_end = time.monotonic()
         for reader in pump.pipes:
-            self._loop.forget(reader)
+            self._loop.forget(reader, is_to_be_closed=True)
         for stream, data in pump.rest():
             pass_on(self._loop, run, pump.keeper, stream, data)
         send_rest(self._loop, run, pump.keeper)

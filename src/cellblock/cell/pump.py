@@ -8,7 +8,6 @@ given a large pipe until the other one speaks.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -31,9 +30,10 @@ class OutputPipe:
     def __init__(self, stream: Stream) -> None:
         self.stream: Stream = stream
         self.reader, self.writer = _pipe()
-        # Whoever holds it may open it again as /dev/stdout, also where cells of root are another user (never in gVisor).
-        with contextlib.suppress(PermissionError):
+        try:  # whoever holds it may open it again as /dev/stdout, also where cells of root are another user
             os.fchmod(self.writer, 0o622)
+        except PermissionError:
+            pass  # in gVisor
         os.set_blocking(self.reader, False)
         self._tight = self._resize(_PAGE)
         self.more = False  # whether it may hold bytes that epoll, being edge-triggered, has told of already
@@ -105,8 +105,10 @@ class OutputPipe:
     def close(self) -> None:
         """Close both ends."""
         for descriptor in (self.reader, self.writer):
-            with contextlib.suppress(OSError):
+            try:
                 os.close(descriptor)
+            except OSError:
+                continue
 
 
 def _pipe() -> tuple[int, int]:
@@ -211,13 +213,18 @@ class Pump:
 
     def settle(self) -> list[tuple[Stream, bytes]]:
         """Read what is in both pipes at most at one time; for the end of a block whose session goes on and may write."""
-        if all([fcntl.ioctl(reader, _FIONREAD, _NOTHING) == _NOTHING for reader in self.pipes]):
+        if self._are_empty():
             return []
         return [(pipe.stream, piece) for pipe in self.pipes.values() for piece in pipe.held()]
 
     def rest(self) -> list[tuple[Stream, bytes]]:
         """Read what is left in both pipes."""
+        if self._are_empty():
+            return []
         return [(pipe.stream, piece) for pipe in self.pipes.values() for piece in pipe.rest()]
+
+    def _are_empty(self) -> bool:
+        return all([fcntl.ioctl(reader, _FIONREAD, _NOTHING) == _NOTHING for reader in self.pipes])
 
     def close(self) -> None:
         """Close all four ends."""

@@ -210,14 +210,18 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
         if (threading := _modules.get("threading")) is not None:
             with contextlib.suppress(BaseException):
                 threading._shutdown()
-        with contextlib.suppress(BaseException):
+        try:  # not by `contextlib`, of which nothing was touched yet, and so copied
             atexit._run_exitfuncs()
+        except BaseException:
+            pass
         _flush()
         # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
         del namespace
         _getframe(1).f_globals.update(code=None, namespace=None, failure=None)
-        with contextlib.suppress(BaseException):
+        try:
             let_go()
+        except BaseException:
+            pass
         _flush()
         kernel.flush_c_streams()
         if status == -2:

@@ -122,9 +122,9 @@ class Server:
         """Have an edge-triggered `descriptor` reported once more if it still holds something."""
         self._epoll.modify(descriptor, flags)
 
-    def forget(self, descriptor: int) -> None:
-        """Watch `descriptor` no more."""
-        if self._handlers.pop(descriptor, None):
+    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
+        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
+        if self._handlers.pop(descriptor, None) and not is_to_be_closed:
             self._epoll.unregister(descriptor)
 
     def _step(self) -> None:
