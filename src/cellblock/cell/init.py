@@ -254,6 +254,19 @@ def _become_main(
         _fail(link, error)
 
 
+def look_up() -> None:
+    """In the zygote: look for all that a block's process will look for on its way, where that would be noted."""
+    practice.look_up(os, _become_main, Ground.leave, Farewell.leave, Confinement.apply)
+    practice.look_up(socket.socket, _become_main, socket.socket.detach)
+    for kind, function in (
+        (Ground, Ground.leave),
+        (Farewell, Farewell.leave),
+        (Confinement, Confinement.apply),
+        (kernel.Call, kernel.Call.__call__),
+    ):
+        practice.look_up(kind, function)
+
+
 def encode_job(job: dict[str, Any]) -> bytes:
     """Make the packet that hands `job` to a waiting main process; from outside to inside, never the other way."""
     return marshal.dumps(job)

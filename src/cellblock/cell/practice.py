@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import sys
+from types import FunctionType
 
 from . import kernel, script
 
@@ -79,6 +80,13 @@ def practise() -> None:
     del sys.last_type, sys.last_value, sys.last_traceback  # made by `let_go`
     sys.modules.clear()
     sys.modules.update(modules)
+
+
+def look_up(owner: object, *functions: FunctionType) -> None:
+    """Look in `owner` for all attributes that `functions` name; a table notes where each is, or that it is nowhere."""
+    for function in functions:
+        for name in function.__code__.co_names:
+            getattr(owner, name, None)
 
 
 def rehearse() -> None:

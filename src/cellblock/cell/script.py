@@ -38,14 +38,16 @@ class _Known:
     ours: tuple[str, ...] = ()
     last: ClassVar[list[str]] = []
     is_heard = False
+    draws = True  # whether anything of what `_refresh` makes new is there
 
 
 def look_around(*, is_heard: bool, is_for_blocks: bool) -> None:
     """Note what is there, once for all cells: to walk through all modules costs each of them a copy of every name.
 
-    `is_heard`: a script that ends well is to say so; see `farewell`. `is_for_blocks`: none of our modules is imported any more.
+    `is_heard`: a script that ends well is to say so; see `farewell`. `is_for_blocks`: none of ours is imported any more.
     """
     _Known.is_heard = is_heard
+    _Known.draws = not sys.modules.keys().isdisjoint(_DRAWING)
     _Known.ours = tuple(name for name in sys.modules if name.partition(".")[0] == "cellblock")
     if is_for_blocks:
         _leave_out_ours()
@@ -65,7 +67,8 @@ def prepare() -> None:
     """
     _leave_out_ours()
     main = ModuleType("__main__")
-    _refresh(main)
+    if _Known.draws:
+        _refresh(main)
     sys.modules["__main__"] = main
     _flush()
     gc.freeze()  # what is there by now is no matter of the collection at the end
@@ -138,6 +141,9 @@ def _make_room(folder: str) -> None:
         if (spec := PathFinder.find_spec(name, [folder])) and spec.loader:
             for loaded in [other for other in sys.modules if other == name or other.startswith(f"{name}.")]:
                 del sys.modules[loaded]
+
+
+_DRAWING = ("threading", "numpy.random", "tempfile", "__mp_main__")
 
 
 def _refresh(main: ModuleType) -> None:

@@ -130,6 +130,7 @@ def _settle(*, practising: bool, is_heard: bool) -> None:
     gc.freeze()  # before the practice as well, whose collections would walk through all of it
     if practising:
         practice.practise()
+        init.look_up()
     script.look_around(is_heard=is_heard, is_for_blocks=practising)
     gc.collect()
     gc.freeze()
