@@ -15,7 +15,6 @@ from . import wire
 
 _CREDENTIALS = struct.Struct("3i")
 _ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
-_AT_ONCE = 16 * 1024  # bytes that a socket takes whole, or not at all
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 
 
@@ -61,22 +60,19 @@ class Channel:
         """Send `frame`, now or as soon as it is taken; the descriptors are duplicated at once."""
         if not self.open:
             return
-        if not descriptors and not self._outgoing and self._send_now(frame):
+        if not descriptors and not self._outgoing and not (frame := frame[self._taken_now(frame) :]):
             return
         copies = [os.dup(descriptor) for descriptor in descriptors or ()]
         self._outgoing.append((frame, copies))
         if len(self._outgoing) == 1:
             self._flush()
 
-    def _send_now(self, frame: bytes) -> bool:
-        """Send all of `frame` or nothing, as nearly always can be done; tell whether it was."""
-        if len(frame) > _AT_ONCE:
-            return False
+    def _taken_now(self, frame: bytes) -> int:
+        """Send what of `frame` is taken at once, nearly always all; give how many bytes that are."""
         try:
-            self._socket.send(frame)
+            return self._socket.send(frame)
         except OSError:
-            return False
-        return True
+            return 0
 
     def _flush(self) -> None:
         while self._outgoing:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..errors import WorkspaceError
 
@@ -28,6 +28,9 @@ _RECENT = 20  # files of blocks that are over, in which a later block may change
 _TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
 _DEEPEST = 16
 _NOT_SHOWN = ("__pycache__", "node_modules")
+
+
+T = TypeVar("T")
 
 
 class OutsideWorkspace(Exception):
@@ -110,12 +113,22 @@ class Workspace:
 
     def _write(self, write: Callable[[int, str, bytes], int], name: str, data: bytes) -> int:
         try:
+            if os.sep not in name:
+                return self._at_top(lambda top: write(top, name, data))
             with self._folder_of(name) as (folder, last):
                 return write(folder, last, data)
         except NotADirectoryError as error:
             raise OutsideWorkspace(name) from error
         except OSError as error:
             raise WorkspaceError(f"{name} cannot be written in the work folder {self.shown}: {error.strerror}.") from error
+
+    def _at_top(self, do: Callable[[int], T]) -> T:
+        """Do something in the work folder itself: what each block does twice is done without the ado of `_folder_of`."""
+        top = os.open(self._name, _FOLDER)
+        try:
+            return do(top)
+        finally:
+            os.close(top)
 
     @contextlib.contextmanager
     def _folder_of(self, name: str) -> Generator[tuple[int, str]]:
@@ -158,8 +171,14 @@ class Workspace:
     def remove(self, name: str) -> None:
         """Remove the file `name`, if it is still there."""
         self._running.discard(name)
-        with contextlib.suppress(OSError), self._folder_of(name) as (folder, last):
-            os.unlink(last, dir_fd=folder)
+        try:
+            if os.sep not in name:
+                self._at_top(lambda top: os.unlink(name, dir_fd=top))
+                return
+            with self._folder_of(name) as (folder, last):
+                os.unlink(last, dir_fd=folder)
+        except OSError:
+            return  # the code has removed it, or the whole folder
 
     def changed(self, since: int, *, besides: str) -> list[tuple[str, int]]:
         """List path and size of the files made or changed since the moment `since`, in order of their names.
@@ -185,13 +204,9 @@ class Workspace:
     def _holds_only_blocks(self) -> bool:
         """Tell whether there is nothing but the files of blocks that run, of which there may be many at a time."""
         try:
-            top = os.open(self._name, _FOLDER)
+            return self._running.issuperset(self._at_top(os.listdir))
         except OSError:
             return False
-        try:
-            return self._running.issuperset(os.listdir(top))
-        finally:
-            os.close(top)
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
