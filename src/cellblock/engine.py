@@ -59,12 +59,12 @@ class Engine:
             raise RuntimeError("The synchronous interface cannot be used from inside an executor's own callbacks.")
         hop = _Hop(self.loop, work)
         try:
-            hop.done.exception()  # waits, as `concurrent.futures.wait` does with more ado
+            return hop.done.result()
         except BaseException:
-            hop.cancel()
-            hop.done.exception()
+            if not hop.done.done():  # it is an interrupt of this thread, and nothing that the work raised
+                hop.cancel()
+                hop.done.exception()
             raise
-        return hop.done.result()
 
     async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Run the generator `items` here and give what it yields to the caller's loop."""

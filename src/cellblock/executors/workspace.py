@@ -147,7 +147,7 @@ class Workspace:
 
     def temporary_name(self, suffix: str) -> str:
         """Give a new name for each run, not for each text: two runs of the same text must not share a file."""
-        return f"tmp_code_{secrets.token_hex(16)}.{suffix}"
+        return f"tmp_code_{os.urandom(16).hex()}.{suffix}"
 
     def write_temporary(self, name: str, text: str) -> int:
         """Write the file of a block that has no name of its own, but one that is new; `remove` or `keep` ends that."""
