@@ -185,3 +185,30 @@ def test_what_lies_beside_a_mount_below_tmp_does_not_stay(tmp_path: Path) -> Non
         for folder in ("/tmp/a", "/tmp/a/b"):
             assert not found_later(executor, f"open('{folder}/left', 'w')", find)
         assert done(executor, "print(open('/tmp/a/b/given/given').read())") == "given"
+
+
+@pytest.mark.parametrize(
+    ("leave", "find"),
+    [
+        ("open('/tmp/x', 'w')", "'x' in os.listdir('/tmp')"),
+        (
+            "s = os.stat('/tmp'); open('/tmp/x', 'w'); os.utime('/tmp', ns=(s.st_atime_ns, s.st_mtime_ns))",
+            "'x' in os.listdir('/tmp')",
+        ),
+        ("os.mkdir('/dev/shm/x')", "'x' in os.listdir('/dev/shm')"),
+        ("os.chmod('/tmp', 0o700)", "os.stat('/tmp').st_mode & 0o777 == 0o700"),
+    ],
+)
+def test_what_a_block_leaves_does_not_stay_after_many_that_left_nothing(leave: str, find: str) -> None:
+    with sandbox() as executor:
+        for _ in range(12):  # several in each cell, by when it is known that a change would move the folders' times
+            done(executor, "import time; time.sleep(0.02)")
+        assert not found_later(executor, f"import os; {leave}", f"import os; {find} and print({MARK!r})")
+
+
+def test_when_the_end_of_a_block_is_told_it_has_no_lock_any_more() -> None:
+    lock, find = FORGOTTEN["lock of its input"]
+    with sandbox() as executor:
+        for _ in range(150):  # what ends may hold it for as long as the kernel takes back its memory, or it may not
+            done(executor, names(lock, 0))
+            assert MARK not in done(executor, names(find, 0))

@@ -21,7 +21,7 @@ _SIG_DFL = 0
 _SIGNAL = 62  # a real-time one, which means nothing to anybody; see signal(7)
 _FIRST = 1  # the number of a cell's first process in its own process namespace
 # Python's own is a loop over all numbers there could be, where it was built for older systems.
-_close_descriptors = kernel.Call("syscall", "close_range", kernel.CLOSE_RANGE, 3, 0xFFFFFFFF, 0)
+_close_descriptors = kernel.Call("syscall", "close_range", kernel.CLOSE_RANGE, 0, 0xFFFFFFFF, 0)
 _OF_PROCESS = 2  # the last three bits of such a clock's number; see clock_getcpuclockid(3)
 
 

@@ -18,7 +18,6 @@ import marshal
 import os
 import signal
 import socket
-import stat
 import struct
 import sys
 import time
@@ -37,6 +36,8 @@ HELLO, GO, READY, REHEARSE, ERROR = b"H", b"G", b"R", b"P", b"E"
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
+_CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
+_TICKS = 20_000_000  # nanoseconds: more than that clock stands still
 
 _kept: list[object] = []  # what a block's process has of ours: to let go of it would only touch, and so copy, its memory
 
@@ -116,6 +117,14 @@ def _kill_own() -> None:
     tree.kill_below(os.getpid())
 
 
+class _State(NamedTuple):
+    """How folders look: what `_status` gives of each, the names in them, and when the last of them was changed."""
+
+    status: list[tuple[int, int, int, int, int]]
+    names: list[list[str]]
+    changed: int
+
+
 class Ground:
     """What a block stands on and may change: its temporary filesystems, terminals, System V and POSIX message objects."""
 
@@ -128,7 +137,8 @@ class Ground:
         self._ways = {path: sorted(_way(path, self._below)) for path, _ in self._mounts}
         if self._namespaces:
             self._ways[kernel.TERMINALS] = [f"{kernel.TERMINALS}/ptmx"]  # which is the cell's own
-        self._untouched: dict[str, list[tuple[object, ...]]] = {}
+        self._untouched: dict[str, _State] = {}
+        self._settled = set[str]()  # folders whose times of change tell of any change that is still to come
         self._first = True
 
     def renew(self) -> bool:
@@ -138,28 +148,42 @@ class Ground:
             kernel.unshare(kernel.CLONE_NEWIPC)
             if self._needs_mount(kernel.TERMINALS):
                 kernel.mount_terminals()
-                self._untouched[kernel.TERMINALS] = self._state(kernel.TERMINALS)
+                self._note(kernel.TERMINALS)
         for path, options in self._mounts:
             if self._needs_mount(path):
                 kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
                 for target, handle in self._below.items():
                     if target.startswith(f"{path}/"):
                         show(f"/proc/self/fd/{handle}", target)
-                self._untouched[path] = self._state(path)
+                self._note(path)
                 changed = True
         return changed
 
     def _needs_mount(self, path: str) -> bool:
         """Tell whether `path` has nothing fresh mounted on it; what a block has touched is taken away."""
         before = self._untouched.get(path)
-        if before is not None and before == self._state(path):
+        if before is None:
+            return True
+        status = self._status(path)
+        if status == before.status and (path in self._settled or self._names(path) == before.names):
+            # From here on a change moves the time, however coarse the clock is: what it tells now is later already.
+            if time.clock_gettime_ns(_CLOCK_OF_FILES) > before.changed + _TICKS:
+                self._settled.add(path)
             return False
-        if before is not None:
-            kernel.unmount(path, kernel.MNT_DETACH)
+        kernel.unmount(path, kernel.MNT_DETACH)
         return True
 
-    def _state(self, path: str) -> list[tuple[object, ...]]:
-        return [_state(folder) for folder in (path, *self._ways[path])]
+    def _note(self, path: str) -> None:
+        """Note how a fresh filesystem looks."""
+        status = self._status(path)
+        self._untouched[path] = _State(status, self._names(path), max(ctime for _, _, ctime, _, _ in status))
+        self._settled.discard(path)
+
+    def _status(self, path: str) -> list[tuple[int, int, int, int, int]]:
+        return [_status(folder) for folder in (path, *self._ways[path])]
+
+    def _names(self, path: str) -> list[list[str]]:
+        return [os.listdir(folder) for folder in (path, *self._ways[path]) if os.path.isdir(folder)]
 
     def leave(self) -> None:
         """Let go of the handles: where user code runs, there are none."""
@@ -167,11 +191,10 @@ class Ground:
             os.close(handle)
 
 
-def _state(path: str) -> tuple[object, ...]:
+def _status(path: str) -> tuple[int, int, int, int, int]:
     # Whatever is made, removed or renamed in a folder, and every change of its own rights, moves the time of change.
     status = os.stat(path)
-    names = os.listdir(path) if stat.S_ISDIR(status.st_mode) else None
-    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size, names
+    return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size
 
 
 def _way(folder: str, targets: Iterable[str]) -> set[str]:
