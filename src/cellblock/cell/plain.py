@@ -72,7 +72,7 @@ class PlainCells:
         number = self._values["execution_count"]
         name = f"<ipython-input-{number}>"
         self._shell.compile._filename_map[name] = number
-        lines = (code if code.endswith("\n") else f"{code}\n").splitlines(keepends=True)
+        lines = ("\n".join(code.splitlines()) + "\n").splitlines(keepends=True)
         linecache.cache[name] = len(code), None, lines, name
         return name
 

@@ -36,7 +36,7 @@ class _Known:
 
     modules: ClassVar[dict[str, int]] = {}
     ours: tuple[str, ...] = ()
-    last: ClassVar[list[str]] = []
+    last: ClassVar[list[str]] = [""]
     is_heard = False
     draws = True  # whether anything of what `_refresh` makes new is there
 

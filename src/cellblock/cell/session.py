@@ -173,7 +173,7 @@ class Session:
         try:
             bundle = {mime: _as_json(content) for mime, content in data.items()}
             frame = wire.encode_json(wire.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)})
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
             return b""
         if len(frame) > _LARGEST_DISPLAY:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 MAX_FRAME: Final = 16 * 1024 * 1024
@@ -18,11 +18,6 @@ _HEAD: Final = struct.Struct(">IBI")
 _new: Any = getattr(tuple, "__new__")  # noqa: B009 - a named tuple's own is a function of Python; this has no type
 _AFTER_LENGTH: Final = _HEAD.size - 4
 _from_json: Final = json.JSONDecoder().raw_decode
-_encoder: Any = importlib.import_module("json.encoder")
-# What `json.dumps` calls in the end. Its own functions are code that a session's process writes to, and a copy of it costs.
-_to_json: Final[Callable[[Any, int], tuple[str, ...]]] = _encoder.c_make_encoder(
-    None, _encoder.JSONEncoder().default, _encoder.encode_basestring_ascii, None, ": ", ", ", False, False, True
-)
 
 # To the server.
 OPEN: Final = 1  # JSON: the place's specification, once
@@ -45,6 +40,18 @@ ANSWER: Final = 22  # JSON: what became of a question
 DISPLAY: Final = 23  # JSON: something rich, as a MIME bundle and its metadata
 PIECE: Final = 24  # raw bytes: a piece of the value that was asked for
 INPUT: Final = 25  # JSON: the code asks for a line of input
+
+
+def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
+    """Give what `json.dumps` calls in the end: its own functions are code that a session writes to, and has to copy."""
+    module: Any = importlib.import_module("json.encoder")
+    if module.c_make_encoder is None:  # a Python that is not written in C
+        return lambda value, _indent: [json.dumps(value)]
+    escape, default = module.encode_basestring_ascii, module.JSONEncoder().default
+    return module.c_make_encoder(None, default, escape, None, ": ", ", ", False, False, True)
+
+
+_to_json: Final = _json_encoder()
 
 
 class WireError(ValueError):
