@@ -21,12 +21,16 @@ _SIG_DFL = 0
 _SIGNAL = 62  # a real-time one, which means nothing to anybody; see signal(7)
 _FIRST = 1  # the number of a cell's first process in its own process namespace
 # Python's own is a loop over all numbers there could be, where it was built for older systems.
-_close_descriptors = kernel.Call("syscall", "close_range", kernel.CLOSE_RANGE, 0, 0xFFFFFFFF, 0)
+_close_descriptors = kernel.Call("syscall", "close_range", kernel.CLOSE_RANGE, 3, 0xFFFFFFFF, 0)
 _OF_PROCESS = 2  # the last three bits of such a clock's number; see clock_getcpuclockid(3)
 
 
 def say() -> None:
     """Tell the first process that nothing comes any more but `_exit(0)`."""
+    try:
+        os.close(0)  # which the block may have locked, as all that goes next
+    except OSError:
+        pass  # the block has closed it
     with contextlib.suppress(OSError):
         _close_descriptors()  # what others may wait for, locks and ports, goes first, or it is not said at all
         os.kill(_FIRST, _SIGNAL)
