@@ -108,7 +108,7 @@ class Copies:
 
     def lose_unborn(self) -> None:
         """Who was to make what has been begun will not do so, or not tell of it."""
-        while not (self._are_settled or self.settled):
+        while not self.settled:
             self.adopt(0)
         self._next = None
 
