@@ -43,14 +43,13 @@ subprocess.Popen(["sh", "-c", go_on], start_new_session=True).poll()
 os.kill(server, 19)
 y = []
 while True: y.append(b"x" * (1 << 22))"""
-UNTIL_THERE_IS_A_RESERVE = """import glob, re, time
-def is_one(folder):
+UNTIL_THERE_IS_A_RESERVE = """import glob, os, time
+def held(link):
     try:
-        private = re.search("Private_Dirty: +([0-9]+)", open(f"{folder}/smaps_rollup").read())
-        return bool(private) and int(private[1]) >= 8192 and open(f"{folder}/oom_score_adj").read() == "1000\\n"
+        return os.stat(link).st_blocks * 512 if os.readlink(link).startswith("/memfd:reserve") else 0
     except OSError:
-        return False
-while not any(map(is_one, glob.glob("/proc/[0-9]*"))): time.sleep(0.01)"""
+        return 0
+while sum(map(held, glob.glob("/proc/[0-9]*/fd/*"))) < 8 << 20: time.sleep(0.01)"""
 # Whoever looks at the memory of a process holds it, until he has seen all.
 LOOK = """import sys
 while True:

@@ -1,7 +1,8 @@
-"""Memory in reserve, where all cells and the server share one limit: a process that holds some, and is ended first.
+"""Memory in reserve, where all cells and the server share one limit: processes that hold some, and are ended first.
 
 What the kernel ends for want of memory may keep its memory for a while: as long as somebody looks at it, as the server does.
-Whoever of ours needs a page in that while would have the kernel end another process, which may be one of ours.
+Whoever of ours needs a page in that while would have the kernel end another process, which may be one of ours. They are
+several, since even without a look the kernel may end the next one before it has what the last one held.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from . import kernel
 from .pool import Loop
 
 _AT_FIRST, _AFTERWARDS = 0.1, 0.5  # seconds until it takes its memory: let a server start, or what has run out come back
+_PROCESSES = 4
 _DESCRIPTORS = 1024  # more than a server has open
 
 
 class Reserve:
-    """`size` bytes, and again as many when they were taken."""
+    """`size` bytes in all, and again as many as were taken."""
 
     def __init__(self, loop: Loop, size: int) -> None:
-        self._loop, self._size = loop, size
-        self._make(_AT_FIRST)
+        self._loop, self._size = loop, size // _PROCESSES
+        for _ in range(_PROCESSES):
+            self._make(_AT_FIRST)
 
     def _make(self, delay: float) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -54,8 +57,9 @@ def _hold(writer: int, size: int, delay: float) -> NoReturn:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
         time.sleep(delay)
-        held = b"x" * size
-        while held:
+        # A file that is open only, and not mapped, is gone with the process, whoever looks at what that had mapped.
+        os.posix_fallocate(os.memfd_create("reserve"), 0, size)
+        while True:
             signal.pause()
     finally:
         time.sleep(_AFTERWARDS)  # lest one that cannot be is made again without a pause
