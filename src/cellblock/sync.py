@@ -1,6 +1,7 @@
 """The synchronous face: the executors under their own names, with plain calls in the place of coroutines.
 
-One thin facade; the work is done by the executors themselves, on the engine's loop.
+One thin facade; the work is done by the executors themselves, on the engine's loop, or right here where hardly anybody else
+uses them just now.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Self
 from .blocks import CodeBlock, MarkdownCodeExtractor
 from .cancellation import CancellationToken
 from .components import ComponentModel
+from .driver import can_drive, drive
 from .engine import engine
 from .events import Event
 from .executors import (
@@ -58,6 +60,8 @@ class SyncCodeExecutor:
 
         An interrupt (Ctrl-C) ends the block, waits for its clean-up and goes on up.
         """
+        if self._executor.is_at_hand() and can_drive():
+            return drive(self._executor.execute_code_blocks, code_blocks, cancellation_token)
         return engine().wait(self._executor.execute_code_blocks(code_blocks, cancellation_token))
 
     def execute_stream(

@@ -87,6 +87,10 @@ class CodeExecutor(Component, ABC):
     ) -> None:
         await self.stop()
 
+    def is_at_hand(self) -> bool:
+        """Tell whether a thread without a loop had best run blocks by itself, right now; see `driver`."""
+        return False
+
     # the template
 
     @abstractmethod
@@ -153,7 +157,7 @@ class CodeExecutor(Component, ABC):
     async def _collect(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> CodeResult:
         """Do what `_events` does, without a generator around that of each block: that is a tenth of a short block's time."""
         if not self._is_open:
-            await self._start()
+            await engine().call(self._start())
         folder = Folder()
         for number, block in enumerate(blocks):
             if token is not None and token.is_cancelled():

@@ -29,6 +29,7 @@ from .output import Frames
 from .workspace import OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
+_CALLERS = 2  # that one executor serves on their own threads
 
 
 class CommandLineExecutor(CodeExecutor):
@@ -201,6 +202,11 @@ class CommandLineExecutor(CodeExecutor):
         if not restarting and self._remove_temporary is not None:
             await asyncio.to_thread(self._remove_temporary)
             self._remove_temporary = self._temporary = None
+
+    def is_at_hand(self) -> bool:
+        """See `CodeExecutor`. With several callers at once, one loop for all of them costs less than one for each."""
+        connection = self._connection
+        return self._serves_all_loops() and connection is not None and connection.runs < _CALLERS
 
     def _serves_all_loops(self) -> bool:
         near = self._is_open and self._connection is not None and self._connection.serves_all_loops

@@ -23,7 +23,6 @@ __all__ = ["PACKAGE", "Connection", "Place", "open_server", "start_server"]
 
 _UNREAD_FRAMES = 512  # frames of one run that wait for their reader, at which nothing more is read from the server
 _PATIENCE = 60.0  # seconds that a server may take to start: far more than a loaded machine needs
-
 _ASK, _ANSWER = 3.0, 10.0  # seconds between two questions whether the server lives, and that its answer may take
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LAST = (wire.ENDED, wire.ANSWER, wire.FAILED)
@@ -66,6 +65,11 @@ class Connection:
     def serves_all_loops(self) -> bool:
         """Whether runs can be asked for on any loop; else on the engine's alone."""
         return self._link.serves_all_loops
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return len(self._runs)
 
     @property
     def is_open(self) -> bool:
@@ -138,16 +142,16 @@ class Connection:
                 run.drop = True
                 self._resume()
                 await _surely(run.end())
-            self._runs.pop(number, None)
+            self._end_run(number)
 
     def _new_run(self, number: int) -> _Run:
         """Give a run that is told of all that comes for it, and of the server's end."""
         self.check()
         run = _Run()
-        self._loops.add(run.loop)
-        if len(self._loops) > 1:
-            self._give_up_orphans(run.loop)
         with self._entering:  # of two that begin at once one must see the other, or both would hear on their own loops
+            self._loops.add(run.loop)
+            if len(self._loops) > 1:
+                self._give_up_orphans(run.loop)
             self._runs[number] = run
             if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
                 self._listen(run.loop)
@@ -157,6 +161,12 @@ class Connection:
             del self._runs[number]
             raise
         return run
+
+    def _end_run(self, number: int) -> None:
+        with self._entering:
+            self._runs.pop(number, None)
+            if not self._runs:
+                self._loops.clear()
 
     def _give_up_orphans(self, present: asyncio.AbstractEventLoop) -> None:
         """End the runs of loops that were closed, with unfinished tasks in them: nobody else can."""
@@ -169,7 +179,7 @@ class Connection:
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hear on `loop`, while all runs are of that one; else on the engine's, which goes on when others end."""
         is_alone = len(self._runs) == 1
-        if not (is_alone and self._link.listen(loop)):
+        if not (is_alone and self._link.listen(loop)) and self._link.loop is not self._loop:
             self._on_engine(self._link.listen, self._loop)
 
     def _on_engine(self, step: Callable[..., object], *arguments: object) -> None:
