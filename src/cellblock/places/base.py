@@ -142,16 +142,16 @@ class Connection:
                 run.drop = True
                 self._resume()
                 await _surely(run.end())
-            self._end_run(number)
+            self._runs.pop(number, None)
 
     def _new_run(self, number: int) -> _Run:
         """Give a run that is told of all that comes for it, and of the server's end."""
         self.check()
         run = _Run()
+        self._loops.add(run.loop)
+        if len(self._loops) > 1:
+            self._give_up_orphans(run.loop)
         with self._entering:  # of two that begin at once one must see the other, or both would hear on their own loops
-            self._loops.add(run.loop)
-            if len(self._loops) > 1:
-                self._give_up_orphans(run.loop)
             self._runs[number] = run
             if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
                 self._listen(run.loop)
@@ -161,12 +161,6 @@ class Connection:
             del self._runs[number]
             raise
         return run
-
-    def _end_run(self, number: int) -> None:
-        with self._entering:
-            self._runs.pop(number, None)
-            if not self._runs:
-                self._loops.clear()
 
     def _give_up_orphans(self, present: asyncio.AbstractEventLoop) -> None:
         """End the runs of loops that were closed, with unfinished tasks in them: nobody else can."""
