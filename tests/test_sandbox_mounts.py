@@ -129,11 +129,13 @@ def test_nothing_of_the_machine_is_mounted_in_a_way_that_changes() -> None:
 def test_the_environment_is_what_the_policy_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELLBLOCK_TEST_MARK", MARK)
     list_all = "import os, json; print(json.dumps(sorted(os.environ)))"
-    with sandbox(policy=Policy(environment={"TOKEN": "t=1 \n2", "PATH": "/usr/bin:/bin"})) as executor:
-        assert done(executor, "import os; print(repr(os.environ['TOKEN']), os.environ['PATH'])") == "'t=1 \\n2' /usr/bin:/bin"
+    given = {"TOKEN": "t=1 \n2", "PATH": "/usr/bin:/bin", "LD_BIND_NOW": "1"}
+    with sandbox(policy=Policy(environment=given)) as executor:
+        code = "import os; print(repr(os.environ['TOKEN']), os.environ['PATH'], os.environ.pop('LD_BIND_NOW'))"
+        assert done(executor, code) == "'t=1 \\n2' /usr/bin:/bin 1"
         assert done(executor, 'echo "$PATH"', "sh") == "/usr/bin:/bin"
         named = done(executor, list_all)
     with sandbox() as executor:
         plain = done(executor, list_all)
-    assert named.replace('"TOKEN", ', "") == plain
+    assert named.replace('"TOKEN", ', "").replace('"LD_BIND_NOW", ', "") == plain
     assert plain == '["HOME", "LANG", "PATH", "PYTHONUNBUFFERED", "USER", "VIRTUAL_ENV"]'

@@ -40,6 +40,8 @@ CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
 TERMINALS: Final = "/dev/pts"
 ZYGOTE_LINK: Final = 3  # the descriptor under which a zygote that is a program of its own finds its socket
+# Has the linker find all functions of the C libraries at once, and not each at its first call, in each cell again: ld.so(8).
+LINK_NOW: Final = ("LD_BIND_NOW", "cellblock")
 # What a zygote in a sandbox holds, and a cell gives up: to make cells, and, where each has a network of its own, that too.
 CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)
 NETWORK_CAPABILITIES: Final = (*CELL_CAPABILITIES, CAP_NET_ADMIN)

@@ -59,7 +59,7 @@ def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.s
     _keep(box["capabilities"])
     os.dup2(link.fileno(), kernel.ZYGOTE_LINK, inheritable=True)
     os.closerange(kernel.ZYGOTE_LINK + 1, os.sysconf("SC_OPEN_MAX"))
-    os.execve(box["argv"][0], box["argv"], box["environment"])
+    os.execve(box["argv"][0], box["argv"], dict([kernel.LINK_NOW]) | box["environment"])
 
 
 def _take_standard_input() -> None:
