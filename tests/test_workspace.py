@@ -2,6 +2,7 @@
 
 import os
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,31 @@ def test_folders_full_of_old_blocks_hide_nothing(workspace: Workspace) -> None:
         (workspace.path / name).write_text("by a block")
     found = {name for name, _ in workspace.changed(since, besides="mine.py")}
     assert found >= set(made)
+
+
+def test_an_empty_folder_is_listed_no_more_until_something_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, listdir, workspace = list[int](), os.listdir, Workspace(tmp_path)
+
+    def noted(folder: int) -> list[str]:
+        listed.append(folder)
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", noted)
+    for _ in range(5):
+        assert workspace.changed(0, besides="") == []
+        time.sleep(0.03)
+    assert len(listed) == 2
+    (tmp_path / "new.txt").write_text("new")
+    os.utime(tmp_path, ns=(0, 0))
+    assert workspace.changed(0, besides="") == [("new.txt", 3)]
+    (tmp_path / "new.txt").unlink()
+    assert workspace.changed(0, besides="") == []
+
+
+def test_a_file_that_comes_right_after_a_look_is_seen(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    for number in range(300):
+        assert workspace.changed(0, besides="") == []
+        (tmp_path / f"{number}.txt").write_text("")
+        assert workspace.changed(0, besides="") == [(f"{number}.txt", 0)]
+        (tmp_path / f"{number}.txt").unlink()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -146,38 +144,58 @@ class Folder:
         """Give the result of all blocks so far."""
         if not self.blocks:
             return CommandLineCodeResult(0, "")
-        return CommandLineCodeResult(**self._common(), code_file=self.blocks[0].code_file)
+        return CommandLineCodeResult(**self._common(self._whole()), code_file=self.blocks[0].code_file)
 
     def session_result(self, kind: type[SessionCodeResult] = SessionCodeResult) -> SessionCodeResult:
         """Give the result of all blocks so far, of a session."""
         if not self.blocks:
             return kind(0, "")
+        whole = self._whole()
         return kind(
-            **self._common(),
-            output_files=list(chain.from_iterable(self._of_all("output_files"))),
-            session_restored=any(self._of_all("session_restored")),
-            code_file=next((block.code_file for block in self.blocks if block.code_file), None),
-            notice="\n".join(filter(None, self._of_all("notice"))),
+            **self._common(whole),
+            output_files=list(whole.output_files),
+            session_restored=whole.session_restored,
+            code_file=whole.code_file,
+            notice=whole.notice,
         )
 
-    def _of_all(self, name: str) -> list[Any]:
-        """Give what each block has under `name`."""
-        return [getattr(block, name) for block in self.blocks]
+    def _whole(self) -> BlockResult:
+        """Give what all blocks so far did, as if they were one."""
+        return functools.reduce(_with, self.blocks)
 
-    def _common(self) -> dict[str, Any]:
-        last = self.blocks[-1]
+    def _common(self, whole: BlockResult) -> dict[str, Any]:
         return {
-            "exit_code": last.exit_code,
-            "output": "".join(self._of_all("output")),
-            "stdout": "".join(self._of_all("stdout")),
-            "stderr": "".join(self._of_all("stderr")),
-            "outcome": last.outcome,
-            "limit": last.limit,
-            "usage": functools.reduce(operator.add, self._of_all("usage")),
-            "files": list(dict.fromkeys(chain.from_iterable(self._of_all("files")))),
-            "displays": list(chain.from_iterable(self._of_all("displays"))),
+            "exit_code": whole.exit_code,
+            "output": whole.output,
+            "stdout": whole.stdout,
+            "stderr": whole.stderr,
+            "outcome": whole.outcome,
+            "limit": whole.limit,
+            "usage": whole.usage,
+            "files": list(dict.fromkeys(whole.files)),
+            "displays": list(whole.displays),
             "blocks": self.blocks,
         }
+
+
+def _with(before: BlockResult, block: BlockResult) -> BlockResult:
+    """Give what came before, and then `block`, as one."""
+    return BlockResult(
+        before.language,
+        block.exit_code,
+        before.output + block.output,
+        before.stdout + block.stdout,
+        before.stderr + block.stderr,
+        block.outcome,
+        block.limit,
+        before.usage + block.usage,
+        before.code_file or block.code_file,
+        before.files + block.files,
+        before.displays + block.displays,
+        before.output_files + block.output_files,
+        before.session_restored or block.session_restored,
+        "\n".join(filter(None, (before.notice, block.notice))),
+    )
 
 
 def _joined(parts: list[tuple[str, str]], *kinds: str) -> str:

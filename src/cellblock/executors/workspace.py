@@ -27,6 +27,7 @@ _FEW_FILES = 200  # are looked at in no time
 _RECENT = 20  # files of blocks that are over, in which a later block may change something that is to be seen
 _TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
 _DEEPEST = 16
+_SETTLING = 0.02  # seconds in which a coarse clock has moved on: a change that is still to come has another time
 _NOT_SHOWN = ("__pycache__", "node_modules")
 
 
@@ -58,6 +59,8 @@ class Workspace:
         self._running: set[str] = set()
         self._recent: dict[str, Seen | None] = {}  # as those of the last blocks were left, in the order in which they ended
         self._guard = threading.Lock()
+        self._empty = (0, 0), 0.0  # the folder's state when it was first seen without any file, and since when
+        self._settled = 0, 0  # such a state that nothing can have come to since
         self.is_small = True  # as far as is known
 
     def _look(self) -> tuple[int, int]:
@@ -204,9 +207,24 @@ class Workspace:
     def _holds_only_blocks(self) -> bool:
         """Tell whether there is nothing but the files of blocks that run, of which there may be many at a time."""
         try:
-            return self._running.issuperset(self._at_top(os.listdir))
+            return self._running.issuperset(self._at_top(os.listdir)) if self._running else self._is_empty()
         except OSError:
             return False
+
+    def _is_empty(self) -> bool:
+        """Tell whether nothing is in the folder; it is not listed for each block of a session that makes no files."""
+        status = os.stat(self._name)
+        state = status.st_ino, status.st_ctime_ns  # which code cannot set back
+        if state == self._settled:
+            return True
+        if self._at_top(os.listdir):
+            return False
+        now = time.monotonic()
+        if self._empty[0] != state:
+            self._empty = state, now
+        elif now > self._empty[1] + _SETTLING:
+            self._settled = state
+        return True
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
