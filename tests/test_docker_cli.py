@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -80,3 +82,10 @@ def test_clean_removes_what_dead_owners_left() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert name in done.stdout.split()
     assert engine.running().docker("ps", "--all", "--quiet", "--filter", f"name={name}") == ""
+
+
+def test_clean_does_what_it_can_without_the_extra() -> None:
+    code = "import sys; sys.modules['aiodocker'] = None; from cellblock.cli import main; main(['clean'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cellblock[docker]" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 
 import click
 
@@ -15,6 +16,9 @@ def command() -> int:
     """
     for path in _clean_groups():
         click.echo(path)
+    if importlib.util.find_spec("aiodocker") is None:
+        click.echo("Containers were not looked at: that needs the extra `docker`, pip install 'cellblock[docker]'.", err=True)
+        return 0
     for name in asyncio.run(_clean_containers()):
         click.echo(name)
     return 0
