@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from cellblock import CancellationToken, CodeBlock, SandboxCommandLineCodeExecut
 from cellblock.driver import Driver, can_drive, drive
 from cellblock.engine import engine
 from cellblock.errors import PlaceError, PlaceLost
+from cellblock.places.ear import Ear
 from live import need_sandbox
 from test_callers import engine_busy
 
@@ -126,6 +128,25 @@ def test_threads_after_each_other_leave_nothing_open(executor: sync.SyncCodeExec
         assert in_thread(output_of, executor, "print('hi')") == "hi\n"
         counts.append(len(os.listdir("/proc/self/fd")))
     assert counts[-1] <= counts[0]
+
+
+@pytest.mark.parametrize("make", [Driver, asyncio.new_event_loop], ids=["driver", "loop"])
+def test_a_loop_that_ends_before_it_was_told_to_let_go_leaves_nothing_open(
+    make: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    ours, theirs = socket.socketpair()
+    ear = Ear(ours, lambda: None)
+    for _ in range(5):
+        over, next_one = make(), make()
+        assert ear.listen(over)
+        assert ear.listen(next_one)  # which asks the other to let go, in its next turn
+        over.close()
+        next_one.close()
+    ear.end()
+    for one in (ours, theirs):
+        one.close()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_threads_at_once_and_a_loop_each_get_their_own(executor: sync.SyncCodeExecutor) -> None:

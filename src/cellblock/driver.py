@@ -75,7 +75,7 @@ class Driver(asyncio.AbstractEventLoop):
         self._readers: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
         self._ready = deque[asyncio.Handle]()
         self._timers: list[asyncio.TimerHandle] = []
-        self._guard = threading.Lock()  # lest other threads ring when the bell is gone
+        self._guard = threading.RLock()  # lest other threads ring when the bell is gone
         self._closed = False
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
         self.add_reader(self._bell, os.eventfd_read, self._bell)
@@ -115,6 +115,9 @@ class Driver(asyncio.AbstractEventLoop):
                     callback(*arguments)
         while self._timers and self._timers[0].when() <= self.time():
             self._ready.append(heapq.heappop(self._timers))
+        self._do_what_is_ready()
+
+    def _do_what_is_ready(self) -> None:
         while self._ready:
             handle = self._ready.popleft()
             if not handle.cancelled():
@@ -193,7 +196,8 @@ class Driver(asyncio.AbstractEventLoop):
         _log.error("%s", context["message"], exc_info=context.get("exception"))
 
     def close(self) -> None:
-        """See `asyncio.AbstractEventLoop`."""
+        """See `asyncio.AbstractEventLoop`; what others have asked for until now is still done."""
         with self._guard:
             self._closed = True
-            os.close(self._bell)
+        self._do_what_is_ready()
+        os.close(self._bell)

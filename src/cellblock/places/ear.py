@@ -63,6 +63,8 @@ class Ear:
         """Hear nothing until the next `listen`."""
         with self._guard:
             watch, self._current = self._current, None
+            for other in [other for other in self._watches if other is not watch and other.loop.is_closed()]:
+                self._drop(other)  # it ended before it had time to let go
         if watch is None:
             return
         try:
