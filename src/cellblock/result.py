@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +162,26 @@ class Folder:
         )
 
     def _whole(self) -> BlockResult:
-        """Give what all blocks so far did, as if they were one."""
-        return functools.reduce(_with, self.blocks)
+        """Give what all blocks so far did, as if they were one, which they nearly always are."""
+        blocks, last = self.blocks, self.blocks[-1]
+        if len(blocks) == 1:
+            return last
+        return BlockResult(
+            last.language,
+            last.exit_code,
+            "".join([block.output for block in blocks]),
+            "".join([block.stdout for block in blocks]),
+            "".join([block.stderr for block in blocks]),
+            last.outcome,
+            last.limit,
+            functools.reduce(operator.add, [block.usage for block in blocks]),
+            next((block.code_file for block in blocks if block.code_file), None),
+            list(chain.from_iterable([block.files for block in blocks])),
+            list(chain.from_iterable([block.displays for block in blocks])),
+            list(chain.from_iterable([block.output_files for block in blocks])),
+            any([block.session_restored for block in blocks]),
+            "\n".join([block.notice for block in blocks if block.notice]),
+        )
 
     def _common(self, whole: BlockResult) -> dict[str, Any]:
         return {
@@ -176,26 +196,6 @@ class Folder:
             "displays": list(whole.displays),
             "blocks": self.blocks,
         }
-
-
-def _with(before: BlockResult, block: BlockResult) -> BlockResult:
-    """Give what came before, and then `block`, as one."""
-    return BlockResult(
-        before.language,
-        block.exit_code,
-        before.output + block.output,
-        before.stdout + block.stdout,
-        before.stderr + block.stderr,
-        block.outcome,
-        block.limit,
-        before.usage + block.usage,
-        before.code_file or block.code_file,
-        before.files + block.files,
-        before.displays + block.displays,
-        before.output_files + block.output_files,
-        before.session_restored or block.session_restored,
-        "\n".join(filter(None, (before.notice, block.notice))),
-    )
 
 
 def _joined(parts: list[tuple[str, str]], *kinds: str) -> str:
