@@ -110,9 +110,21 @@ def _limit(what: int, value: int) -> tuple[int, int]:
 
 
 def _offer() -> None:
+    _adjust_memory_score(b"1000")
+
+
+def spare() -> None:
+    """Where memory is shared: have a block's process, which has its job now, ended after those that wait for one."""
+    try:
+        _adjust_memory_score(b"900")
+    except OSError:
+        pass  # a kernel where this goes up alone
+
+
+def _adjust_memory_score(score: bytes) -> None:
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(descriptor, b"1000")
+        os.write(descriptor, score)
     finally:
         os.close(descriptor)
 

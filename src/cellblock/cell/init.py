@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 from . import kernel, practice, script, tree
-from .confine import Confinement
+from .confine import Confinement, spare
 from .farewell import Farewell
 
 # Without the enums of `signal`, which every block's process would have to copy.
@@ -271,6 +271,8 @@ def _become_main(
             job = os.read(link.fileno(), PACKET)
         if not job:
             os._exit(0)  # the server went away before there was anything to do
+        if confinement.sacrifice:
+            spare()
         os.close(link.detach())
         return marshal.loads(job)
     except BaseException as error:
