@@ -144,5 +144,5 @@ class _BranchGuard(Guard):
 
 
 def _be_last_to_die() -> None:
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("0")
+    with contextlib.suppress(OSError):
+        kernel.adjust_memory_score(0)

@@ -110,23 +110,15 @@ def _limit(what: int, value: int) -> tuple[int, int]:
 
 
 def _offer() -> None:
-    _adjust_memory_score(b"1000")
+    kernel.adjust_memory_score(1000)
 
 
-def spare() -> None:
+def outlive_waiting() -> None:
     """Where memory is shared: have a block's process, which has its job now, ended after those that wait for one."""
     try:
-        _adjust_memory_score(b"900")
+        kernel.adjust_memory_score(900)
     except OSError:
         pass  # a kernel where this goes up alone
-
-
-def _adjust_memory_score(score: bytes) -> None:
-    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, score)
-    finally:
-        os.close(descriptor)
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 from . import kernel, practice, script, tree
-from .confine import Confinement, spare
+from .confine import Confinement, outlive_waiting
 from .farewell import Farewell
 
 # Without the enums of `signal`, which every block's process would have to copy.
@@ -272,7 +272,7 @@ def _become_main(
         if not job:
             os._exit(0)  # the server went away before there was anything to do
         if confinement.sacrifice:
-            spare()
+            outlive_waiting()
         os.close(link.detach())
         return marshal.loads(job)
     except BaseException as error:

@@ -97,8 +97,6 @@ def be_first_to_die() -> None:
 
 def _adjust_memory_score(value: int) -> None:
     try:
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(descriptor, b"%d" % value)
-        os.close(descriptor)
+        kernel.adjust_memory_score(value)
     except OSError:
         pass  # not to be changed here

@@ -159,6 +159,15 @@ def prctl(option: int, *arguments: int) -> None:
     _check(_libc.prctl(option, *words), f"prctl {option}")
 
 
+def adjust_memory_score(value: int) -> None:
+    """Set how soon this process is ended when memory runs out: ``oom_score_adj`` in proc(5). Raises `OSError`."""
+    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"%d" % value)
+    finally:
+        os.close(descriptor)
+
+
 def fork_untouched() -> int:
     """Fork, as `os.fork` does, but without what Python and libraries do at forks: the child is the same to the last byte.
 

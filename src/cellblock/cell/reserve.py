@@ -54,8 +54,7 @@ def _hold(writer: int, size: int, delay: float) -> NoReturn:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.closerange(0, writer)
         os.closerange(writer + 1, _DESCRIPTORS)
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
+        kernel.adjust_memory_score(1000)
         time.sleep(delay)
         # A file that is open only, and not mapped, is gone with the process, whoever looks at what that had mapped.
         os.posix_fallocate(os.memfd_create("reserve"), 0, size)

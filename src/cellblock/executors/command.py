@@ -29,7 +29,7 @@ from .output import Frames
 from .workspace import OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
-_CALLERS = 2  # that one executor serves on their own threads
+_CALLERS = 2  # threads at most that run blocks of one executor by themselves; with more, one loop for all costs less
 
 
 class CommandLineExecutor(CodeExecutor):
@@ -204,7 +204,7 @@ class CommandLineExecutor(CodeExecutor):
             self._remove_temporary = self._temporary = None
 
     def is_at_hand(self) -> bool:
-        """See `CodeExecutor`. With several callers at once, one loop for all of them costs less than one for each."""
+        """See `CodeExecutor`."""
         connection = self._connection
         return self._serves_all_loops() and connection is not None and connection.runs < _CALLERS
 
