@@ -15,7 +15,8 @@ from typing import Any
 
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.cell import wire
-from cellblock.cell.server import Server
+from cellblock.cell.client import Client
+from cellblock.cell.loop import Loop
 from cellblock.cell.tree import children, descendants
 
 IDLE = 5  # the zygote, and two cells of two processes each
@@ -85,22 +86,17 @@ def test_a_block_ends_by_a_signal_that_its_caller_ignores() -> None:
 
 
 def test_what_the_caller_did_not_take_at_once_is_sent_when_it_has_read() -> None:
-    spec: dict[str, Any] = {
-        "zygote": {"own_processes": False, "namespaces": False, "scripts": True},
-        "limits": {},
-        "spares": 0,
-        "delete": [],
-    }
-    (ours, theirs), (link, zygote) = socket.socketpair(), socket.socketpair()
-    server = Server(ours.fileno(), ours.fileno(), link, None, spec, wire.Decoder())
+    ours, theirs = socket.socketpair()
+    loop = Loop()
+    client = Client(loop, ours.fileno(), ours.fileno(), wire.Decoder(), lambda _client: None)
     ours.setblocking(False)
     size = 8 << 20
 
     def serve() -> None:
-        server.send(b"x" * size)
-        server.flush()
-        while server._outgoing:
-            server._step()
+        client.send(b"x" * size)
+        client.flush()
+        while client._outgoing:
+            loop.turn()
 
     with ThreadPoolExecutor(1) as threads:
         served = threads.submit(serve)
@@ -109,5 +105,5 @@ def test_what_the_caller_did_not_take_at_once_is_sent_when_it_has_read() -> None
             time.sleep(0.001)
             left -= len(theirs.recv(left))
         served.result()
-    for one in (ours, theirs, link, zygote):
+    for one in (ours, theirs):
         one.close()

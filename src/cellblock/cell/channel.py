@@ -27,6 +27,13 @@ class Watcher(Protocol):
     def forget(self, descriptor: int) -> None:
         """Watch `descriptor` no more."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more was sent to the server's reader than he takes."""
+
+    def hold(self, descriptor: int, flags: int) -> None:
+        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
+
 
 class Channel:
     """One process in a cell, and the stream to it. What comes from it may be anything.
@@ -96,13 +103,18 @@ class Channel:
         if wanted != self._waits_for_room:
             self._waits_for_room = wanted
             self._loop.forget(self._socket.fileno())
-            flags = select.EPOLLIN | (select.EPOLLOUT if wanted else 0)
-            self._loop.watch(self._socket.fileno(), self._on_event, flags)
+            self._loop.watch(self._socket.fileno(), self._on_event, self._flags())
+
+    def _flags(self) -> int:
+        return select.EPOLLIN | (select.EPOLLOUT if self._waits_for_room else 0)
 
     def _on_event(self) -> None:
         if self._outgoing:
             self._flush()
-        self._read()
+        if self._loop.is_full:
+            self._loop.hold(self._socket.fileno(), self._flags())
+        else:
+            self._read()
 
     def _read(self) -> bool:
         """Take in what is there; tell whether that was anything."""

@@ -18,7 +18,7 @@ from .channel import Channel
 from .copies import Copies
 from .groups import Groups
 from .house import House
-from .pool import Loop
+from .pool import Owner
 from .task import Task
 from .valve import Valve
 
@@ -35,7 +35,7 @@ _FOREVER = float("inf")
 class Live:
     """One session. `on_ready`: its process waits for work. `on_gone`: its cell has failed as a whole, with the reason."""
 
-    def __init__(self, loop: Loop, name: str, spec: dict[str, Any], groups: Groups) -> None:
+    def __init__(self, loop: Owner, name: str, spec: dict[str, Any], groups: Groups) -> None:
         self._loop, self._limits = loop, spec["limits"]
         self.on_ready: Callable[[], None] = lambda: None
         self.on_gone: Callable[[str], None] = lambda _why: None

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from . import tree, wire
 from .cells import Cell, CellFailed, Job
 from .groups import Groups
+from .loop import FOREVER
 from .outlet import pass_on, send_rest
 
 _SPARES = 2  # cells ready in advance
@@ -33,11 +34,14 @@ _PROCESSORS = os.cpu_count() or 1
 _IDLE = 2.0  # seconds without any block, after which cells go: at once those that the processors are not good for
 _NEXT_IDLE = 5.0  # seconds until the next one goes: to make one is the work of several blocks, and callers may come again
 _QUIET = 0.015  # seconds without any block, after which those that wait may rehearse
-_FOREVER = float("inf")
+_SOON = 0.005  # seconds until the next look whether what ends has ended
+EDGES = select.EPOLLIN | select.EPOLLET
 
 
-class Loop(Protocol):
-    """What the pool needs of the server."""
+class Owner(Protocol):
+    """What the pool needs of whom its cells are for."""
+
+    is_full: bool  # more was sent than is taken: nothing of what code writes is to be read
 
     def watch(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
         """Have `handler` called when `descriptor` can be read."""
@@ -49,16 +53,19 @@ class Loop(Protocol):
         """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
 
     def send(self, frame: bytes, *, can_wait: bool = False) -> None:
-        """Send `frame` out, or a moment later together with what follows; waits when too much has not been taken."""
+        """Send `frame` out, or a moment later together with what follows."""
 
     def flush(self) -> None:
         """Give what was sent to the other side now."""
+
+    def hold(self, descriptor: int, flags: int) -> None:
+        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
 
 
 class Pool:
     """The cells that one zygote forks for one server."""
 
-    def __init__(self, loop: Loop, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any], groups: Groups) -> None:
+    def __init__(self, loop: Owner, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any], groups: Groups) -> None:
         self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
         self._own_processes, self._scripts = bool(spec["zygote"]["own_processes"]), bool(spec["zygote"]["scripts"])
         self.groups = groups
@@ -73,7 +80,7 @@ class Pool:
         self._failures = 0
         self._last_end = 0.0
         self._refill_at = 0.0
-        self._trim_at = self._rehearse_at = _FOREVER
+        self._trim_at = self._rehearse_at = FOREVER
         self._strays = False
         # The first processes of cells that are not the pool's; `None`: one is on its way, and not known yet.
         self.others: Callable[[], set[int] | None] = set
@@ -100,14 +107,18 @@ class Pool:
         if number in self._running:
             self._stop(self._running[number], "cancelled")
 
-    def patience(self) -> float:
-        """Seconds until `tend` must be called; -1: never."""
+    def moment(self) -> float:
+        """Give when `tend` must be called; of `time.monotonic`."""
         if self._remains or self._strays:
-            return 0.005
+            return time.monotonic() + _SOON
         moment = min(self._refill_at, self._trim_at, self._rehearse_at)
         if self._running:
             moment = min([moment, *[cell.run.next_look for cell in self._running.values() if cell.run]])
-        return -1 if moment == _FOREVER else max(0.0, moment - time.monotonic())
+        return moment
+
+    def go_on(self) -> None:
+        """What was sent has been taken: blocks that waited may begin."""
+        self._dispatch()
 
     def tend(self) -> None:
         """Do what is due: new cells, limits, graves."""
@@ -121,7 +132,7 @@ class Pool:
         for cell in list(self._running.values()):
             if cell.run and now >= cell.run.next_look:
                 self._look(cell, now)
-        self._remains = [cell for cell in self._remains if not (cell.gone() and cell.remove())]
+        self._bury_dead()
         if self._strays and all(cell.pid for cell in self._warming):
             self._sweep()
 
@@ -131,12 +142,12 @@ class Pool:
         """Make what is missing at once, and the spare cells a moment later: they would compete with the block's start."""
         if self._waiting:
             self._refill()
-        elif self._refill_at == _FOREVER:
+        elif self._refill_at == FOREVER:
             self._refill_at = time.monotonic() + _MOMENT
 
     def _refill(self) -> None:
         now = time.monotonic()
-        self._refill_at = _FOREVER
+        self._refill_at = FOREVER
         wanted = len(self._waiting) + self._spares
         while len(self._warming) + len(self._ready) < wanted and len(self._warming) < _WARMING:
             if self._is_plenty(now):
@@ -162,7 +173,7 @@ class Pool:
 
     def _trim(self) -> None:
         """Without blocks, let go of all cells that are too many, and of one more than are kept ready."""
-        self._trim_at = _FOREVER
+        self._trim_at = FOREVER
         if self._running or len(self._ready) <= self._spares:
             return
         for _ in range(max(1, len(self._ready) - self._useful)):
@@ -170,11 +181,11 @@ class Pool:
         self._trim_at = time.monotonic() + _NEXT_IDLE
 
     def _rehearse_soon(self) -> None:
-        if self._scripts and not self._running and self._rehearse_at == _FOREVER:
+        if self._scripts and not self._running and self._rehearse_at == FOREVER:
             self._rehearse_at = time.monotonic() + _QUIET
 
     def _rehearse(self) -> None:
-        self._rehearse_at = _FOREVER
+        self._rehearse_at = FOREVER
         if _processors_are_free():
             for cell in self._ready:
                 cell.rehearse()
@@ -218,7 +229,7 @@ class Pool:
     # running
 
     def _dispatch(self) -> None:
-        while self._waiting and self._ready:
+        while self._waiting and self._ready and not self._loop.is_full:
             self._start(self._ready.popleft(), self._waiting.popleft())
 
     def _start(self, cell: Cell, job: Job) -> None:
@@ -232,18 +243,21 @@ class Pool:
         assert cell.pump is not None
         for reader in cell.pump.pipes:
             handler = functools.partial(self._on_output, cell, reader)
-            self._loop.watch(reader, handler, select.EPOLLIN | select.EPOLLET)
+            self._loop.watch(reader, handler, EDGES)
         cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
         self._running[job.run] = cell
-        self._trim_at = self._rehearse_at = _FOREVER
+        self._trim_at = self._rehearse_at = FOREVER
 
     def _on_output(self, cell: Cell, reader: int) -> None:
+        if self._loop.is_full:
+            self._loop.hold(reader, EDGES)
+            return
         assert cell.run is not None
         assert cell.pump is not None
         for stream, data in cell.pump.readable(reader):
             pass_on(self._loop, cell.run, cell.pump.keeper, stream, data)
         if cell.pump.pipes[reader].more:
-            self._loop.again(reader, select.EPOLLIN | select.EPOLLET)
+            self._loop.again(reader, EDGES)
 
     def _look(self, cell: Cell, now: float) -> None:
         run = cell.run
@@ -295,6 +309,9 @@ class Pool:
             self._trim_at = time.monotonic() + _IDLE
             self._rehearse_soon()
 
+    def _bury_dead(self) -> None:
+        self._remains = [cell for cell in self._remains if not (cell.gone() and cell.remove())]
+
     def _bury(self, cell: Cell) -> None:
         self._loop.forget(cell.link.fileno())
         cell.close()
@@ -319,20 +336,41 @@ class Pool:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def close(self) -> None:
-        """End every cell, the zygote, and all that is left of them."""
-        cells = [*self._running.values(), *self._ready, *self._warming, *self._remains]
-        for cell in cells:
+    def end(self) -> None:
+        """Let go of every cell and of the zygote; `is_over` tells when they are gone."""
+        for cell in self._running.values():
             cell.stop(None)
-            cell.close()
+            for reader in cell.pump.pipes if cell.pump else ():
+                self._loop.forget(reader)
+        for cell in (*self._running.values(), *self._ready, *self._warming):
+            self._bury(cell)
+        self._waiting.clear()
+        self._ready.clear()
+        self._running.clear()
+        self._warming.clear()
+        self._refill_at = self._trim_at = self._rehearse_at = FOREVER
+        self._loop.forget(self._zygote.fileno())
         self._zygote.close()
         if self._spec["zygote"]["namespaces"] and self._zygote_pid:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._zygote_pid, signal.SIGKILL)  # first of its process namespace: all cells go with it
-        cells = _await_end(cells)
-        for cell in cells:
-            cell.kill()
-        _await_end(cells)
+                os.kill(self._zygote_pid, signal.SIGKILL)
+        self._kill_at = time.monotonic() + _GRACE
+
+    def is_over(self) -> bool:
+        """Tell whether all that `end` let go of is gone; what does not go by itself is killed."""
+        self._bury_dead()
+        if self._remains and time.monotonic() >= self._kill_at:
+            self._kill_at += _GRACE
+            for cell in self._remains:
+                cell.kill()
+        return not self._remains
+
+    def close(self) -> None:
+        """End all of it, and wait a while for that; also for what lost its cell, where there are no process namespaces."""
+        self.end()
+        deadline = time.monotonic() + 2 * _GRACE
+        while not self.is_over() and time.monotonic() < deadline:
+            time.sleep(0.001)
         _end_strays()
 
 
@@ -341,16 +379,6 @@ def _processors_are_free() -> bool:
     with open("/proc/loadavg") as file:
         running = int(file.read().split()[3].partition("/")[0])
     return running <= _PROCESSORS
-
-
-def _await_end(cells: list[Cell]) -> list[Cell]:
-    """Wait a while for cells to end; give those that have not."""
-    deadline = time.monotonic() + _GRACE
-    while cells and time.monotonic() < deadline:
-        cells = [cell for cell in cells if not (cell.gone() and cell.remove())]
-        if cells:
-            time.sleep(0.001)
-    return cells
 
 
 def _end_strays() -> None:

@@ -14,7 +14,7 @@ import time
 from typing import NoReturn
 
 from . import kernel
-from .pool import Loop
+from .pool import Owner
 
 _AT_FIRST, _AFTERWARDS = 0.1, 0.5  # seconds until it takes its memory: let a server start, or what has run out come back
 _PROCESSES = 4
@@ -24,7 +24,7 @@ _DESCRIPTORS = 1024  # more than a server has open
 class Reserve:
     """`size` bytes in all, and again as many as were taken."""
 
-    def __init__(self, loop: Loop, size: int) -> None:
+    def __init__(self, loop: Owner, size: int) -> None:
         self._loop, self._size = loop, size // _PROCESSES
         for _ in range(_PROCESSES):
             self._make(_AT_FIRST)

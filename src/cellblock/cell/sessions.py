@@ -17,7 +17,7 @@ from typing import Any
 from . import init, wire
 from .cells import Job
 from .live import Live
-from .pool import Loop, Pool
+from .pool import Owner, Pool
 from .porter import NoPorter, Porter
 
 _MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do
@@ -34,7 +34,7 @@ class Sessions:
     """The sessions that one zygote forks for one server."""
 
     def __init__(
-        self, loop: Loop, pool: Pool, zygote: socket.socket, porter: socket.socket | None, spec: dict[str, Any]
+        self, loop: Owner, pool: Pool, zygote: socket.socket, porter: socket.socket | None, spec: dict[str, Any]
     ) -> None:
         self._loop, self._pool, self._zygote, self._spec = loop, pool, zygote, spec
         self._porter = Porter(loop, porter) if porter is not None else NoPorter()

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import functools
-import select
 
 from .cells import Run
 from .outlet import pass_on, send_rest
-from .pool import Loop
+from .pool import EDGES, Owner
 from .pump import Keeper, Pump
 
 
 class Valve:
     """Two pipes that stay for as long as the session, and the run, if any, that their output belongs to."""
 
-    def __init__(self, loop: Loop, cap: int | None) -> None:
+    def __init__(self, loop: Owner, cap: int | None) -> None:
         self._loop, self._cap = loop, cap
         self._pump = Pump(cap)
         self._run: Run | None = None
         for reader in self._pump.pipes:
-            loop.watch(reader, functools.partial(self._on_output, reader), select.EPOLLIN | select.EPOLLET)
+            loop.watch(reader, functools.partial(self._on_output, reader), EDGES)
 
     @property
     def writers(self) -> list[int]:
@@ -52,13 +51,16 @@ class Valve:
         self._pump.keeper = Keeper(self._cap)
 
     def _on_output(self, reader: int) -> None:
+        if self._loop.is_full:
+            self._loop.hold(reader, EDGES)
+            return
         for stream, data in self._pump.readable(reader):
             if self._run is not None:
                 pass_on(self._loop, self._run, self._pump.keeper, stream, data)
             else:
                 self._pump.keeper.hold(stream, data)
         if self._pump.pipes[reader].more:
-            self._loop.again(reader, select.EPOLLIN | select.EPOLLET)
+            self._loop.again(reader, EDGES)
 
     def shut(self) -> None:
         """For good."""

@@ -1,0 +1,195 @@
+"""One who uses the server: the stream that tells what to do, what goes back over it, and the cells that are his."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import wire
+from .cells import Job
+from .loop import FOREVER, Loop
+from .pool import Pool
+
+if TYPE_CHECKING:
+    from .sessions import Sessions
+
+_BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which his cells have to wait
+_READ = 1 << 16  # more would make each read give memory back to the kernel
+_MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
+
+
+class Client:
+    """A control stream, and the pool and the sessions behind it, if he has any.
+
+    `on_open` gets what he asks for first, where he does; `on_end` is called once, when the stream has ended.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        control_in: int,
+        control_out: int,
+        decoder: wire.Decoder,
+        on_end: Callable[[Client], None],
+        on_open: Callable[[Client, dict[str, Any]], None] | None = None,
+    ) -> None:
+        self._loop, self._control_in, self._control_out, self._decoder = loop, control_in, control_out, decoder
+        self._on_end, self._on_open = on_end, on_open
+        self.pool: Pool | None = None
+        self.sessions: Sessions | None = None
+        self.delete: list[str] = []
+        self.is_full = False
+        self._held: dict[int, int] = {}
+        self._outgoing = bytearray()
+        self._waits_for_room = self._has_ended = False
+        self._flush_at = FOREVER
+        self.again = loop.again
+
+    def serve(self, frames: list[wire.Frame]) -> None:
+        """Take in `frames`, which have come already, and whatever comes from now on."""
+        os.set_blocking(self._control_out, False)
+        self.watch(self._control_in, self._on_control)
+        for frame in frames:
+            self._take(frame)
+        self._loop.note(self)
+
+    # the loop, for what is his
+
+    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = select.EPOLLIN) -> None:
+        """Have `handler` called when `descriptor` can be read."""
+        self._loop.watch(descriptor, handler, flags, self)
+
+    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
+        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
+        self._loop.forget(descriptor, is_to_be_closed=is_to_be_closed)
+        if self._held:
+            self._held.pop(descriptor, None)
+
+    def hold(self, descriptor: int, flags: int) -> None:
+        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
+        if descriptor not in self._held:
+            self._held[descriptor] = flags
+            self._loop.again(descriptor, flags | select.EPOLLET)
+
+    def moment(self) -> float:
+        """Give when `tend` must be called."""
+        moment = self._flush_at
+        if self.pool is not None:
+            moment = min(moment, self.pool.moment())
+        if self.sessions is not None:
+            moment = min(moment, self.sessions.patience())
+        return moment
+
+    def tend(self) -> None:
+        """Do what is due."""
+        if self.pool is not None:
+            self.pool.tend()
+        if self.sessions is not None:
+            self.sessions.tend()
+        if time.monotonic() >= self._flush_at:
+            self.flush()
+
+    # what goes out
+
+    def send(self, frame: bytes, *, can_wait: bool = False) -> None:
+        """Send `frame` out, or a moment later with what follows."""
+        self._outgoing += frame
+        if len(self._outgoing) > _BACKLOG:
+            self.is_full = True
+        if not self._waits_for_room:
+            self._flush_at = min(self._flush_at, time.monotonic() + _MOMENT) if can_wait else 0.0
+
+    def flush(self) -> None:
+        """Give what was sent to the other side, as far as it takes it now."""
+        if not self._outgoing:
+            return
+        try:
+            sent = os.write(self._control_out, self._outgoing)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._end()
+            return
+        del self._outgoing[:sent]
+        self._flush_at = FOREVER
+        if self._outgoing or self._waits_for_room:
+            self._watch_for_room(wanted=bool(self._outgoing))
+
+    def _watch_for_room(self, *, wanted: bool) -> None:
+        """Flush when the other side has read; where it keeps up, that would wake us after each message for nothing."""
+        if wanted and not self._waits_for_room:
+            self.watch(self._control_out, self.flush, select.EPOLLOUT)
+        elif not wanted:
+            self.forget(self._control_out)
+        self._waits_for_room = wanted
+        if self.is_full and len(self._outgoing) <= _BACKLOG // 2:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """There is room again: read what was held up."""
+        self.is_full = False
+        held, self._held = self._held, {}
+        for descriptor, flags in held.items():
+            self._loop.again(descriptor, flags)
+        if self.pool is not None:
+            self.pool.go_on()
+
+    # what comes in
+
+    def _on_control(self) -> None:
+        try:
+            data = os.read(self._control_in, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._end()
+            return
+        for frame in self._decoder.feed(data):
+            self._take(frame)
+
+    def _take(self, frame: wire.Frame) -> None:
+        match frame.kind:
+            case wire.RUN if self.pool is not None:
+                self.pool.add(Job(frame.run, frame.json(), time.monotonic()))
+            case wire.ASK if self.sessions is not None:
+                self.sessions.take(frame, frame.json())
+            case wire.DATA if self.sessions is not None:
+                self.sessions.data(frame)
+            case wire.CANCEL:
+                if self.sessions is not None and self.sessions.cancel(frame.run):
+                    return
+                if self.pool is not None:
+                    self.pool.cancel(frame.run)
+            case wire.PING:
+                self.send(wire.encode(wire.PONG))
+            case wire.KEEP:
+                for path in frame.json()["paths"]:
+                    self.delete.remove(path)
+            case wire.OPEN if self._on_open is not None:
+                self._on_open(self, frame.json())
+            case _:
+                raise wire.WireError(f"Frame of kind {frame.kind} is not for a server.")
+
+    # the end
+
+    def fail(self, why: str) -> None:
+        """Say that there will be no cells any more."""
+        self.send(wire.encode_json(wire.FAILED, 0, {"error": why}))
+        self.flush()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._on_end(self)
+
+    def close(self) -> None:
+        """Hang up, once all of his cells are gone."""
+        for descriptor in (self._control_in, self._control_out):
+            self.forget(descriptor)
+            os.close(descriptor)
