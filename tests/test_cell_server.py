@@ -11,7 +11,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.cell import wire
@@ -19,7 +18,7 @@ from cellblock.cell.client import Client
 from cellblock.cell.loop import Loop
 from cellblock.cell.tree import children, descendants
 
-IDLE = 5  # the zygote, and two cells of two processes each
+IDLE = 5  # the porter, two zygotes, and a cell of two processes
 
 
 async def until_idle(server: int) -> None:
@@ -37,7 +36,7 @@ def test_all_of_a_sandbox_hangs_below_the_server_and_goes_with_it(tmp_path: Path
         assert executor._connection is not None
         server = executor._connection.pid
         await until_idle(server)
-        assert len(children(server)) == 1, "the zygote is not the server's child"
+        assert len(children(server)) == 2, "the porter and the zygote are not the server's children"
         below = descendants(server)
         os.kill(server, signal.SIGKILL)
         for _ in range(500):

@@ -32,14 +32,19 @@ while data := link.recv(65536):
 class Loop:
     """What a channel needs of the server."""
 
+    is_full = False
+
     def __init__(self) -> None:
         self._handlers: dict[int, Callable[[], None]] = {}
 
     def watch(self, descriptor: int, handler: Callable[[], None], flags: int = 0) -> None:
         self._handlers[descriptor] = handler
 
-    def forget(self, descriptor: int) -> None:
+    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
         self._handlers.pop(descriptor, None)
+
+    def hold(self, descriptor: int, flags: int) -> None:
+        raise AssertionError("there is room")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 10

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
+from cellblock import CheckpointError, Limits, Mount, Policy, SandboxSessionServer
 from live import Live, forked, server, session, wait
 from probes import MARK
 
@@ -86,6 +87,17 @@ def test_what_open_files_hold_back_is_in_a_branch_too(live: Live) -> None:
     live.done("out = open('log', 'w'); out.write('held back\\n') and None")
     with forked(live) as (branch,):
         assert branch.done("out.write('more'); out.close(); print(open('log').read())") == "held back\nmore"
+
+
+def test_what_the_policy_shows_within_the_work_folder_is_there_for_all(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("given")
+    shown = (Mount(str(tmp_path), "/workspace/deep/data"), Mount(str(tmp_path / "file"), "/home/cell/file"))
+    read = "print(open('/workspace/deep/data/file').read(), open('/home/cell/file').read())"
+    with session(None, policy=Policy(read_only=shown)) as parent:
+        assert parent.done(read) == "given given"
+        assert parent.run("cat deep/data/file ~/file", "sh").output == "givengiven"
+        with forked(parent, 2) as branches:
+            assert [branch.done(read) for branch in branches] == ["given given"] * 2
 
 
 def test_branches_of_a_checkpoint_start_from_there(live: Live) -> None:

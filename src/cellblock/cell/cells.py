@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import time
 from typing import Any, NamedTuple
 
@@ -15,9 +14,8 @@ from .groups import Groups
 from .hold import Hold
 from .meter import Meter
 from .pump import Pump
+from .sender import ROOM, ask_for_sender, sender
 
-_CREDENTIALS = struct.Struct("3i")
-_ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
 _FOREVER = float("inf")
 
 
@@ -93,7 +91,7 @@ class Cell:
         self._has_rehearsed = False
         # Packets, so that what its processes say cannot run together.
         self.link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        ask_for_sender(self.link)
         self._limits: dict[str, Any] = spec["limits"]
         self._own_processes = bool(spec["zygote"]["own_processes"])
         self._groups = groups
@@ -111,7 +109,7 @@ class Cell:
     def read(self) -> bool:
         """Read what its processes say; tell whether it has just become ready. Raises `CellFailed`."""
         try:
-            data, ancillary, _, _ = self.link.recvmsg(init.PACKET, _ROOM)
+            data, ancillary, _, _ = self.link.recvmsg(init.PACKET, ROOM)
         except ConnectionError:
             data, ancillary = b"", []
         if data == init.READY:
@@ -123,7 +121,7 @@ class Cell:
             return False
         if data != init.HELLO:
             raise CellFailed(data[1:].decode(errors="replace") or "a cell's first process ended early")
-        self.pid = _CREDENTIALS.unpack(ancillary[0][2][: _CREDENTIALS.size])[0]
+        self.pid = sender(ancillary)
         try:
             self._hold = Hold(self.pid)
             self._meter = Meter(self._groups, self.name, self.pid)

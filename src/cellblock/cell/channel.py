@@ -6,33 +6,14 @@ import os
 import select
 import signal
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from . import wire
+from .owner import Watcher
+from .sender import ROOM, ask_for_sender, sender
 
-_CREDENTIALS = struct.Struct("3i")
-_ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
 _READ = 1 << 16  # more would make each read give memory back to the kernel
-
-
-class Watcher(Protocol):
-    """What a channel needs of the server."""
-
-    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
-        """Have `handler` called when `descriptor` can be read."""
-
-    def forget(self, descriptor: int) -> None:
-        """Watch `descriptor` no more."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether more was sent to the server's reader than he takes."""
-
-    def hold(self, descriptor: int, flags: int) -> None:
-        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
 
 
 class Channel:
@@ -46,7 +27,7 @@ class Channel:
         self.pid = 0
         self._loop, self._on_frame, self._on_end = loop, on_frame, on_end
         self._socket, self.theirs = socket.socketpair()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        ask_for_sender(self._socket)
         self._socket.setblocking(False)
         self._decoder = wire.Decoder()
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
@@ -119,7 +100,7 @@ class Channel:
     def _read(self) -> bool:
         """Take in what is there; tell whether that was anything."""
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ, _ROOM)
+            data, ancillary, _, _ = self._socket.recvmsg(_READ, ROOM)
         except BlockingIOError:
             return False
         except OSError:
@@ -134,19 +115,14 @@ class Channel:
         return self.open
 
     def _hear(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
-        if not self.pid:
-            self._meet_sender(ancillary)
+        if not self.pid and (pid := sender(ancillary)):
+            self.meet(pid)
         try:
             for frame in self._decoder.feed(data):
                 if self.open:
                     self._on_frame(frame)
         except (wire.WireError, KeyError, TypeError, ValueError):
             self.kill()  # what speaks no sense is not spoken with
-
-    def _meet_sender(self, ancillary: list[tuple[int, int, bytes]]) -> None:
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-                self.meet(int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]))
 
     def meet(self, pid: int) -> None:
         """Know that it is process `pid`, where that is known from elsewhere before it says anything."""

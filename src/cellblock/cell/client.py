@@ -161,10 +161,7 @@ class Client:
             case wire.DATA if self.sessions is not None:
                 self.sessions.data(frame)
             case wire.CANCEL:
-                if self.sessions is not None and self.sessions.cancel(frame.run):
-                    return
-                if self.pool is not None:
-                    self.pool.cancel(frame.run)
+                self._cancel(frame.run)
             case wire.PING:
                 self.send(wire.encode(wire.PONG))
             case wire.KEEP:
@@ -174,6 +171,12 @@ class Client:
                 self._on_open(self, frame.json())
             case _:
                 raise wire.WireError(f"Frame of kind {frame.kind} is not for a server.")
+
+    def _cancel(self, number: int) -> None:
+        if self.sessions is not None and self.sessions.cancel(number):
+            return
+        if self.pool is not None:
+            self.pool.cancel(number)
 
     # the end
 

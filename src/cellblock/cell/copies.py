@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import wire
-from .channel import Channel, Watcher
+from .channel import Channel
+from .owner import Watcher
 
 
 class Keeper:

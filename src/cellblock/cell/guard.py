@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from . import kernel, tree
 from .confine import Confinement
-from .init import PACKET, Ground, own_network, show
+from .init import PACKET, Ground, keep_few_capabilities, mount_all, own_network, show
 
 _FULL = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
 _SPACES = ("user", "pid", "mnt", "ipc", "net")
@@ -88,7 +88,7 @@ class Guard:
                 case "start":
                     self._start(descriptors, entered=order["enter"])
                 case "mount":
-                    _mount_all(order["targets"], descriptors)
+                    mount_all(order["targets"], descriptors)
                 case _:
                     self._nest(order["targets"], descriptors)
         except Exception as error:
@@ -143,13 +143,13 @@ class Guard:
             signal.set_wakeup_fd(-1)
             self._furnish(targets)
             _enter_namespaces()
-            _mount_all(targets, descriptors[1:])  # only now: what came from outside the user namespace stays for good
-            own_network(self._spec)
+            mount_all(targets, descriptors[1:])  # only now: what came from outside the user namespace stays for good
+            own_network(self._spec, "session")
             if os.fork() != 0:
                 os._exit(0)
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
             kernel.mount_terminals()
-            _keep_few_capabilities()
+            keep_few_capabilities()
             spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _SPACES]
             self._link = link
             self._say({"hello": True}, spaces)
@@ -164,7 +164,7 @@ class Guard:
     def _furnish(self, targets: list[str]) -> None:
         """Take the session's folders away, and give the branch a copy of what lies in the temporary ones."""
         kernel.unshare(kernel.CLONE_NEWNS)
-        for target in targets:
+        for target in reversed(targets):  # one may lie below another
             # What is mounted on a folder of the session's goes with that folder, when the session stops.
             kernel.unmount(target, kernel.MNT_DETACH)
         for path, options in self._spec["tmpfs"]:
@@ -183,7 +183,7 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     try:
         if spec["namespaces"]:
             kernel.unshare(kernel.CLONE_NEWNS)
-            own_network(spec)
+            own_network(spec, "session")
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -211,11 +211,6 @@ def zygote_shell() -> Any:
     return _shells[0]
 
 
-def _mount_all(targets: list[str], mounts: list[int]) -> None:
-    for target, mount in zip(targets, mounts, strict=True):
-        kernel.attach(mount, target)
-
-
 def _enter_namespaces() -> None:
     """Enter namespaces that belong to a user namespace of the branch's own, so that who comes from the session may enter."""
     user, group = os.geteuid(), os.getegid()
@@ -230,14 +225,6 @@ def _enter_namespaces() -> None:
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-
-
-def _keep_few_capabilities() -> None:
-    for capability in range(kernel.CAP_LAST + 1):
-        if capability not in kernel.CELL_CAPABILITIES:
-            kernel.drop_from_bounding_set(capability)
-    mask = sum(1 << capability for capability in kernel.CELL_CAPABILITIES)
-    kernel.capability_call(mask, mask, mask)()
 
 
 def _copy_folder(source: str, target: str, device: int) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from . import init, tree
-from .channel import Watcher
 from .groups import Groups
 from .hold import Hold
 from .meter import Meter
+from .owner import Watcher
+from .sender import ROOM, ask_for_sender, sender
 
-_CREDENTIALS = struct.Struct("3i")
 _DEATHS = 1000  # ends that are remembered
 _DESCRIPTORS = 16
 
@@ -50,7 +50,7 @@ class House:
         self._meter: Meter | None = None
         self._closed = False
         self._link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        ask_for_sender(self._link)
         loop.watch(self._link.fileno(), self._on_news)
 
     @property
@@ -71,7 +71,7 @@ class House:
             socket.send_fds(self._link, [json.dumps(order).encode()], descriptors)
 
     def _on_news(self) -> None:
-        room = socket.CMSG_SPACE(_DESCRIPTORS * 4) + socket.CMSG_SPACE(_CREDENTIALS.size)
+        room = socket.CMSG_SPACE(_DESCRIPTORS * 4) + ROOM
         try:
             data, ancillary, _, _ = self._link.recvmsg(init.PACKET, room, socket.MSG_CMSG_CLOEXEC)
         except OSError:
@@ -96,10 +96,9 @@ class House:
         self._on_death()
 
     def _admit(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        self.pid = sender(ancillary)
         for _, kind, data in ancillary:
-            if kind == socket.SCM_CREDENTIALS:
-                self.pid = int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
-            else:
+            if kind == socket.SCM_RIGHTS:
                 self.spaces += struct.unpack(f"{len(data) // 4}i", data)
         # A process needs some 10 ms to come into a control group (a grace period of the kernel's). The session's must be
         # born in it; that of a branch comes from elsewhere in any case, and is on its way meanwhile.

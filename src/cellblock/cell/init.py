@@ -18,6 +18,7 @@ import marshal
 import os
 import signal
 import socket
+import stat
 import struct
 import sys
 import time
@@ -31,11 +32,13 @@ from .farewell import Farewell
 # Without the enums of `signal`, which every block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 
-CELL, SESSION = b"c", b"s"  # what the zygote is asked for: a first process for blocks, or for a session
+# What the zygote is asked for: a first process for blocks, or for a session; another zygote, for a guest.
+CELL, SESSION, ZYGOTE = b"c", b"s", b"z"
 HELLO, GO, READY, REHEARSE, ERROR = b"H", b"G", b"R", b"P", b"E"
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
+MOST_MOUNTS = 250  # that are handed in at one time: descriptors that one message carries, see unix(7)
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _TICKS = 20_000_000  # nanoseconds: more than that clock stands still
 
@@ -63,7 +66,9 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
         while True:
             targets, descriptors, mounts = _await_go(link)
             if ground.renew() or targets:
-                _mount(targets, mounts)
+                mount_all(targets, mounts)
+                for mount in mounts:
+                    os.close(mount)
                 confinement.prepare()
             farewell.begin()
             main = os.fork()
@@ -92,7 +97,7 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
         kernel.adopt_orphans()
     if spec["namespaces"]:
         kernel.unshare(kernel.CLONE_NEWNS)
-        own_network(spec)
+        own_network(spec, "session")
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     else:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -106,11 +111,20 @@ def _prepare(spec: dict[str, Any]) -> Callable[[], None]:
     return kill
 
 
-def own_network(spec: dict[str, Any]) -> None:
-    """Where cells are not to share a network, which they do within one executor: enter a new one."""
-    if spec.get("own_network"):
+def own_network(spec: dict[str, Any], whose: str) -> None:
+    """Enter a new network where each of `whose`, "session" or "guest", is to have one; the cells of a guest share it."""
+    if spec.get("own_network") == whose:
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.bring_up_loopback()
+
+
+def keep_few_capabilities() -> None:
+    """Keep those alone that the making of cells needs."""
+    for capability in range(kernel.CAP_LAST + 1):
+        if capability not in kernel.CELL_CAPABILITIES:
+            kernel.drop_from_bounding_set(capability)
+    mask = sum(1 << capability for capability in kernel.CELL_CAPABILITIES)
+    kernel.capability_call(mask, mask, mask)()
 
 
 def _kill_own() -> None:
@@ -210,12 +224,17 @@ def _way(folder: str, targets: Iterable[str]) -> set[str]:
 
 def show(source: str, target: str) -> None:
     """Mount the folder or file `source` on `target` as well, which is made."""
-    if os.path.isdir(source):
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    make_target(target, is_folder=os.path.isdir(source))
     kernel.mount(source, target, None, kernel.MS_BIND | kernel.MS_REC)
+
+
+def make_target(target: str, *, is_folder: bool) -> None:
+    """Make what a folder or a file is to be mounted on, where it is not there."""
+    if is_folder:
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
 def go(targets: list[str]) -> bytes:
@@ -233,10 +252,11 @@ def _await_go(link: socket.socket) -> tuple[list[str], list[int], list[int]]:
         # Otherwise: the job of a main process that was killed before it took it.
 
 
-def _mount(targets: list[str], mounts: list[int]) -> None:
+def mount_all(targets: Iterable[str], mounts: Iterable[int]) -> None:
+    """Mount what was handed in."""
     for target, mount in zip(targets, mounts, strict=True):
+        make_target(target, is_folder=stat.S_ISDIR(os.fstat(mount).st_mode))
         kernel.attach(mount, target)
-        os.close(mount)
 
 
 def _fail(link: socket.socket, error: BaseException) -> NoReturn:

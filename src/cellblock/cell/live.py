@@ -18,7 +18,7 @@ from .channel import Channel
 from .copies import Copies
 from .groups import Groups
 from .house import House
-from .pool import Owner
+from .owner import Owner
 from .task import Task
 from .valve import Valve
 

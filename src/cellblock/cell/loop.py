@@ -15,6 +15,7 @@ class Tended(Protocol):
 
     def moment(self) -> float:
         """Give when `tend` must be called; of `time.monotonic`."""
+        ...
 
     def tend(self) -> None:
         """Do what is due."""
@@ -47,7 +48,7 @@ class Loop:
             self._epoll.unregister(descriptor)
 
     def note(self, owner: Tended) -> None:
-        """Ask `owner` when it has something to do; a moment that was noted stays, or who is busy would put it off for ever."""
+        """Ask `owner` when it has something to do; what was noted stays, or who is busy would put it off for ever."""
         moment = owner.moment()
         if moment < self._moments.get(owner, FOREVER):
             self._moments[owner] = moment

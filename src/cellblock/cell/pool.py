@@ -15,15 +15,16 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from . import tree, wire
 from .cells import Cell, CellFailed, Job
 from .groups import Groups
 from .loop import FOREVER
 from .outlet import pass_on, send_rest
+from .owner import Owner
 
-_SPARES = 2  # cells ready in advance
+_SPARES = 2  # cells ready in advance, while there are blocks
 _WARMING = 4  # cells being made at one time
 _FIRST_LOOK = 0.05  # seconds until a running cell is measured for the first time; most are over by then
 _NEXT_LOOK = 0.05
@@ -31,45 +32,31 @@ _GRACE = 2.0  # seconds that a cell's first process has to end a block before it
 _MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
 _STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
 _PROCESSORS = os.cpu_count() or 1
-_IDLE = 2.0  # seconds without any block, after which cells go: at once those that the processors are not good for
-_NEXT_IDLE = 5.0  # seconds until the next one goes: to make one is the work of several blocks, and callers may come again
+_IDLE = 2.0  # seconds without any block, after which cells go: those that the processors are not good for, or half
+_NEXT_IDLE = 5.0  # seconds until the next ones go: to make one is the work of several blocks, and callers may come again
 _QUIET = 0.015  # seconds without any block, after which those that wait may rehearse
 _SOON = 0.005  # seconds until the next look whether what ends has ended
 EDGES = select.EPOLLIN | select.EPOLLET
 
 
-class Owner(Protocol):
-    """What the pool needs of whom its cells are for."""
-
-    is_full: bool  # more was sent than is taken: nothing of what code writes is to be read
-
-    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
-        """Have `handler` called when `descriptor` can be read."""
-
-    def again(self, descriptor: int, flags: int) -> None:
-        """Have an edge-triggered `descriptor` reported once more if it still holds something."""
-
-    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
-        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
-
-    def send(self, frame: bytes, *, can_wait: bool = False) -> None:
-        """Send `frame` out, or a moment later together with what follows."""
-
-    def flush(self) -> None:
-        """Give what was sent to the other side now."""
-
-    def hold(self, descriptor: int, flags: int) -> None:
-        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
-
-
 class Pool:
-    """The cells that one zygote forks for one server."""
+    """The cells that one zygote forks. `name` begins their names, where there are other pools; `busy` are those at work."""
 
-    def __init__(self, loop: Owner, zygote: socket.socket, zygote_pid: int, spec: dict[str, Any], groups: Groups) -> None:
+    def __init__(
+        self,
+        loop: Owner,
+        zygote: socket.socket,
+        zygote_pid: int,
+        spec: dict[str, Any],
+        groups: Groups,
+        name: str = "",
+        busy: set[Pool] | None = None,
+    ) -> None:
         self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
         self._own_processes, self._scripts = bool(spec["zygote"]["own_processes"]), bool(spec["zygote"]["scripts"])
         self.groups = groups
-        self._spares = int(spec.get("spares", _SPARES))
+        self._name, self._busy = name, set[Pool]() if busy is None else busy
+        self._spares = self._kept = int(spec.get("spares", _SPARES))  # ready in advance where many call, and now
         self._useful = 2 * _PROCESSORS + self._spares  # more cells would share the processors, unless their blocks sleep
         self._waiting: deque[Job] = deque()
         self._ready: deque[Cell] = deque()
@@ -89,6 +76,8 @@ class Pool:
 
     def add(self, job: Job) -> None:
         """Give `job` a cell as soon as there is one."""
+        if self._running or not self._ready:
+            self._kept = self._spares
         self._waiting.append(job)
         self._dispatch()
         self._refill_soon()
@@ -148,7 +137,7 @@ class Pool:
     def _refill(self) -> None:
         now = time.monotonic()
         self._refill_at = FOREVER
-        wanted = len(self._waiting) + self._spares
+        wanted = len(self._waiting) + self._kept
         while len(self._warming) + len(self._ready) < wanted and len(self._warming) < _WARMING:
             if self._is_plenty(now):
                 self._refill_at = now + _STUCK
@@ -157,32 +146,46 @@ class Pool:
 
     def _next_name(self) -> str:
         self._count += 1
-        return f"cell-{self._count}"
+        return f"{self._name}cell-{self._count}"
 
     def _ask_for(self, cell: Cell) -> None:
         cell.request(self._zygote)
         self._warming.add(cell)
+        self._busy.add(self)
         self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
 
     def _is_plenty(self, now: float) -> bool:
         """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
-        cells = len(self._running) + len(self._warming) + len(self._ready)
-        if not self._waiting or cells < self._useful:
+        if not self._waiting or self._at_work() < min(self._useful, self._spares):
             return False
-        return now < max(self._last_end, self._waiting[0].arrived) + _STUCK
+        self._busy -= {pool for pool in self._busy if not pool._at_work()}
+        if sum(pool._at_work() for pool in self._busy) < self._useful:
+            return False
+        return now < max(self._last_end, self._waiting[0].arrived) + _STUCK * len(self._busy)
+
+    def _at_work(self) -> int:
+        return len(self._running) + len(self._warming)
 
     def _trim(self) -> None:
-        """Without blocks, let go of all cells that are too many, and of one more than are kept ready."""
+        """Without blocks, let go of all cells that are too many, or of half; the last stays, for who comes again alone."""
         self._trim_at = FOREVER
-        if self._running or len(self._ready) <= self._spares:
+        ready = len(self._ready)
+        if self._running or ready <= 1:
             return
-        for _ in range(max(1, len(self._ready) - self._useful)):
+        for _ in range(min(ready - 1, max((ready + 1) // 2, ready - self._useful))):
             self._bury(self._ready.popleft())
+        self._kept = min(self._kept, len(self._ready))
         self._trim_at = time.monotonic() + _NEXT_IDLE
 
-    def _rehearse_soon(self) -> None:
-        if self._scripts and not self._running and self._rehearse_at == FOREVER:
-            self._rehearse_at = time.monotonic() + _QUIET
+    def _rest_soon(self) -> None:
+        """A moment after the last block there is time for other things."""
+        if self._running:
+            return
+        now = time.monotonic()
+        if self._trim_at == FOREVER:
+            self._trim_at = now + _IDLE
+        if self._scripts and self._rehearse_at == FOREVER:
+            self._rehearse_at = now + _QUIET
 
     def _rehearse(self) -> None:
         self._rehearse_at = FOREVER
@@ -207,7 +210,7 @@ class Pool:
             self._ready.append(cell)
             self._dispatch()
             self._refill_soon()
-            self._rehearse_soon()
+            self._rest_soon()
 
     def _cell_failed(self, cell: Cell, why: str) -> None:
         """A cell could not be made. Whoever waits is told; one that fails again and again is not tried for ever."""
@@ -246,6 +249,7 @@ class Pool:
             self._loop.watch(reader, handler, EDGES)
         cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
         self._running[job.run] = cell
+        self._busy.add(self)
         self._trim_at = self._rehearse_at = FOREVER
 
     def _on_output(self, cell: Cell, reader: int) -> None:
@@ -305,9 +309,7 @@ class Pool:
         else:
             self._warming.add(cell)
         self._refill_soon()
-        if not self._running:
-            self._trim_at = time.monotonic() + _IDLE
-            self._rehearse_soon()
+        self._rest_soon()
 
     def _bury_dead(self) -> None:
         self._remains = [cell for cell in self._remains if not (cell.gone() and cell.remove())]
@@ -354,6 +356,7 @@ class Pool:
         if self._spec["zygote"]["namespaces"] and self._zygote_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._zygote_pid, signal.SIGKILL)
+        self._busy.discard(self)
         self._kill_at = time.monotonic() + _GRACE
 
     def is_over(self) -> bool:

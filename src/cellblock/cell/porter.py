@@ -8,11 +8,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from .channel import Watcher
-from .init import PACKET
+from .init import MOST_MOUNTS, PACKET
+from .owner import Watcher
 
 Then = Callable[[list[int], str], None]
-_MOST = 16
 
 
 class Porter:
@@ -34,7 +33,7 @@ class Porter:
 
     def _on_answer(self) -> None:
         try:
-            data, ancillary, _, _ = self._link.recvmsg(PACKET, socket.CMSG_SPACE(_MOST * 4), socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, _, _ = self._link.recvmsg(PACKET, socket.CMSG_SPACE(MOST_MOUNTS * 4), socket.MSG_CMSG_CLOEXEC)
         except OSError:
             data, ancillary = b"", []
         if not data:

@@ -14,7 +14,7 @@ import time
 from typing import NoReturn
 
 from . import kernel
-from .pool import Owner
+from .owner import Owner
 
 _AT_FIRST, _AFTERWARDS = 0.1, 0.5  # seconds until it takes its memory: let a server start, or what has run out come back
 _PROCESSES = 4

@@ -22,12 +22,13 @@ from . import wire
 from .client import Client
 from .folders import remove_tree
 from .groups import Groups
+from .guests import Guests
 from .loop import Loop
 from .pool import Pool
+from .sender import ROOM, sender
 
 LEASE = 5  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
 _DESCRIPTORS = 1024  # more than a server has open
-_CREDENTIALS = struct.Struct("3i")
 
 
 class Server:
@@ -39,14 +40,16 @@ class Server:
         control_out: int,
         link: socket.socket,
         porter: socket.socket | None,
+        door: socket.socket | None,
         spec: dict[str, Any],
         decoder: wire.Decoder,
     ) -> None:
-        self._link, self._porter, self._spec = link, porter, spec
+        self._link, self._porter, self._door, self._spec = link, porter, door, spec
         self._loop = Loop()
         self._groups = Groups([], [])
         self._owner = Client(self._loop, control_in, control_out, decoder, self._on_end)
         self._owner.delete = spec["delete"]
+        self._guests: Guests | None = None
         self._over = False
 
     def run(self, launcher: int, frames: list[wire.Frame]) -> None:
@@ -62,6 +65,8 @@ class Server:
     def _close(self) -> None:
         if self._owner.sessions is not None:
             self._owner.sessions.close()
+        if self._guests is not None:
+            self._guests.close()
         if self._owner.pool is not None:
             self._owner.pool.close()
         self._groups.remove()
@@ -91,7 +96,7 @@ class Server:
             _, status = os.waitpid(launcher, 0)
             if status == 0:  # it has forked the zygote; who must now be told what to be, and is our child
                 self._link.sendall(init_message(self._spec["zygote"]))
-        data, ancillary, _, _ = self._link.recvmsg(1 << 16, socket.CMSG_SPACE(_CREDENTIALS.size))
+        data, ancillary, _, _ = self._link.recvmsg(1 << 16, ROOM)
         try:
             news = json.loads(data)
         except ValueError:
@@ -102,6 +107,10 @@ class Server:
         """Make what the owner has behind his stream."""
         owner = self._owner
         owner.watch(self._link.fileno(), self._on_zygote_end)
+        if self._door is not None:
+            assert self._porter is not None
+            self._guests = Guests(self._loop, owner, self._door, self._link, zygote, self._porter, self._spec, self._groups)
+            return
         owner.pool = Pool(owner, self._link, zygote, self._spec, self._groups)
         if self._spec.get("sessions"):
             from .sessions import Sessions  # not for those who have none
@@ -133,11 +142,3 @@ def init_message(spec: dict[str, Any]) -> bytes:
     """Make the bytes that tell a zygote in a sandbox what to be."""
     text = json.dumps(spec).encode()
     return struct.pack(">I", len(text)) + text
-
-
-def sender(ancillary: list[tuple[int, int, bytes]]) -> int:
-    """Give the process that a message came from, as the kernel tells it; 0: it does not."""
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
-    return 0

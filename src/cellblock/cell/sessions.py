@@ -17,7 +17,8 @@ from typing import Any
 from . import init, wire
 from .cells import Job
 from .live import Live
-from .pool import Owner, Pool
+from .owner import Owner
+from .pool import Pool
 from .porter import NoPorter, Porter
 
 _MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do

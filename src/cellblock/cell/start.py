@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import kernel, wire
+from .sender import ask_for_sender
 
 Enclose = Callable[[dict[str, Any], socket.socket, socket.socket | None], None]
 
@@ -33,9 +34,10 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
         frames = [*decoder.feed(data)]
     spec = frames.pop(0).json()
     ours, theirs = socket.socketpair()
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    ask_for_sender(ours)
     # Only where there are walls can anything be handed in through them.
-    handed_in = enclose and spec.get("sessions")
+    handed_in = enclose and (spec.get("sessions") or "door" in spec)
+    door = socket.socket(fileno=spec["door"]) if "door" in spec else None
     to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if handed_in else (None, None)
     # The zygote becomes our child when its launcher ends. A kernel that cannot do that (gVisor's, for years) could not keep
     # together what belongs to a plain cell either: there each has a process namespace, as in the sandbox.
@@ -46,15 +48,16 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
         ours.close()
         os.close(control_in)
         os.close(control_out)
-        if to_porter:
-            to_porter.close()
+        for one in (to_porter, door):
+            if one:
+                one.close()
         return _start_zygote(enclose, spec, theirs, porter)
     theirs.close()
     if porter:
         porter.close()
     from .server import Server  # only now: see above
 
-    Server(control_in, control_out, ours, to_porter, spec, decoder).run(launcher if enclose else 0, frames)
+    Server(control_in, control_out, ours, to_porter, door, spec, decoder).run(launcher if enclose else 0, frames)
     os._exit(0)
 
 

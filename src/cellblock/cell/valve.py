@@ -6,7 +6,8 @@ import functools
 
 from .cells import Run
 from .outlet import pass_on, send_rest
-from .pool import EDGES, Owner
+from .owner import Owner
+from .pool import EDGES
 from .pump import Keeper, Pump
 
 

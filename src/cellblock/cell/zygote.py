@@ -76,6 +76,9 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     _settle(practising=is_for_blocks, is_heard=bool(spec.get("farewell")))
     link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
     kind, theirs = _fork_for_each(link, home, own_processes=own_processes)
+    if kind == init.ZYGOTE:
+        _move_in(theirs, spec)
+        kind, theirs = _fork_for_each(theirs, home, own_processes=own_processes)
     if kind == init.SESSION:
         guard().enter(theirs, spec, Confinement.from_spec(spec["session_confinement"]))
     return init.enter(theirs, spec, confinement)
@@ -91,21 +94,39 @@ def _own_users() -> None:
 
 
 def _fork_for_each(link: socket.socket, home: int, *, own_processes: bool) -> tuple[bytes, socket.socket]:
-    """Fork a cell for every request. Returns in the cell, with what it is to be, and its socket."""
+    """Fork a cell for every request, or another zygote. Returns in the fork, with what it is to be, and its socket."""
     while True:
         kind, received, _, _ = socket.recv_fds(link, 1, 1)
         if not kind:
             os._exit(0)
-        if own_processes:
+        is_cell = kind != init.ZYGOTE
+        if own_processes and is_cell:
             kernel.unshare(kernel.CLONE_NEWPID)
         if os.fork() == 0:
             link.close()
-            if home >= 0:
+            if home >= 0 and is_cell:
                 os.close(home)
             return kind, socket.socket(fileno=received[0])
-        if home >= 0:
+        if home >= 0 and is_cell:
             kernel.setns(home, kernel.CLONE_NEWPID)  # else a second unshare is refused
         os.close(received[0])
+
+
+def _move_in(link: socket.socket, spec: dict[str, Any]) -> None:
+    """Become the zygote of one guest's cells, with his folders and a network of his own; says so, or why that cannot be."""
+    try:
+        data, mounts, _, _ = socket.recv_fds(link, 4, init.MOST_MOUNTS)
+        targets = json.loads(_exactly(link, struct.unpack(">I", data)[0]))
+        kernel.unshare(kernel.CLONE_NEWNS)
+        init.own_network(spec, "guest")
+        init.keep_few_capabilities()
+        init.mount_all(targets, mounts)
+        for mount in mounts:
+            os.close(mount)
+    except Exception as error:
+        link.sendall(init.ERROR + f"{type(error).__name__}: {error}".encode())
+        os._exit(1)
+    link.sendall(init.HELLO)
 
 
 def guard() -> ModuleType:

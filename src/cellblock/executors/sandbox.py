@@ -15,11 +15,12 @@ from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Place
 from ..places.interpreter import find_interpreter, lay_environment
 from ..places.landlocked import LandlockPlace
-from ..places.sandbox import ENVIRONMENT, WORK_DIR, SandboxPlace
+from ..places.sandbox import ENVIRONMENT, WORK_DIR
 from ..policy import Policy
 from ..sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ..sandbox.probe import probe
 from .command import CommandLineExecutor, command_on_host, texts
+from .shared_server import SharedPlace
 
 
 class SandboxCommandLineCodeExecutor(CommandLineExecutor):
@@ -92,7 +93,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         lay_environment(scratch / "env", interpreter, shown, seen_as=ENVIRONMENT if full else None)
         self._program = str(scratch / "env" / "bin" / "python")
         assert self._workspace is not None
-        kind = SandboxPlace if full else LandlockPlace
+        kind = SharedPlace if full else LandlockPlace
         return kind(
             work_dir=str(self._workspace.path),
             scratch=str(scratch),

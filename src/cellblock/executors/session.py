@@ -24,7 +24,7 @@ from .checkpoints import Checkpoint
 from .copied_session import CopiedSession, Variable, checked
 from .live_session import InputCallback
 from .sandbox import SandboxCommandLineCodeExecutor
-from .session_server import SandboxSessionServer, WarmServer
+from .session_server import SandboxSessionServer, SessionServer
 from .workspace import Workspace
 
 __all__ = ["SandboxSessionCodeExecutor", "Variable"]
@@ -88,7 +88,7 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
         )
         self._live(checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback)
         self._given_server = server
-        self._server: WarmServer | None = None
+        self._server: SessionServer | None = None
         self._scratch: Path | None = None
 
     # open and close
@@ -111,8 +111,8 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
                 await server.close()
             raise
 
-    def _own_server(self) -> WarmServer:
-        return WarmServer(
+    def _own_server(self) -> SessionServer:
+        return SessionServer(
             packages=self._packages,
             limits=self._limits,
             policy=self._policy,
@@ -122,7 +122,7 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
         )
 
     async def _enter(
-        self, server: WarmServer, connection: Connection, scratch: Path, request: dict[str, Any]
+        self, server: SessionServer, connection: Connection, scratch: Path, request: dict[str, Any]
     ) -> dict[str, Any]:
         """Have a session made in the folders that are ready for it."""
         number = server.next_number()
@@ -143,7 +143,7 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
 
     def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
         assert self._workspace is not None
-        return own_mounts(str(self._workspace.path), str(scratch))
+        return own_mounts(str(self._workspace.path), str(scratch), self._policy)
 
     async def _close(self, *, restarting: bool) -> None:
         server, connection = self._server, self._connection

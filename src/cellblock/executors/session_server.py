@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Self
 
-from ..cell.folders import remove_tree
 from ..engine import engine
 from ..environments import environment_for, site_packages
 from ..errors import PlaceLost
 from ..limits import SANDBOX_LIMITS, Limits
 from ..places.base import Connection
-from ..places.interpreter import Interpreter, find_interpreter, lay_environment
-from ..places.sandbox import ENVIRONMENT, SandboxPlace
+from ..places.interpreter import find_interpreter
+from ..places.sandbox import SandboxPlace
 from ..policy import Policy
 from .command import texts
+from .warm_server import WarmServer
 
 
-class WarmServer:
-    """The server itself, for executors, on the engine's loop. `stops_with_last`: it ends with its last session."""
+class SessionServer(WarmServer):
+    """The server itself, for executors. `stops_with_last`: it ends with its last session."""
 
     def __init__(
         self,
@@ -35,13 +32,10 @@ class WarmServer:
         virtual_env_context: SimpleNamespace | None = None,
         stops_with_last: bool = False,
     ) -> None:
+        super().__init__()
         self.packages, self.preload = texts("packages", packages), texts("preload", preload)
         self.limits, self.policy = limits, policy or Policy()
         self._python = None if virtual_env_context is None else str(virtual_env_context.env_exe)
-        self._connection: Connection | None = None
-        self._interpreter: Interpreter | None = None
-        self._shown: tuple[str, ...] = ()
-        self._scratch: Path | None = None
         self._numbers = itertools.count(1)
         self._lessees = 0
         self._stops_with_last = stops_with_last
@@ -52,52 +46,15 @@ class WarmServer:
             if not self._connection.is_open:
                 raise PlaceLost("The server of this session has ended: stop everything that uses it, and start it again.")
             return self._connection
-        interpreter = self._interpreter = await find_interpreter(self._python)
+        interpreter = await find_interpreter(self._python)
         required = (*self.packages, *more_packages)
         added = (str(site_packages(await environment_for(required, python=self._python))),) if required else ()
-        self._shown = (*added, *interpreter.packages)
-        self._scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
-        try:
-            (self._scratch / "work").mkdir()
-            self.furnish(self._scratch)
-            self._connection = await self._place().open()
-        except BaseException:
-            remove_tree(str(self._scratch))
-            raise
-        return self._connection
-
-    def _place(self) -> SandboxPlace:
-        assert self._interpreter is not None
-        return SandboxPlace(
-            work_dir=str(self._scratch and self._scratch / "work"),
-            scratch=str(self._scratch),
-            interpreter=self._interpreter,
-            packages=self._shown,
-            limits=self.limits,
-            policy=self.policy,
-            preload=self.preload,
-            delete=[str(self._scratch)],
-            sessions=True,
-        )
-
-    def furnish(self, folder: Path) -> None:
-        """Make the home and the Python environment of one session in `folder`."""
-        assert self._interpreter is not None
-        os.makedirs(folder / "home")
-        lay_environment(folder / "env", self._interpreter, self._shown, seen_as=ENVIRONMENT)
+        shown = (*added, *interpreter.packages)
+        return await self._launch(SandboxPlace(interpreter, shown, self.limits, self.policy, self.preload))
 
     def next_number(self) -> int:
         """Give the number of the next session."""
         return next(self._numbers)
-
-    async def close(self) -> None:
-        """End all sessions and the server. Does nothing when it does not run."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-        if self._scratch is not None:
-            remove_tree(str(self._scratch))
-            self._scratch = None
 
     def lease(self) -> None:
         """One more session uses it."""
@@ -128,7 +85,7 @@ class SandboxSessionServer:
         preload: Sequence[str] = (),
         virtual_env_context: SimpleNamespace | None = None,
     ) -> None:
-        self.warm = WarmServer(
+        self.warm = SessionServer(
             packages=packages, limits=limits, policy=policy, preload=preload, virtual_env_context=virtual_env_context
         )
 

@@ -40,8 +40,7 @@ class Connection:
     """An open place. It is opened and closed on the engine's loop; `run` says where else it can be used."""
 
     def __init__(self, link: Link) -> None:
-        self.news: dict[str, Any] = {}
-        self._link = link
+        self.link = link
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder()
         self._runs: dict[int, _Run] = {}
@@ -50,7 +49,7 @@ class Connection:
         self._entering = threading.Lock()
         self._paused = False
         self._heard = time.monotonic()
-        self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
         self._lost: str | None = None
         self._pid = os.getpid()
         link.begin(self._on_data, self._on_end)
@@ -59,12 +58,12 @@ class Connection:
     @property
     def pid(self) -> int:
         """The server's process, when that is one of this machine; else 0."""
-        return self._link.pid
+        return self.link.pid
 
     @property
     def serves_all_loops(self) -> bool:
         """Whether runs can be asked for on any loop; else on the engine's alone."""
-        return self._link.serves_all_loops
+        return self.link.serves_all_loops
 
     @property
     def runs(self) -> int:
@@ -77,12 +76,16 @@ class Connection:
         return self._lost is None and self._pid == os.getpid()
 
     async def open(self, spec: dict[str, Any]) -> None:
-        """Tell the server what to be and wait until it is. Raises `PlaceError`."""
+        """Tell the server what to be and wait until it is; close when that does not work. Raises `PlaceError`."""
         self._send(wire.encode_json(wire.OPEN, 0, spec))
         try:
-            self.news = await asyncio.wait_for(asyncio.shield(self._opened), _PATIENCE)
-        except TimeoutError as error:
-            raise PlaceError(f"The cell server did not start within {_PATIENCE:.0f} s. {self._last_words()}") from error
+            await asyncio.wait_for(asyncio.shield(self._opened), _PATIENCE)
+        except BaseException as error:
+            words = self._last_words()
+            await self.close()
+            if isinstance(error, TimeoutError):
+                raise PlaceError(f"The cell server did not start within {_PATIENCE:.0f} s. {words}") from error
+            raise
 
     async def ask(
         self, request: dict[str, Any], value: bytes = b"", token: CancellationToken | None = None
@@ -153,7 +156,7 @@ class Connection:
             self._give_up_orphans(run.loop)
         with self._entering:  # of two that begin at once one must see the other, or both would hear on their own loops
             self._runs[number] = run
-            if self.serves_all_loops and self._link.loop is not run.loop and not self._paused:
+            if self.serves_all_loops and self.link.loop is not run.loop and not self._paused:
                 self._listen(run.loop)
         try:
             self.check()  # again: if the server ended meanwhile, on another loop, nobody has told this run
@@ -173,8 +176,8 @@ class Connection:
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hear on `loop`, while all runs are of that one; else on the engine's, which goes on when others end."""
         is_alone = len(self._runs) == 1
-        if not (is_alone and self._link.listen(loop)) and self._link.loop is not self._loop:
-            self._on_engine(self._link.listen, self._loop)
+        if not (is_alone and self.link.listen(loop)) and self.link.loop is not self._loop:
+            self._on_engine(self.link.listen, self._loop)
 
     def _on_engine(self, step: Callable[..., object], *arguments: object) -> None:
         if asyncio.get_running_loop() is self._loop:
@@ -234,7 +237,7 @@ class Connection:
 
     def _send(self, data: bytes) -> None:
         if self._lost is None:
-            self._link.send(data)
+            self.link.send(data)
 
     def _on_end(self) -> None:
         self._lose(f"The cell server ended unexpectedly. {self._last_words()}")
@@ -252,7 +255,7 @@ class Connection:
 
     def _deliver(self, frame: wire.Frame) -> None:
         if frame.kind == wire.READY:
-            self._opened.set_result(frame.json())
+            self._opened.set_result(None)
         elif frame.kind == wire.FAILED:
             self._lose(f"The cell server failed: {frame.json().get('error')}.")
 
@@ -265,27 +268,27 @@ class Connection:
             # Who runs a block on a loop of his own collects all of it anyway, and must not hold up others while that is busy.
             if len(run.frames) >= _UNREAD_FRAMES and run.loop is self._loop and not self._paused:
                 self._paused = True
-                self._link.pause()
+                self.link.pause()
         run.tell(has_ended=frame.kind in _LAST)  # after that, since who reads resumes
 
     def _resume(self) -> None:
         if self._paused and self._lost is None:
             self._paused = False
-            self._on_engine(self._link.resume)  # what was too much is a run's of that loop
+            self._on_engine(self.link.resume)  # what was too much is a run's of that loop
 
     def _lose(self, why: str) -> None:
         """Take the end of the server to everybody who waits for it."""
         if self._lost is not None:
             return
         self._lost = why
-        self._link.let_go()
+        self.link.let_go()
         if not self._opened.done():
             self._opened.set_exception(PlaceError(why))
         for run in list(self._runs.values()):
             run.tell(has_ended=True)
 
     def _last_words(self) -> str:
-        text = self._link.last_words()
+        text = self.link.last_words()
         return f"It said: {text}" if text else ""
 
     # the end
@@ -301,11 +304,11 @@ class Connection:
         self._lose("The executor, or the server of its session, was stopped.")
         if self._opened.done():
             self._opened.exception()  # looked at, so that nobody reports it as forgotten
-        await self._link.close()
+        await self.link.close()
 
     def forget(self) -> None:
         """In a forked child: let go of a stream that is the parent's."""
-        self._link.forget()
+        self.link.forget()
 
 
 class _Run:
@@ -374,21 +377,22 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 async def start_server(
-    text: str, spec: dict[str, Any], *, python: str | None = None, environment: Mapping[str, str] | None = None
+    text: str,
+    spec: dict[str, Any],
+    *,
+    python: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    inherited: Sequence[int] = (),
 ) -> Connection:
     """Start a cell server as a process of this machine and open it. `text` is its program, out of `cell.boot`.
 
-    `environment` None means this process's own.
+    `environment` None means this process's own; the server gets the descriptors `inherited`.
     """
-    return await open_server(start_process(text, python, environment), spec)
+    return await open_server(start_process(text, python, environment, inherited), spec)
 
 
 async def open_server(link: Link, spec: dict[str, Any]) -> Connection:
     """Speak to the cell server behind `link` and open it; end it when that does not work. Raises `PlaceError`."""
     connection = Connection(link)
-    try:
-        await connection.open(spec)
-    except BaseException:
-        await connection.close()
-        raise
+    await connection.open(spec)
     return connection

@@ -75,27 +75,14 @@ class Link(ABC):
         """In a forked child: let go of a stream that is the parent's."""
 
 
-class ProcessLink(Link):
-    """A server that is a process of this machine, at the other end of a socket."""
+class SocketLink(Link):
+    """A server of this machine, process `pid`, at the other end of a socket."""
 
     serves_all_loops = True
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None) -> None:
-        """Start it. Raises `OSError`. `environment` None means this process's own."""
+    def __init__(self, stream: socket.socket, pid: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket, theirs = socket.socketpair()
-        # Not a pipe: nobody would read it while the server lives.
-        self._log: BinaryIO = tempfile.TemporaryFile()
-        try:
-            # Not in a thread: a cancellation in the middle would lose the process.
-            self._process = _spawn(argv, theirs, self._log, environment)
-        except BaseException:
-            self._socket.close()
-            self._log.close()
-            raise
-        finally:
-            theirs.close()
-        self.pid = self._process.pid
+        self._socket, self.pid = stream, pid
         self._socket.setblocking(False)
         self._ear = Ear(self._socket, self._on_readable)
         self._sending = threading.Lock()
@@ -169,21 +156,11 @@ class ProcessLink(Link):
         """See `Link`."""
         self._ear.end()
 
-    def last_words(self) -> str:
-        """See `Link`."""
-        self._log.seek(0)
-        return self._log.read()[-2000:].decode(errors="replace").strip()
-
-    async def close(self) -> None:
-        """See `Link`."""
+    def _hang_up(self) -> None:
         self._loop.remove_writer(self._socket)
         with contextlib.suppress(OSError):  # it has hung up
             self._socket.shutdown(socket.SHUT_RDWR)  # also for a loop that has had no time yet to let go of the stream
         self._socket.close()
-        ended = await asyncio.to_thread(_reap, self._process, _END)
-        self._log.close()
-        if not ended:
-            raise PlaceError(f"The cell server (process {self.pid}) did not end within {_END:.0f} s.")
 
     def forget(self) -> None:
         """See `Link`."""
@@ -192,20 +169,98 @@ class ProcessLink(Link):
             self._socket.close()
 
 
-def start_process(text: str, python: str | None, environment: Mapping[str, str] | None) -> ProcessLink:
+class ProcessLink(SocketLink):
+    """A server that is a process of ours."""
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None, inherited: Sequence[int] = ()) -> None:
+        """Start it. Raises `OSError`. `environment` None means this process's own; it gets the descriptors `inherited`."""
+        ours, theirs = socket.socketpair()
+        # Not a pipe: nobody would read it while the server lives.
+        self._log: BinaryIO = tempfile.TemporaryFile()
+        try:
+            # Not in a thread: a cancellation in the middle would lose the process.
+            self._process = _spawn(argv, theirs, self._log, environment, inherited)
+        except BaseException:
+            ours.close()
+            self._log.close()
+            raise
+        finally:
+            theirs.close()
+        super().__init__(ours, self._process.pid)
+
+    def last_words(self) -> str:
+        """See `Link`."""
+        self._log.seek(0)
+        return self._log.read()[-2000:].decode(errors="replace").strip()
+
+    async def close(self) -> None:
+        """See `Link`."""
+        self._hang_up()
+        ended = await asyncio.to_thread(_reap, self._process, _END)
+        self._log.close()
+        if not ended:
+            raise PlaceError(f"The cell server (process {self.pid}) did not end within {_END:.0f} s.")
+
+
+class GuestLink(SocketLink):
+    """A server that others use as well, over streams of their own: `server` leads to it."""
+
+    def __init__(self, stream: socket.socket, server: Link) -> None:
+        super().__init__(stream, server.pid)
+        self._server = server
+
+    def last_words(self) -> str:
+        """See `Link`."""
+        return self._server.last_words()
+
+    async def close(self) -> None:
+        """See `Link`."""
+        self._loop.remove_writer(self._socket)
+        try:
+            await asyncio.wait_for(self._see_off(), _END)
+        except TimeoutError as error:
+            raise PlaceError(
+                f"The cell server (process {self.pid}) did not let go of an executor within {_END:.0f} s."
+            ) from error
+        finally:
+            self._hang_up()
+
+    async def _see_off(self) -> None:
+        """Say that nothing more will come, and wait until the server hangs up: then all cells are gone."""
+        with contextlib.suppress(OSError):  # it has hung up, or ended
+            await self._loop.sock_sendall(self._socket, self._outgoing)
+            self._socket.shutdown(socket.SHUT_WR)
+            while await self._loop.sock_recv(self._socket, _READ):
+                pass
+
+
+def start_process(
+    text: str, python: str | None, environment: Mapping[str, str] | None, inherited: Sequence[int] = ()
+) -> ProcessLink:
     """Start a cell server as a process of this machine. `text` is its program, out of `cell.boot`. Raises `PlaceError`."""
     argv = [python or sys.executable, "-I", "-S", "-c", text, str(PACKAGE)]
     try:
-        return ProcessLink(argv, environment)
+        return ProcessLink(argv, environment, inherited)
     except OSError as error:
         raise PlaceError(f"The cell server cannot be started with {argv[0]}: {error.strerror}.") from error
 
 
 def _spawn(
-    argv: Sequence[str], control: socket.socket, log: BinaryIO, environment: Mapping[str, str] | None
+    argv: Sequence[str],
+    control: socket.socket,
+    log: BinaryIO,
+    environment: Mapping[str, str] | None,
+    inherited: Sequence[int],
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        argv, stdin=control.fileno(), stdout=control.fileno(), stderr=log, env=environment, start_new_session=True, cwd="/"
+        argv,
+        stdin=control.fileno(),
+        stdout=control.fileno(),
+        stderr=log,
+        env=environment,
+        start_new_session=True,
+        cwd="/",
+        pass_fds=inherited,
     )
 
 

@@ -6,13 +6,15 @@ import asyncio
 import base64
 import os
 import secrets
+import socket
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..cell import boot, kernel
 from ..errors import PlaceError, SandboxUnavailable
 from ..limits import Limits
-from ..policy import Mount, Policy
+from ..policy import Policy
 from ..sandbox import landlock, seccomp
 from ..sandbox.probe import unavailable
 from .base import PACKAGE, Connection, Place, start_server
@@ -56,44 +58,47 @@ _FILES = {
 class SandboxPlace(Place):
     """Run cells behind walls.
 
-    work_dir      the folder that is shown as /workspace
-    scratch       a folder of ours with `home` and `env` in it, shown as /home/cell and /opt/env
     packages      folders of packages to show under their own names, read-only
     preload       modules that are imported before any cell is forked
-    sessions      have a server of live sessions, which bring their own work folder, home and environment
+    work_dir      the folder that is shown as /workspace
+    scratch       a folder of ours with `home` and `env` in it, shown as /home/cell and /opt/env
     delete        paths that the cell server removes when it ends, even if its owner was killed
+    door          the server's end of a socket over which guests come; without it, it is a server of live sessions
+
+    Guests and sessions bring a work folder, home and environment of their own, and never see those named here.
     """
 
-    work_dir: str
-    scratch: str
     interpreter: Interpreter
     packages: tuple[str, ...]
     limits: Limits
     policy: Policy
     preload: tuple[str, ...] = ()
+    work_dir: str = ""
+    scratch: str = ""
     delete: list[str] = field(default_factory=list[str])
-    sessions: bool = False
+    door: socket.socket | None = None
 
     async def open(self) -> Connection:
         """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow it."""
+        box: dict[str, Any] = {**self.settings["sandbox"], "outer_user": _OUTER_USERS + secrets.randbelow(1 << 24)}
+        box["mounts"] = [*box["mounts"], *own_mounts(self.work_dir, self.scratch)]
+        spec = {**self.settings, "sandbox": box, "delete": self.delete, **self._use()}
+        inherited = () if self.door is None else (self.door.fileno(),)
+        try:
+            return await start_server(boot.SANDBOX_SERVER, spec, environment={}, inherited=inherited)
+        except PlaceError as error:
+            raise await unavailable_here(error) from error
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that a server is told, but whose it is and what for: the same for places that are the same."""
         box = self._box()
         groups = plan_groups(self.limits)
-        try:
-            return await start_server(boot.SANDBOX_SERVER, self._spec(box, groups), environment={})
-        except PlaceError as error:
-            raise SandboxUnavailable(await asyncio.to_thread(_report, str(error))) from error
-
-    def _spec(self, box: dict[str, Any], groups: dict[str, Any] | None) -> dict[str, Any]:
         size = self.limits.tmp_bytes
         options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
         targets = [mount["target"] for mount in box["mounts"]]
-        own = {"session_confinement": self._session_confinement(grouped=groups is not None)} if self.sessions else {}
         return {
-            "sessions": self.sessions,
-            "spares": 0 if self.sessions else 2,
             "zygote": {
-                **own,
-                "own_network": self.sessions and self.policy.network != "host",
                 "namespaces": True,
                 "farewell": bool(groups and groups["peak"]),  # it leaves no time to ask how much memory the block had
                 "scripts": True,
@@ -106,9 +111,18 @@ class SandboxPlace(Place):
             },
             "limits": self.limits.to_dict(),
             "groups": groups,
-            "delete": self.delete,
             "sandbox": box,
         }
+
+    def _use(self) -> dict[str, Any]:
+        """Give what differs between a server of guests and one of live sessions."""
+        zygote: dict[str, Any] = self.settings["zygote"]
+        is_offline = self.policy.network == "none"
+        if self.door is not None:
+            return {"door": self.door.fileno(), "zygote": {**zygote, "own_network": "guest" if is_offline else ""}}
+        confinement = self._session_confinement(grouped=self.settings["groups"] is not None)
+        own = {"session_confinement": confinement, "own_network": "session" if is_offline else ""}
+        return {"sessions": True, "spares": 0, "zygote": {**zygote, **own}}
 
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
         writable = [WORK_DIR, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
@@ -132,29 +146,32 @@ class SandboxPlace(Place):
 
     def _box(self) -> dict[str, Any]:
         files = dict(_FILES)
-        mounts, links = self._system()
-        mounts += [_mount(folder, folder) for folder in self._own_prefixes()]
-        mounts += [_mount(folder, folder, mapped=True) for folder in self.packages if os.path.isdir(folder)]
-        mounts.append(_mount(str(PACKAGE / "cell"), f"{_OURS}/cell"))
-        mounts += own_mounts(self.work_dir, self.scratch)
-        mounts += [_given(mount, writable=False) for mount in self.policy.mounts(writable=False)]
-        mounts += [_given(mount, writable=True) for mount in self.policy.mounts(writable=True)]
+        mounts, links = self._mounts()
         if self.policy.network == "host":
             del files["/etc/hosts"]
-            mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
         return {
             "mounts": mounts,
             "folders": ["/proc", kernel.TERMINALS, "/tmp", "/dev/shm", "/run", "/var", "/root"],
             "links": {**_LINKS, **links},
             "files": files,
             "user": _USER,
-            "outer_user": _OUTER_USERS + secrets.randbelow(1 << 24),
             "network": self.policy.network,
-            "capabilities": kernel.NETWORK_CAPABILITIES if self.sessions else kernel.CELL_CAPABILITIES,
+            "capabilities": kernel.NETWORK_CAPABILITIES,
             "hostname": "cellblock",
             "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", boot.ZYGOTE, _OURS],
             "environment": clean_environment(ENVIRONMENT, HOME, self.policy),
         }
+
+    def _mounts(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """Describe all that is shown besides what is an executor's own, and the links to it."""
+        mounts, links = self._system()
+        mounts += [_mount(folder, folder) for folder in self._own_prefixes()]
+        mounts += [_mount(folder, folder, mapped=True) for folder in self.packages if os.path.isdir(folder)]
+        mounts.append(_mount(str(PACKAGE / "cell"), f"{_OURS}/cell"))
+        mounts += [mount for mount in _given(self.policy) if not _is_own(mount)]
+        if self.policy.network == "host":
+            mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
+        return mounts, links
 
     def _system(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         mounts, links = [_mount("/usr", "/usr")], dict[str, str]()
@@ -193,6 +210,11 @@ def clean_environment(env: str, home: str, policy: Policy) -> dict[str, str]:
     return environment | dict(policy.environment)
 
 
+async def unavailable_here(error: PlaceError) -> SandboxUnavailable:
+    """Make of `error` one that says what this machine lacks, and what can be done about it."""
+    return SandboxUnavailable(await asyncio.to_thread(_report, str(error)))
+
+
 def _report(error: str) -> str:
     return "\n".join(
         [
@@ -222,13 +244,25 @@ def _mount(
     }
 
 
-def own_mounts(work_dir: str, scratch: str) -> list[dict[str, Any]]:
-    """Describe what is an executor's own: its work folder, and the home and the environment in `scratch`."""
+def own_mounts(work_dir: str, scratch: str, policy: Policy | None = None) -> list[dict[str, Any]]:
+    """Describe what is an executor's own: its work folder, the home and the environment in `scratch`, and all below."""
+    given = _given(policy) if policy is not None else []
     own = {work_dir: WORK_DIR, f"{scratch}/home": HOME, f"{scratch}/env": ENVIRONMENT}
-    return [_mount(source, target, own=True) for source, target in own.items()]
+    mounts = [_mount(source, target, own=True) for source, target in own.items()]
+    # What the policy shows in the place of a folder above it hides it.
+    hidden = [mount["target"] for mount in given if not _is_own(mount)]
+    mounts = [mount for mount in mounts if not any(_is_below(mount["target"], top) for top in hidden)]
+    return mounts + [mount for mount in given if _is_own(mount)]
 
 
-def _given(mount: Mount, *, writable: bool) -> dict[str, Any]:
-    if not os.path.exists(mount.source):
-        raise PlaceError(f"The policy names {mount.source}, which does not exist.")
-    return _mount(mount.source, mount.inside, writable=writable, mapped=True)
+def _is_own(mount: dict[str, Any]) -> bool:
+    return any(_is_below(mount["target"], top) for top in (WORK_DIR, HOME, ENVIRONMENT))
+
+
+def _given(policy: Policy) -> list[dict[str, Any]]:
+    """Describe what the policy gives. Raises `PlaceError`."""
+    mounts = [(mount, writable) for writable in (False, True) for mount in policy.mounts(writable=writable)]
+    for mount, _ in mounts:
+        if not os.path.exists(mount.source):
+            raise PlaceError(f"The policy names {mount.source}, which does not exist.")
+    return [_mount(mount.source, mount.inside, writable=writable, mapped=True) for mount, writable in mounts]

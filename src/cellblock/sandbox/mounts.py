@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..cell import kernel
+from ..cell.init import make_target
 from .namespaces import owner_map
 
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
@@ -122,11 +123,6 @@ def _enter_root(base: str) -> None:
 
 
 def _attach(tree: Tree) -> None:
-    target = tree.target
-    if tree.is_folder:
-        os.makedirs(target, exist_ok=True)
-    elif not os.path.lexists(target):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    kernel.attach(tree.descriptor, target)
+    make_target(tree.target, is_folder=tree.is_folder)
+    kernel.attach(tree.descriptor, tree.target)
     os.close(tree.descriptor)
