@@ -254,6 +254,18 @@ def test_many_that_start_at_once_wait_for_one_server() -> None:
     assert not shared_server._servers
 
 
+def test_one_server_has_no_more_guests_than_it_can_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_server, "_MOST", 2)
+
+    async def main() -> None:
+        async with two(preload=["fractions"]) as (one, _), two(preload=["fractions"]) as (three, other):
+            assert server_of(one) != server_of(three)
+            assert (await run(other, "print(1)")).output == "1\n"
+
+    asyncio.run(main())
+    assert not shared_server._servers
+
+
 def test_a_start_that_is_given_up_leaves_the_others_theirs() -> None:
     async def main() -> None:
         first, second = (SandboxCommandLineCodeExecutor(preload=["decimal"]) for _ in range(2))

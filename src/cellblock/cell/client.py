@@ -111,6 +111,8 @@ class Client:
         except BlockingIOError:
             sent = 0
         except OSError:
+            self._outgoing.clear()
+            self._flush_at = FOREVER
             self._end()
             return
         del self._outgoing[:sent]
@@ -165,8 +167,7 @@ class Client:
             case wire.PING:
                 self.send(wire.encode(wire.PONG))
             case wire.KEEP:
-                for path in frame.json()["paths"]:
-                    self.delete.remove(path)
+                self._keep(frame.json()["paths"])
             case wire.OPEN if self._on_open is not None:
                 self._on_open(self, frame.json())
             case _:
@@ -177,6 +178,11 @@ class Client:
             return
         if self.pool is not None:
             self.pool.cancel(number)
+
+    def _keep(self, paths: list[str]) -> None:
+        for path in paths:
+            if path in self.delete:
+                self.delete.remove(path)
 
     # the end
 
@@ -189,10 +195,13 @@ class Client:
     def _end(self) -> None:
         if not self._has_ended:
             self._has_ended = True
+            for descriptor in (self._control_in, self._control_out):
+                self.forget(descriptor)
             self._on_end(self)
 
     def close(self) -> None:
         """Hang up, once all of his cells are gone."""
+        self._outgoing.clear()
+        self._flush_at = FOREVER
         for descriptor in (self._control_in, self._control_out):
-            self.forget(descriptor)
             os.close(descriptor)

@@ -55,6 +55,8 @@ class Guests:
         if not data:
             self._owner.forget(self._door.fileno())
             return
+        if not received:  # no descriptor was left for it; who knocked sees its other end closed
+            return
         stream = received[0]
         client = Client(self._loop, stream, os.dup(stream), wire.Decoder(), self._on_end, self._on_open)
         self._clients.add(client)
@@ -68,7 +70,7 @@ class Guests:
     def _on_fetched(self, client: Client, targets: list[str], mounts: list[int], error: str) -> None:
         if error:
             client.fail(error)
-        elif client not in self._leaving:
+        elif self._is_here(client):
             self._ask_for_zygote(client, targets, mounts)
         for mount in mounts:
             os.close(mount)
@@ -91,7 +93,7 @@ class Guests:
             data, ancillary, _, _ = link.recvmsg(init.PACKET, ROOM)
         except OSError:
             data, ancillary = b"", []
-        if data == init.HELLO:
+        if data == init.HELLO and self._is_here(client):
             self._count += 1
             name = f"guest-{self._count}-"
             client.pool = Pool(client, link, sender(ancillary), self._spec, self._groups, name, self._busy)
@@ -101,6 +103,9 @@ class Guests:
         client.forget(link.fileno())
         link.close()
         client.fail(data[1:].decode(errors="replace") or "the process that cells are forked from did not start")
+
+    def _is_here(self, client: Client) -> bool:
+        return client in self._clients and client not in self._leaving
 
     # the end
 
@@ -133,5 +138,6 @@ class Guests:
         while self._leaving and time.monotonic() < deadline:
             self.tend()
             time.sleep(0.001)
+        self._porter.close()
         for client in self._clients:
             self._owner.delete += client.delete

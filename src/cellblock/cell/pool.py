@@ -67,7 +67,7 @@ class Pool:
         self._failures = 0
         self._last_end = 0.0
         self._refill_at = 0.0
-        self._trim_at = self._rehearse_at = FOREVER
+        self._trim_at = self._rehearse_at = self._kill_at = FOREVER
         self._strays = False
         # The first processes of cells that are not the pool's; `None`: one is on its way, and not known yet.
         self.others: Callable[[], set[int] | None] = set
@@ -369,12 +369,11 @@ class Pool:
         return not self._remains
 
     def close(self) -> None:
-        """End all of it, and wait a while for that; also for what lost its cell, where there are no process namespaces."""
+        """End all of it, and wait a while for that."""
         self.end()
         deadline = time.monotonic() + 2 * _GRACE
         while not self.is_over() and time.monotonic() < deadline:
             time.sleep(0.001)
-        _end_strays()
 
 
 def _processors_are_free() -> bool:
@@ -382,11 +381,3 @@ def _processors_are_free() -> bool:
     with open("/proc/loadavg") as file:
         running = int(file.read().split()[3].partition("/")[0])
     return running <= _PROCESSORS
-
-
-def _end_strays() -> None:
-    """Without process namespaces: end those who lost their cell's first process and became our children."""
-    deadline = time.monotonic() + _GRACE
-    while tree.reap_all() and time.monotonic() < deadline:
-        tree.kill_below(os.getpid())
-        time.sleep(0.001)

@@ -18,7 +18,7 @@ import struct
 import time
 from typing import Any
 
-from . import wire
+from . import tree, wire
 from .client import Client
 from .folders import remove_tree
 from .groups import Groups
@@ -28,6 +28,7 @@ from .pool import Pool
 from .sender import ROOM, sender
 
 LEASE = 5  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
+_GRACE = 2.0  # seconds that the end of all may take
 _DESCRIPTORS = 1024  # more than a server has open
 
 
@@ -69,6 +70,7 @@ class Server:
             self._guests.close()
         if self._owner.pool is not None:
             self._owner.pool.close()
+        _end_children()
         self._groups.remove()
         for path in self._owner.delete:
             remove_tree(path)
@@ -126,6 +128,14 @@ class Server:
 
     def _on_end(self, _owner: Client) -> None:
         self._over = True
+
+
+def _end_children() -> None:
+    """End what is left below us: who lost his cell's first process, or brought us what we need."""
+    deadline = time.monotonic() + _GRACE
+    while tree.reap_all() and time.monotonic() < deadline:
+        tree.kill_below(os.getpid())
+        time.sleep(0.001)
 
 
 def _end_later(pid: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 from . import kernel, wire
 from .sender import ask_for_sender
 
-Enclose = Callable[[dict[str, Any], socket.socket, socket.socket | None], None]
+Enclose = Callable[[dict[str, Any], socket.socket, socket.socket], None]
 
 
 def main(enclose: Enclose | None) -> dict[str, Any]:
@@ -35,10 +36,9 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     spec = frames.pop(0).json()
     ours, theirs = socket.socketpair()
     ask_for_sender(ours)
-    # Only where there are walls can anything be handed in through them.
-    handed_in = enclose and (spec.get("sessions") or "door" in spec)
     door = socket.socket(fileno=spec["door"]) if "door" in spec else None
-    to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if handed_in else (None, None)
+    # Only where there are walls is anything handed in through them.
+    to_porter, porter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if enclose else (None, None)
     # The zygote becomes our child when its launcher ends. A kernel that cannot do that (gVisor's, for years) could not keep
     # together what belongs to a plain cell either: there each has a process namespace, as in the sandbox.
     can_adopt = kernel.adopt_orphans()
@@ -55,6 +55,8 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     theirs.close()
     if porter:
         porter.close()
+    if door:  # some ten descriptors for each cell of each guest
+        resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1:] * 2)
     from .server import Server  # only now: see above
 
     Server(control_in, control_out, ours, to_porter, door, spec, decoder).run(launcher if enclose else 0, frames)
@@ -80,6 +82,7 @@ def _start_zygote(
 
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             return zygote.serve(link, spec["zygote"])
+        assert porter is not None
         enclose(spec, link, porter)
     except BaseException as error:
         link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())

@@ -23,6 +23,7 @@ from ..places.sandbox import SandboxPlace, own_mounts, unavailable_here
 from ..policy import Policy
 from .warm_server import WarmServer
 
+_MOST = 50  # guests of one server
 _PATIENCE = 0.1  # seconds until the end of a server is heard of after that of one of its guests
 
 
@@ -73,7 +74,7 @@ def _mounts_below(paths: Iterable[str]) -> list[str]:
 
 def _server(key: str) -> SharedServer:
     server = _servers.get(key)
-    if server is None or server.has_ended:
+    if server is None or server.has_ended or server.is_full:
         server = _servers[key] = SharedServer(key)
     return server
 
@@ -92,6 +93,11 @@ class SharedServer(WarmServer):
     def has_ended(self) -> bool:
         """Whether it has run, and does not any more."""
         return self._connection is not None and not self._connection.is_open
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more guests would have another server: it has one processor to carry all output."""
+        return self._guests >= _MOST
 
     async def is_lost(self) -> bool:
         """Tell whether it has ended, perhaps a moment ago, which one of its guests may know first."""

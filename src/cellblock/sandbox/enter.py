@@ -16,29 +16,28 @@ from ..cell import kernel
 from . import mounts, namespaces, porter
 
 
-def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socket | None) -> None:
-    """Start a zygote behind the walls that `spec` describes, and a porter where there is to be one.
+def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socket) -> None:
+    """Start a zygote behind the walls that `spec` describes, and a porter.
 
     Does not return; raises what does not work.
     """
     box = spec["sandbox"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     trees: list[mounts.Tree] | None = None
+    maps: mounts.Maps = {}
     if os.geteuid() == 0:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        trees = mounts.open_trees(box["mounts"], box["outer_user"], {})
-        if porter_link:
-            porter.fork(porter_link, box["outer_user"])
+        trees = mounts.open_trees(box["mounts"], box["outer_user"], maps)
+        porter.fork(porter_link, box["outer_user"], maps)
         namespaces.become(box["outer_user"])
     namespaces.enter(user=box["user"], network=box["network"] == "host")
     if os.fork() != 0:
-        if porter_link and trees is None:
-            porter.fork(porter_link, None)  # in the new user namespace, which may mount, and after its first process
+        if trees is None:
+            porter.fork(porter_link, None, maps)  # in the new user namespace, which may mount, and after its first process
         os._exit(0)
     try:
-        if porter_link:
-            kernel.unshare(kernel.CLONE_NEWNS)  # what it sees from here on is not what the porter has to see
+        kernel.unshare(kernel.CLONE_NEWNS)  # what it sees from here on is not what the porter has to see
         _inside(box, trees, link)
     except BaseException as error:
         import json

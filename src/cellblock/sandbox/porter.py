@@ -7,6 +7,7 @@ good. The porter obeys the cell server alone, over a socket: ``[mount, ...]`` as
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -16,20 +17,23 @@ from ..cell.init import PACKET
 from . import mounts
 
 
-def fork(link: socket.socket, user: int | None) -> None:
-    """Fork a porter. `user`, for root alone: whom the owners of what is handed in appear as."""
+def fork(link: socket.socket, user: int | None, maps: mounts.Maps) -> None:
+    """Fork a porter. For root alone: `user`, as whom the owners of what is handed in appear, and the `maps` there are."""
     if os.fork() == 0:
         try:
-            _serve(link, user)
+            _close_all_but(link.fileno(), *maps.values())
+            _serve(link, user, maps)
         finally:
             os._exit(1)
 
 
-def _serve(link: socket.socket, user: int | None) -> NoReturn:
-    os.dup2(link.fileno(), 3)
-    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-    link = socket.socket(fileno=3)
-    maps: mounts.Maps = {}
+def _close_all_but(*kept: int) -> None:
+    edges = [2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
+    for low, high in itertools.pairwise(edges):
+        os.closerange(low + 1, high)
+
+
+def _serve(link: socket.socket, user: int | None, maps: mounts.Maps) -> NoReturn:
     while True:
         data = link.recv(PACKET)
         if not data:
