@@ -242,6 +242,26 @@ def test_a_killed_zygote_is_the_loss_of_one() -> None:
     asyncio.run(main())
 
 
+def test_who_has_more_cells_gets_no_more_than_his_share() -> None:
+    async def calls(executor: SandboxCommandLineCodeExecutor, until: float) -> int:
+        count = 0
+        while time.monotonic() < until:
+            assert (await run(executor, "print(1)")).exit_code == 0
+            count += 1
+        return count
+
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            first, *others = [await stack.enter_async_context(SandboxCommandLineCodeExecutor()) for _ in range(5)]
+            await asyncio.gather(*(run(first, "import time; time.sleep(0.5)") for _ in range(16)))
+            until = time.monotonic() + 3
+            callers = [executor for executor in (first, *others) for _ in range(8)]
+            counts = await asyncio.gather(*(calls(executor, until) for executor in callers))
+            assert sum(counts[:8]) < 2 * sum(counts[8:]) / 4, counts
+
+    asyncio.run(main())
+
+
 def test_many_that_start_at_once_wait_for_one_server() -> None:
     async def main() -> None:
         executors = [SandboxCommandLineCodeExecutor() for _ in range(8)]

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import init, wire
 from .client import Client
+from .crowd import Crowd
 from .groups import Groups
 from .loop import FOREVER, Loop
 from .pool import Pool
@@ -46,7 +47,7 @@ class Guests:
         self._porter = Porter(owner, porter)
         self._clients = set[Client]()
         self._leaving = set[Client]()
-        self._busy = set[Pool]()
+        self._crowd = Crowd()
         self._count = 0
         owner.watch(door.fileno(), self._on_knock)
 
@@ -96,7 +97,7 @@ class Guests:
         if data == init.HELLO and self._is_here(client):
             self._count += 1
             name = f"guest-{self._count}-"
-            client.pool = Pool(client, link, sender(ancillary), self._spec, self._groups, name, self._busy)
+            client.pool = Pool(client, link, sender(ancillary), self._spec, self._groups, name, self._crowd)
             client.send(wire.encode_json(wire.READY, 0, {}))
             client.flush()
             return

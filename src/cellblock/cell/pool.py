@@ -19,6 +19,7 @@ from typing import Any
 
 from . import tree, wire
 from .cells import Cell, CellFailed, Job
+from .crowd import STUCK, Crowd
 from .groups import Groups
 from .loop import FOREVER
 from .outlet import pass_on, send_rest
@@ -30,7 +31,6 @@ _FIRST_LOOK = 0.05  # seconds until a running cell is measured for the first tim
 _NEXT_LOOK = 0.05
 _GRACE = 2.0  # seconds that a cell's first process has to end a block before it is killed itself
 _MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
-_STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
 _PROCESSORS = os.cpu_count() or 1
 _IDLE = 2.0  # seconds without any block, after which cells go: those that the processors are not good for, or half
 _NEXT_IDLE = 5.0  # seconds until the next ones go: to make one is the work of several blocks, and callers may come again
@@ -40,7 +40,7 @@ EDGES = select.EPOLLIN | select.EPOLLET
 
 
 class Pool:
-    """The cells that one zygote forks. `name` begins their names, where there are other pools; `busy` are those at work."""
+    """The cells that one zygote forks. `name` begins their names, where there are other pools, in one `crowd`."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Pool:
         spec: dict[str, Any],
         groups: Groups,
         name: str = "",
-        busy: set[Pool] | None = None,
+        crowd: Crowd | None = None,
     ) -> None:
         self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
         self._own_processes, self._scripts = bool(spec["zygote"]["own_processes"]), bool(spec["zygote"]["scripts"])
         self.groups = groups
-        self._name, self._busy = name, set[Pool]() if busy is None else busy
+        self._name, self._crowd = name, crowd or Crowd()
         self._spares = self._kept = int(spec.get("spares", _SPARES))  # ready in advance where many call, and now
         self._useful = 2 * _PROCESSORS + self._spares  # more cells would share the processors, unless their blocks sleep
         self._waiting: deque[Job] = deque()
@@ -67,7 +67,7 @@ class Pool:
         self._failures = 0
         self._last_end = 0.0
         self._refill_at = 0.0
-        self._trim_at = self._rehearse_at = self._kill_at = FOREVER
+        self._trim_at = self._rehearse_at = self._retry_at = self._kill_at = FOREVER
         self._strays = False
         # The first processes of cells that are not the pool's; `None`: one is on its way, and not known yet.
         self.others: Callable[[], set[int] | None] = set
@@ -100,7 +100,7 @@ class Pool:
         """Give when `tend` must be called; of `time.monotonic`."""
         if self._remains or self._strays:
             return time.monotonic() + _SOON
-        moment = min(self._refill_at, self._trim_at, self._rehearse_at)
+        moment = min(self._refill_at, self._trim_at, self._rehearse_at, self._retry_at)
         if self._running:
             moment = min([moment, *[cell.run.next_look for cell in self._running.values() if cell.run]])
         return moment
@@ -114,6 +114,9 @@ class Pool:
         now = time.monotonic()
         if now >= self._refill_at:
             self._refill()
+        if now >= self._retry_at:
+            self._retry_at = FOREVER
+            self._dispatch()
         if now >= self._trim_at:
             self._trim()
         if now >= self._rehearse_at:
@@ -140,7 +143,7 @@ class Pool:
         wanted = len(self._waiting) + self._kept
         while len(self._warming) + len(self._ready) < wanted and len(self._warming) < _WARMING:
             if self._is_plenty(now):
-                self._refill_at = now + _STUCK
+                self._refill_at = now + STUCK
                 return
             self._ask_for(Cell(self._next_name(), self._spec, self.groups))
 
@@ -151,20 +154,22 @@ class Pool:
     def _ask_for(self, cell: Cell) -> None:
         cell.request(self._zygote)
         self._warming.add(cell)
-        self._busy.add(self)
+        self._crowd.join(self)
         self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
 
     def _is_plenty(self, now: float) -> bool:
         """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
-        if not self._waiting or self._at_work() < min(self._useful, self._spares):
+        if not self._waiting or self.at_work() < min(self._useful, self._spares) or not self._crowd.is_enough(self._useful):
             return False
-        self._busy -= {pool for pool in self._busy if not pool._at_work()}
-        if sum(pool._at_work() for pool in self._busy) < self._useful:
-            return False
-        return now < max(self._last_end, self._waiting[0].arrived) + _STUCK * len(self._busy)
+        return now < max(self._last_end, self._waiting[0].arrived) + self._crowd.turn(self._useful)
 
-    def _at_work(self) -> int:
+    def at_work(self) -> int:
+        """See `crowd.Member`."""
         return len(self._running) + len(self._warming)
+
+    def young(self, since: float) -> int:
+        """See `crowd.Member`."""
+        return len(self._warming) + sum(1 for cell in self._running.values() if cell.run and cell.run.started > since)
 
     def _trim(self) -> None:
         """Without blocks, let go of all cells that are too many, or of half; the last stays, for who comes again alone."""
@@ -233,7 +238,10 @@ class Pool:
 
     def _dispatch(self) -> None:
         while self._waiting and self._ready and not self._loop.is_full:
-            self._start(self._ready.popleft(), self._waiting.popleft())
+            if self._crowd.has_its_share(self, self._spares, self._useful):
+                self._retry_at = time.monotonic() + STUCK
+                return
+            self._start(self._ready.pop(), self._waiting.popleft())  # the one whose memory is warm
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:
@@ -249,7 +257,7 @@ class Pool:
             self._loop.watch(reader, handler, EDGES)
         cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
         self._running[job.run] = cell
-        self._busy.add(self)
+        self._crowd.join(self)
         self._trim_at = self._rehearse_at = FOREVER
 
     def _on_output(self, cell: Cell, reader: int) -> None:
@@ -308,6 +316,7 @@ class Pool:
             self._bury(cell)
         else:
             self._warming.add(cell)
+        self._dispatch()
         self._refill_soon()
         self._rest_soon()
 
@@ -350,13 +359,13 @@ class Pool:
         self._ready.clear()
         self._running.clear()
         self._warming.clear()
-        self._refill_at = self._trim_at = self._rehearse_at = FOREVER
+        self._refill_at = self._trim_at = self._rehearse_at = self._retry_at = FOREVER
         self._loop.forget(self._zygote.fileno())
         self._zygote.close()
         if self._spec["zygote"]["namespaces"] and self._zygote_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._zygote_pid, signal.SIGKILL)
-        self._busy.discard(self)
+        self._crowd.leave(self)
         self._kill_at = time.monotonic() + _GRACE
 
     def is_over(self) -> bool:

@@ -56,7 +56,8 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
     if porter:
         porter.close()
     if door:  # some ten descriptors for each cell of each guest
-        resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1:] * 2)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     from .server import Server  # only now: see above
 
     Server(control_in, control_out, ours, to_porter, door, spec, decoder).run(launcher if enclose else 0, frames)

@@ -1,0 +1,57 @@
+"""The pools of one server that have something to do: they share its processors, and each is to have its part of them."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
+
+
+class Member(Protocol):
+    """What this needs of a pool."""
+
+    def at_work(self) -> int:
+        """Give how many of its cells run a block, or are being made ready."""
+        ...
+
+    def young(self, since: float) -> int:
+        """Give how many of these have begun after `since`, of `time.monotonic`, or have yet to begin."""
+        ...
+
+
+class Crowd:
+    """All of them. Where `useful` is asked for: how many cells the processors are good for."""
+
+    def __init__(self) -> None:
+        self._members = set[Member]()
+
+    def join(self, member: Member) -> None:
+        """It has something to do; when it has not any more, that is found out."""
+        self._members.add(member)
+
+    def leave(self, member: Member) -> None:
+        """It has ended."""
+        self._members.discard(member)
+
+    def is_enough(self, useful: int) -> bool:
+        """Tell whether as many cells are at work as are useful."""
+        self._members = {member for member in self._members if member.at_work()}
+        return sum(member.at_work() for member in self._members) >= useful
+
+    def has_its_share(self, member: Member, least: int, useful: int) -> bool:
+        """Tell whether blocks of others are to have the processors before another one of `member`, who may have `least`."""
+        if len(self._members) < 2 or member.at_work() < least:
+            return False
+        self._members = {member for member in self._members if member.at_work()}
+        if len(self._members) < 2:
+            return False
+        share = max(least, useful // len(self._members))
+        return member.young(time.monotonic() - self.turn(useful)) >= share
+
+    def turn(self, useful: int) -> float:
+        """Give the seconds in which each may begin its share of blocks: few where most of all blocks only sleep."""
+        since = time.monotonic() - STUCK
+        # Where all compute, about so many are in the first moment of a block, or on their way to it.
+        is_quiet = sum(member.young(since) for member in self._members) < 2 * useful
+        return STUCK if is_quiet else STUCK * len(self._members)
