@@ -303,6 +303,28 @@ def test_a_start_that_is_given_up_leaves_the_others_theirs() -> None:
     assert not shared_server._servers
 
 
+def test_who_leaves_while_he_is_still_coming_in_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with two() as (one, _):
+            server = server_of(one)
+            zygote = max(children(server), key=lambda pid: len(descendants(pid)))
+            before = len(os.listdir(f"/proc/{server}/fd"))
+            for moment in range(40):
+                coming = SandboxCommandLineCodeExecutor()
+                starting = asyncio.ensure_future(coming.start())
+                await asyncio.sleep(moment / 2000)
+                starting.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await starting
+                await coming.stop()
+            await eventually("a zygote of his stays", lambda: len(children(zygote)) == 2)
+            await eventually("descriptors stay", lambda: len(os.listdir(f"/proc/{server}/fd")) <= before)
+            assert (await run(one, "print(1)")).output == "1\n"
+
+    asyncio.run(main())
+    assert not shared_server._servers
+
+
 def test_all_folders_go_when_their_owner_is_killed(tmp_path: Path) -> None:
     code = (
         "import os\nfrom cellblock import CodeBlock\nfrom cellblock.sync import SandboxCommandLineCodeExecutor as Sandbox\n"

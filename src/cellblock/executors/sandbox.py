@@ -32,8 +32,9 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     isolation             "full", or by name the weaker "landlock", which needs no namespaces; see `guarantees`
 
     Blocks see the work folder as /workspace, and have a home and a Python environment of this executor's own, in which
-    `pip install` works for the blocks after it. `restart` makes both new. For the other parameters see
-    `CommandLineExecutor`. Starting raises `SandboxUnavailable` where this machine does not allow the sandbox.
+    `pip install` works for the blocks after it. `restart` makes both new. Executors of one process with the same settings
+    share a warm server, which makes all but the first start in milliseconds, and see nothing of each other. For the other
+    parameters see `CommandLineExecutor`. Starting raises `SandboxUnavailable` where this machine does not allow the sandbox.
     """
 
     def __init__(
