@@ -325,6 +325,25 @@ def test_who_leaves_while_he_is_still_coming_in_leaves_nothing_behind() -> None:
     assert not shared_server._servers
 
 
+def test_a_stop_that_is_given_up_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def main() -> None:
+        async with SandboxCommandLineCodeExecutor():
+            for moment in range(20):
+                leaving = SandboxCommandLineCodeExecutor()
+                await leaving.start()
+                stopping = asyncio.ensure_future(leaving.stop())
+                await asyncio.sleep(moment / 1000)
+                stopping.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await stopping
+                await leaving.stop()
+
+    asyncio.run(main())
+    assert not [path.name for path in tmp_path.iterdir() if "work" not in path.name]
+
+
 def test_all_folders_go_when_their_owner_is_killed(tmp_path: Path) -> None:
     code = (
         "import os\nfrom cellblock import CodeBlock\nfrom cellblock.sync import SandboxCommandLineCodeExecutor as Sandbox\n"

@@ -126,8 +126,12 @@ class Guests:
             self._leaving.remove(client)
             self._clients.remove(client)
             self._loop.drop(client)
-            self._owner.delete += client.delete  # of one who was killed: who leaves in order takes his folders away himself
+            self._inherit(client)
             client.close()
+
+    def _inherit(self, client: Client) -> None:
+        """Note what `client` left to be deleted at the end: mostly nothing, since who is gone takes his folders away."""
+        self._owner.delete = [path for path in (*self._owner.delete, *client.delete) if os.path.lexists(path)]
 
     def close(self) -> None:
         """End all of them, and all that they have."""
@@ -141,4 +145,4 @@ class Guests:
             time.sleep(0.001)
         self._porter.close()
         for client in self._clients:
-            self._owner.delete += client.delete
+            self._inherit(client)

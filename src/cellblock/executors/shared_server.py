@@ -116,7 +116,7 @@ class SharedServer(WarmServer):
         except BaseException:
             await self.release()
             raise
-        guest = Guest(GuestLink(stream, self._connected().link), self, place.delete)
+        guest = Guest(GuestLink(stream, self._connected().link), self)
         await guest.open({"mounts": own_mounts(place.work_dir, place.scratch, place.policy), "delete": list(place.delete)})
         return guest
 
@@ -158,16 +158,16 @@ class SharedServer(WarmServer):
 
 
 class Guest(Connection):
-    """One executor's stream to a server that it shares. Who leaves takes his folders away himself."""
+    """One executor's stream to a server that it shares."""
 
-    def __init__(self, link: Link, server: SharedServer, delete: Sequence[str]) -> None:
+    def __init__(self, link: Link, server: SharedServer) -> None:
         super().__init__(link)
-        self._server, self._delete = server, delete
+        self._server = server
 
     async def close(self, *, keep: Sequence[str] = ()) -> None:
-        """See `Connection`."""
+        """See `Connection`; what is to be deleted the server deletes only when it ends itself, should it still be there."""
         try:
-            await super().close(keep=self._delete)
+            await super().close(keep=keep)
         finally:
             await self._server.release()
 
