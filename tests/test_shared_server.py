@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,24 @@ async def two(**settings: Any) -> AsyncGenerator[tuple[SandboxCommandLineCodeExe
     async with SandboxCommandLineCodeExecutor(**settings) as one, SandboxCommandLineCodeExecutor(**settings) as other:
         assert server_of(one) == server_of(other)
         yield one, other
+
+
+def zygote_of(server: int) -> int:
+    """Give the first zygote, below which are those of the guests."""
+    return max(children(server), key=lambda pid: len(descendants(pid)))
+
+
+def by_age(pids: list[int]) -> list[int]:
+    return sorted(pids, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().split()[21]))
+
+
+async def given_up(work: Coroutine[Any, Any, None], after: float) -> None:
+    """Begin `work`, and cancel it after some seconds."""
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(after)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def eventually(what: str, is_so: Any) -> None:
@@ -157,11 +175,11 @@ def test_one_who_leaves_takes_all_that_is_his_along_and_nothing_of_another() -> 
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor() as one:
             server = server_of(one)
-            zygote = max(children(server), key=lambda pid: len(descendants(pid)))
+            zygote = zygote_of(server)
             asleep = asyncio.ensure_future(run(one, "import time; time.sleep(3); print('woke')"))
             other = SandboxCommandLineCodeExecutor()
             await other.start()
-            mine, his = sorted(children(zygote), key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().split()[21]))
+            mine, his = by_age(children(zygote))
             cut = asyncio.ensure_future(run(other, "import time; time.sleep(60)"))
             await asyncio.sleep(0.3)
             below, scratch = [his, *descendants(his)], other.work_dir
@@ -228,8 +246,8 @@ def test_a_killed_server_is_lost_for_all_and_comes_back_for_all() -> None:
 def test_a_killed_zygote_is_the_loss_of_one() -> None:
     async def main() -> None:
         async with two() as (one, other):
-            zygote = max(children(server_of(one)), key=lambda pid: len(descendants(pid)))
-            first, _ = sorted(children(zygote), key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().split()[21]))
+            zygote = zygote_of(server_of(one))
+            first, _ = by_age(children(zygote))
             os.kill(first, signal.SIGKILL)
             await eventually("its end is not told of", lambda: not (one._connection and one._connection.is_open))
             with pytest.raises(PlaceError, match="forked from ended"):
@@ -307,15 +325,11 @@ def test_who_leaves_while_he_is_still_coming_in_leaves_nothing_behind() -> None:
     async def main() -> None:
         async with two() as (one, _):
             server = server_of(one)
-            zygote = max(children(server), key=lambda pid: len(descendants(pid)))
+            zygote = zygote_of(server)
             before = len(os.listdir(f"/proc/{server}/fd"))
             for moment in range(40):
                 coming = SandboxCommandLineCodeExecutor()
-                starting = asyncio.ensure_future(coming.start())
-                await asyncio.sleep(moment / 2000)
-                starting.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await starting
+                await given_up(coming.start(), moment / 2000)
                 await coming.stop()
             await eventually("a zygote of his stays", lambda: len(children(zygote)) == 2)
             await eventually("descriptors stay", lambda: len(os.listdir(f"/proc/{server}/fd")) <= before)
@@ -333,15 +347,11 @@ def test_a_stop_that_is_given_up_leaves_no_folder(tmp_path: Path, monkeypatch: p
             for moment in range(20):
                 leaving = SandboxCommandLineCodeExecutor()
                 await leaving.start()
-                stopping = asyncio.ensure_future(leaving.stop())
-                await asyncio.sleep(moment / 1000)
-                stopping.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await stopping
+                await given_up(leaving.stop(), moment / 1000)
                 await leaving.stop()
 
     asyncio.run(main())
-    assert not [path.name for path in tmp_path.iterdir() if "work" not in path.name]
+    assert not list(tmp_path.iterdir())
 
 
 def test_all_folders_go_when_their_owner_is_killed(tmp_path: Path) -> None:

@@ -16,16 +16,18 @@ import signal
 import socket
 import struct
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import tree, wire
 from .client import Client
 from .folders import remove_tree
 from .groups import Groups
-from .guests import Guests
 from .loop import Loop
 from .pool import Pool
 from .sender import ROOM, sender
+
+if TYPE_CHECKING:
+    from .guests import Guests
 
 LEASE = 5  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
 _GRACE = 2.0  # seconds that the end of all may take
@@ -110,6 +112,8 @@ class Server:
         owner = self._owner
         owner.watch(self._link.fileno(), self._on_zygote_end)
         if self._door is not None:
+            from .guests import Guests  # not for those who have none
+
             assert self._porter is not None
             self._guests = Guests(self._loop, owner, self._door, self._link, zygote, self._porter, self._spec, self._groups)
             return
