@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
 from . import wire
 from .channel import Channel
 from .owner import Watcher
+
+# Seconds in which one that has ended may still be found among its parent's children. To look whether it is a zombie would
+# hold up each block's end; and by then its number cannot be another's, since all others come first.
+_UNBURIED = 0.02
 
 
 class Keeper:
@@ -17,6 +22,7 @@ class Keeper:
     def __init__(self, loop: Watcher, blocks: int, on_news: Callable[[], None]) -> None:
         self.blocks = blocks
         self._dropped = False
+        self.unburied_until = 0.0
         self._on_news = on_news
         self.channel = Channel(loop, self._on_frame, on_news)
 
@@ -57,6 +63,7 @@ class Keeper:
     def drop(self) -> None:
         """End it. It is heard of until it is gone, which takes a moment, lest it be taken for a process of code's."""
         self._dropped = True
+        self.unburied_until = time.monotonic() + _UNBURIED
         if self.channel.pid:
             self.channel.kill()
         else:  # it ends when it finds the stream closed
@@ -87,7 +94,8 @@ class Copies:
         """Give the processes of all of them, and of those that are about to be gone."""
         if self._auto is None and not self._going and not self.marks and self._asked is self._next is None:
             return set()
-        self._going = [keeper for keeper in self._going if keeper.channel.open]
+        now = time.monotonic()
+        self._going = [keeper for keeper in self._going if keeper.channel.open or now < keeper.unburied_until]
         return {keeper.channel.pid for keeper in (*self.all(), *self._going)}
 
     def _drop(self, keeper: Keeper) -> None:
