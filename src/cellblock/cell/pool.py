@@ -159,7 +159,11 @@ class Pool:
 
     def _is_plenty(self, now: float) -> bool:
         """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
-        if not self._waiting or self.at_work() < min(self._useful, self._spares) or not self._crowd.is_enough(self._useful):
+        if not self._waiting:
+            return False
+        if self._ready:  # and blocks wait all the same: others' are to go first
+            return True
+        if self.at_work() < min(self._useful, self._spares) or not self._crowd.is_enough(self._useful):
             return False
         return now < max(self._last_end, self._waiting[0].arrived) + self._crowd.turn(self._useful)
 

@@ -1,0 +1,58 @@
+"""The cells of one zygote: how many are made, and when."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable
+
+from cellblock.cell.cells import Cell, Job
+from cellblock.cell.crowd import Crowd, Member
+from cellblock.cell.groups import Groups
+from cellblock.cell.pool import Pool
+
+SPEC = {"limits": {}, "zygote": {"own_processes": True, "scripts": False, "namespaces": False}}
+
+
+class Nobody:
+    """An owner for whom nothing ever comes."""
+
+    is_full = False
+
+    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = select.EPOLLIN) -> None: ...
+    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None: ...
+    def hold(self, descriptor: int, flags: int) -> None: ...
+    def again(self, descriptor: int, flags: int) -> None: ...
+    def send(self, frame: bytes, *, can_wait: bool = False) -> None: ...
+    def flush(self) -> None: ...
+
+
+class Others(Crowd):
+    """A crowd whose other members go first for as long as they are said to."""
+
+    go_first = True
+
+    def has_its_share(self, member: Member, least: int, useful: int) -> bool:
+        """See `Crowd`."""
+        return self.go_first
+
+
+def test_while_others_go_first_no_cells_are_made_beside_those_that_are_ready() -> None:
+    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    zygote.setblocking(False)
+    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=(crowd := Others()))
+    ready = Cell("ready", SPEC, Groups([], []))
+    ready.request(ours)
+    pool._ready.append(ready)
+    for number in range(4):
+        pool.add(Job(number, {}, time.monotonic()))
+    assert pool._warming == set()
+    crowd.go_first = False
+    pool._ready.clear()
+    pool.add(Job(4, {}, time.monotonic()))
+    assert len(pool._warming) == 4  # which none had kept from being made
+    for cell in (ready, *pool._warming):
+        cell.close()
+    for end in (ours, zygote):
+        end.close()
