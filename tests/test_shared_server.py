@@ -323,9 +323,11 @@ def test_a_start_that_is_given_up_leaves_the_others_theirs() -> None:
 
 def test_who_leaves_while_he_is_still_coming_in_leaves_nothing_behind() -> None:
     async def main() -> None:
-        async with two() as (one, _):
+        async with two() as (one, other):
             server = server_of(one)
             zygote = zygote_of(server)
+            for executor in (one, other):  # which has its first cell from here on
+                await run(executor, "print(1)")
             before = len(os.listdir(f"/proc/{server}/fd"))
             for moment in range(40):
                 coming = SandboxCommandLineCodeExecutor()
