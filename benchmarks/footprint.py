@@ -19,7 +19,7 @@ from .processes import control_groups, descriptors, living, mounts, own_bytes, p
 
 _MIB = 1 << 20
 _WARM_UP = 500
-_IDLE = 3.0  # seconds after which an executor has let go of the cells that it does not keep ready
+_IDLE = 12.0  # seconds after which an executor has let go of the cells that it does not keep ready
 # Allocators and tables settle within this; a leak of 200 bytes a run would not.
 _SETTLING = Bound("at most", 2)
 _NOTHING = Bound("at most", 0)

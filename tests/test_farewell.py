@@ -14,7 +14,9 @@ from cellblock.limits import MIB
 from cellblock.sync import SandboxCommandLineCodeExecutor
 from live import need_sandbox
 
-EXPECT = "one.expect(os.getpid())"
+EXPECT = "one.expect(main)"
+BELIEVED = "(['killed', (0, True, 0)], True) reaped"
+NOT_BELIEVED = "([], False) reaped"
 LOCK = "import fcntl, os\nfcntl.flock(os.open('lock', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
 PORT = (
     "import socket\nlistener = socket.create_server(('127.0.0.1', 4321), reuse_port=False)\nheld = listener.dup().detach()\n"
@@ -24,43 +26,68 @@ LARGE = "import ctypes\nlarge = b'x' * (300 << 20)\nctypes.pythonapi.Py_IncRef(c
 
 
 def said(before: str, after: str) -> str:
-    """Run a process that listens to itself; `before` it says farewell, and `after` that."""
+    """Run a process with a child that says farewell; do `before` it is said, and `after` that."""
     program = f"""
-        import os
+        import os, signal, struct, time
         from cellblock.cell import farewell
         farewell._FIRST = os.getpid()
-        heard = []
-        one = farewell.Farewell(lambda: heard.append("killed"), lambda cpu: heard.append(cpu > 0))
+        heard, report = [], struct.Struct("<idq")
+
+        def kill():
+            heard.append("killed")
+            os.kill(main, signal.SIGKILL)
+
+        def tell(data):
+            status, seconds, peak = report.unpack(data)
+            heard.append((status, seconds > 0, peak))
+
+        one = farewell.Farewell(kill, tell, report)
         one.listen()
         one.begin()
-        farewell._last_begun = os.getpid
+        wait, go = os.pipe()
+        main = os.fork()
+        if main == 0:
+            one.leave()
+            os.read(wait, 1)
+            farewell.say()
+            signal.pause()
+        farewell._last_begun = lambda: main
         {before}
-        farewell.say()
+        os.write(go, b"x")
+        while not one._said:
+            time.sleep(0.01)
         {after}
         os.write(1, repr((heard, one.is_over)).encode())
+        if not one.is_over:
+            os.kill(main, signal.SIGKILL)
+            os.waitpid(main, 0)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            os.write(1, b" reaped")
     """
     return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, capture_output=True).stdout.decode()
 
 
 def test_it_is_killed_first_and_then_told_of_with_its_time() -> None:
-    assert said(EXPECT, "") == "(['killed', True], True)"
+    assert said(EXPECT, "") == BELIEVED
 
 
 def test_it_may_be_said_before_anybody_knows_who_says_it() -> None:
-    assert said("", EXPECT) == "(['killed', True], True)"
-    assert said("", "") == "([], False)"
+    assert said("", EXPECT) == BELIEVED
+    assert said("", "") == NOT_BELIEVED
 
 
 def test_it_is_told_of_once() -> None:
-    assert said(EXPECT, "farewell.say()") == "(['killed', True], True)"
+    assert said(EXPECT, "os.kill(os.getpid(), farewell._SIGNAL)") == BELIEVED
 
 
 def test_who_is_not_alone_is_not_believed() -> None:
-    assert said(f"{EXPECT}; farewell._last_begun = lambda: 4_000_000", "") == "([], False)"
+    assert said(f"{EXPECT}; farewell._last_begun = lambda: 4_000_000", "") == NOT_BELIEVED
 
 
 def test_another_one_is_not_believed() -> None:
-    assert said("one.expect(1 << 22)", "") == "([], False)"
+    assert said("one.expect(1 << 22)", "") == NOT_BELIEVED
 
 
 @pytest.fixture

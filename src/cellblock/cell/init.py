@@ -22,7 +22,7 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from . import kernel, practice, script, tree
@@ -31,6 +31,8 @@ from .farewell import Farewell
 
 # Without the enums of `signal`, which every block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
+# Without what Python's `socket` adds to it.
+_detach: Callable[[socket.socket], int] = importlib.import_module("_socket").socket.detach
 
 # What the zygote is asked for: a first process for blocks, or for a session; another zygote, for a guest.
 CELL, SESSION, ZYGOTE = b"c", b"s", b"z"
@@ -38,9 +40,12 @@ HELLO, GO, READY, REHEARSE, ERROR = b"H", b"G", b"R", b"P", b"E"
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
+_ROOM = socket.CMSG_SPACE(16 * 4)  # for the descriptors that come with a packet
 MOST_MOUNTS = 250  # that are handed in at one time: descriptors that one message carries, see unix(7)
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _TICKS = 20_000_000  # nanoseconds: more than that clock stands still
+
+_new_messages = kernel.Call("unshare", "unshare", kernel.CLONE_NEWIPC)
 
 _kept: list[object] = []  # what a block's process has of ours: to let go of it would only touch, and so copy, its memory
 
@@ -58,7 +63,7 @@ def enter(link: socket.socket, spec: dict[str, Any], confinement: Confinement) -
     try:
         kill = _prepare(spec)
         ground = Ground(spec)
-        farewell = Farewell(kill, lambda cpu: link.sendall(REPORT.pack(0, cpu, 0)))
+        farewell = Farewell(kill, link.sendall, REPORT)
         if spec.get("farewell"):
             farewell.listen()
         _kept.extend((confinement, ground, farewell))
@@ -131,12 +136,14 @@ def _kill_own() -> None:
     tree.kill_below(os.getpid())
 
 
-class _State(NamedTuple):
-    """How folders look: what `_status` gives of each, the names in them, and when the last of them was changed."""
+class _Untouched:
+    """How a fresh filesystem looks: what `_status` gives of its folders, the names in them, and when the last was changed."""
 
-    status: list[tuple[int, int, int, int, int]]
-    names: list[list[str]]
-    changed: int
+    def __init__(self, folders: list[str]) -> None:
+        self.folders = [(folder, _status(folder)) for folder in folders]
+        self.names = _names(self.folders)
+        self.changed = max(ctime for _, (_, _, ctime, _, _) in self.folders)
+        self.settled = False  # whether the times of change tell of any change that is still to come
 
 
 class Ground:
@@ -144,60 +151,53 @@ class Ground:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self._namespaces = bool(spec["namespaces"])
-        self._mounts: list[tuple[str, str]] = [(path, options) for path, options in spec["tmpfs"]]
+        self._options = {path: options for path, options in spec["tmpfs"]}
         # A handle still reaches what the temporary filesystems are about to hide.
         self._below = {path: os.open(path, os.O_PATH) for path in spec["below_tmpfs"]}
         # Where a target lies deeper down, the folders on the way to it can be changed without a trace at the top.
-        self._ways = {path: sorted(_way(path, self._below)) for path, _ in self._mounts}
+        self._watched = {path: [path, *sorted(_way(path, self._below))] for path in self._options}
         if self._namespaces:
-            self._ways[kernel.TERMINALS] = [f"{kernel.TERMINALS}/ptmx"]  # which is the cell's own
-        self._untouched: dict[str, _State] = {}
-        self._settled = set[str]()  # folders whose times of change tell of any change that is still to come
+            self._watched[kernel.TERMINALS] = [kernel.TERMINALS, f"{kernel.TERMINALS}/ptmx"]  # which is the cell's own
+        self._untouched: dict[str, _Untouched] = {}
         self._first = True
 
     def renew(self) -> bool:
         """Make all of it as if no block had been here; tell whether a filesystem is another one now."""
         changed, self._first = self._first, False
         if self._namespaces:
-            kernel.unshare(kernel.CLONE_NEWIPC)
-            if self._needs_mount(kernel.TERMINALS):
-                kernel.mount_terminals()
-                self._note(kernel.TERMINALS)
-        for path, options in self._mounts:
-            if self._needs_mount(path):
-                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
-                for target, handle in self._below.items():
-                    if target.startswith(f"{path}/"):
-                        show(f"/proc/self/fd/{handle}", target)
-                self._note(path)
+            _new_messages()
+        for path in self._watched:
+            if not self._is_untouched(path):
+                self._mount(path)
                 changed = True
         return changed
 
-    def _needs_mount(self, path: str) -> bool:
-        """Tell whether `path` has nothing fresh mounted on it; what a block has touched is taken away."""
+    def _is_untouched(self, path: str) -> bool:
         before = self._untouched.get(path)
         if before is None:
-            return True
-        status = self._status(path)
-        if status == before.status and (path in self._settled or self._names(path) == before.names):
-            # From here on a change moves the time, however coarse the clock is: what it tells now is later already.
-            if time.clock_gettime_ns(_CLOCK_OF_FILES) > before.changed + _TICKS:
-                self._settled.add(path)
             return False
-        kernel.unmount(path, kernel.MNT_DETACH)
+        for folder, status in before.folders:
+            if _status(folder) != status:
+                return False
+        if not before.settled:
+            if _names(before.folders) != before.names:
+                return False
+            # From here on a change moves the time, however coarse the clock is: what it tells now is later already.
+            before.settled = time.clock_gettime_ns(_CLOCK_OF_FILES) > before.changed + _TICKS
         return True
 
-    def _note(self, path: str) -> None:
-        """Note how a fresh filesystem looks."""
-        status = self._status(path)
-        self._untouched[path] = _State(status, self._names(path), max(ctime for _, _, ctime, _, _ in status))
-        self._settled.discard(path)
-
-    def _status(self, path: str) -> list[tuple[int, int, int, int, int]]:
-        return [_status(folder) for folder in (path, *self._ways[path])]
-
-    def _names(self, path: str) -> list[list[str]]:
-        return [os.listdir(folder) for folder in (path, *self._ways[path]) if os.path.isdir(folder)]
+    def _mount(self, path: str) -> None:
+        """Mount what is fresh on `path`, in the place of what a block has touched."""
+        if path in self._untouched:
+            kernel.unmount(path, kernel.MNT_DETACH)
+        if path == kernel.TERMINALS:
+            kernel.mount_terminals()
+        else:
+            kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, self._options[path])
+        for target, handle in self._below.items():
+            if target.startswith(f"{path}/"):
+                show(f"/proc/self/fd/{handle}", target)
+        self._untouched[path] = _Untouched(self._watched[path])
 
     def leave(self) -> None:
         """Let go of the handles: where user code runs, there are none."""
@@ -209,6 +209,10 @@ def _status(path: str) -> tuple[int, int, int, int, int]:
     # Whatever is made, removed or renamed in a folder, and every change of its own rights, moves the time of change.
     status = os.stat(path)
     return status.st_dev, status.st_mode, status.st_ctime_ns, status.st_mtime_ns, status.st_size
+
+
+def _names(folders: list[tuple[str, Any]]) -> list[list[str]]:
+    return [os.listdir(folder) for folder, _ in folders if os.path.isdir(folder)]
 
 
 def _way(folder: str, targets: Iterable[str]) -> set[str]:
@@ -242,13 +246,15 @@ def go(targets: list[str]) -> bytes:
     return GO + "\0".join(targets).encode()
 
 
-def _await_go(link: socket.socket) -> tuple[list[str], list[int], list[int]]:
+def _await_go(link: socket.socket) -> tuple[list[str], Sequence[int], Sequence[int]]:
     while True:
-        data, descriptors, _, _ = socket.recv_fds(link, PACKET, 16)
+        data, ancillary, _, _ = link.recvmsg(PACKET, _ROOM)
         if not data:
             os._exit(0)  # the server lets go of this cell
         if data.startswith(GO):
-            return data[1:].decode().split("\0") if data[1:] else [], descriptors[:2], descriptors[2:]
+            ((_, _, descriptors),) = ancillary
+            numbers = struct.unpack(f"{len(descriptors) // 4}i", descriptors)
+            return data[1:].decode().split("\0") if data[1:] else [], numbers[:2], numbers[2:]
         # Otherwise: the job of a main process that was killed before it took it.
 
 
@@ -266,7 +272,7 @@ def _fail(link: socket.socket, error: BaseException) -> NoReturn:
 
 
 def _become_main(
-    link: socket.socket, descriptors: list[int], spec: dict[str, Any], confinement: Confinement
+    link: socket.socket, descriptors: Sequence[int], spec: dict[str, Any], confinement: Confinement
 ) -> dict[str, Any]:
     # Plain calls on plain numbers: all that is touched here has to be copied for every block.
     try:
@@ -293,7 +299,7 @@ def _become_main(
             os._exit(0)  # the server went away before there was anything to do
         if confinement.sacrifice:
             outlive_waiting()
-        os.close(link.detach())
+        os.close(_detach(link))
         return marshal.loads(job)
     except BaseException as error:
         _fail(link, error)
@@ -302,7 +308,7 @@ def _become_main(
 def look_up() -> None:
     """In the zygote: look for all that a block's process will look for on its way, where that would be noted."""
     practice.look_up(os, _become_main, Ground.leave, Farewell.leave, Confinement.apply)
-    practice.look_up(socket.socket, _become_main, socket.socket.detach)
+    practice.look_up(socket.socket, _become_main)
     for kind, function in (
         (Ground, Ground.leave),
         (Farewell, Farewell.leave),

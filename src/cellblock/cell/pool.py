@@ -33,8 +33,9 @@ _NEXT_LOOK = 0.05
 _GRACE = 2.0  # seconds that a cell's first process has to end a block before it is killed itself
 _MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
 _PROCESSORS = os.cpu_count() or 1
-_IDLE = 2.0  # seconds without any block, after which cells go: those that the processors are not good for, or half
-_NEXT_IDLE = 5.0  # seconds until the next ones go: to make one is the work of several blocks, and callers may come again
+# Seconds without any block, after which cells go: those that the processors are not good for, or half. To make one is the
+# work of several blocks, and callers come again: an agent has asked its model by then.
+_IDLE = 10.0
 _QUIET = 0.015  # seconds without any block, after which those that wait may rehearse
 _SOON = 0.005  # seconds until the next look whether what ends has ended
 EDGES = select.EPOLLIN | select.EPOLLET
@@ -185,7 +186,7 @@ class Pool:
         for _ in range(min(ready - 1, max((ready + 1) // 2, ready - self._useful))):
             self._bury(self._ready.popleft())
         self._kept = min(self._kept, len(self._ready))
-        self._trim_at = time.monotonic() + _NEXT_IDLE
+        self._trim_at = time.monotonic() + _IDLE
 
     def _rest_soon(self) -> None:
         """A moment after the last block there is time for other things."""

@@ -8,6 +8,7 @@ import os
 import signal
 from collections import defaultdict
 
+_SIGKILL = int(signal.SIGKILL)
 _PAGE = 1 << 16
 _FULL = 4000  # bytes of a list that may go on: the kernel gives out a page at a time
 _ONE_THREAD = 3  # links of the folder of a process's threads: itself, its parent, one thread
@@ -142,8 +143,10 @@ def kill_namespace() -> None:
     """As the first process of a process namespace: send SIGKILL to all others in it, in one step."""
     if os.getpid() != 1:  # outside, -1 would mean every process of this user
         raise AssertionError("kill_namespace outside a process namespace")
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)
+    try:  # without `contextlib` and enums: each object that is touched has to be copied after a fork
+        os.kill(-1, _SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def reap_all() -> bool:
