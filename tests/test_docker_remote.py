@@ -12,6 +12,8 @@ import pytest
 import engine
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor, PlaceError
 from cellblock.containers.container import Container
+from cellblock.events import Event, Output
+from cellblock.result import CommandLineCodeResult, fold
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -81,6 +83,23 @@ def test_blocks_run_on_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_
     asyncio.run(main())
 
 
+async def sleeping(executor: DockerCommandLineCodeExecutor) -> asyncio.Task[CommandLineCodeResult]:
+    """Begin a block that sleeps; give its task when its first words have come."""
+    heard = asyncio.Event()
+
+    async def run() -> CommandLineCodeResult:
+        events = list[Event]()
+        async for event in executor.execute_stream(block("print('so far', flush=True); import time; time.sleep(50)")):
+            events.append(event)
+            if isinstance(event, Output):
+                heard.set()
+        return fold(events)
+
+    task = asyncio.create_task(run())
+    await heard.wait()
+    return task
+
+
 @pytest.mark.parametrize("refusals", [0, 1, 3])
 def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int
@@ -92,10 +111,7 @@ def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
             line(monkeypatch) as way,
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
-            running = asyncio.create_task(
-                executor.execute_code_blocks(block("print('so far', flush=True); import time; time.sleep(50)"))
-            )
-            await asyncio.sleep(1)
+            running = await sleeping(executor)
             way.refusals = refusals
             way.cut()
             result = await running
@@ -130,8 +146,7 @@ def test_a_container_that_the_engine_removes_while_it_restarts_it_is_made_anew(
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
             await executor.execute_code_blocks(block("open('made', 'w').write('there')"))
-            running = asyncio.create_task(executor.execute_code_blocks(block("import time; time.sleep(50)")))
-            await asyncio.sleep(1)
+            running = await sleeping(executor)
             way.cut()
             result = await running
             assert (result.outcome, "there is a new one" in result.output) == ("killed", True)
@@ -156,8 +171,7 @@ def test_a_container_is_still_there_when_an_engine_comes_late_to_begin_it_again(
             line(monkeypatch) as way,
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
-            running = asyncio.create_task(executor.execute_code_blocks(block("import time; time.sleep(50)")))
-            await asyncio.sleep(1)
+            running = await sleeping(executor)
             way.cut()
             assert "all that ran in the container was ended" in (await running).output
             assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"

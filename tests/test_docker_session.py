@@ -298,13 +298,13 @@ def test_branches_run_at_the_same_time(live: Live) -> None:
     with forked(live, 3) as branches:
 
         async def together() -> list[str]:
-            block = [CodeBlock("time.sleep(1); 'done'", "python")]
+            block = [CodeBlock("time.sleep(4); 'done'", "python")]
             results = await asyncio.gather(*(branch.executor.execute_code_blocks(block) for branch in branches))
             return [result.output.strip() for result in results]
 
         began = time.monotonic()
         assert wait(together()) == ["'done'"] * 3
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 10
 
 
 def test_with_files_that_are_copied_state_stays_and_copies_are_refused(image: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_very_many_files_do_not_hold_the_caller_up() -> None:
         done(executor, MANY)
         started = time.monotonic()
         assert done(executor, "print('next')") == "next"
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         folder = Path(executor.work_dir)
     assert not folder.exists()
 
