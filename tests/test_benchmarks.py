@@ -202,7 +202,6 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.timeout(60)
 def test_docker_blocks_are_measured_beside_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
     image = engine.prepare(monkeypatch, "python")
     only = [word for row in CONTAINERS for word in ("--only", row)]

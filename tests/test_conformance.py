@@ -89,7 +89,6 @@ def cases() -> list[object]:
     return found
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("subject", "name"), cases())
 def test_contract(subject: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where kernels without a work_dir run

@@ -18,8 +18,6 @@ import engine
 from cellblock import CodeBlock, CodeResult, DockerCommandLineCodeExecutor, Limits, PlaceError
 from cellblock.limits import MIB
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:

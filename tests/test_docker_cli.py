@@ -17,8 +17,6 @@ from cellblock.containers import owners
 from cli_command import run
 from registry import registry
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:

@@ -35,8 +35,6 @@ from cellblock.limits import MIB
 from plain_user import command
 from registry import registry
 
-pytestmark = pytest.mark.timeout(60)
-
 OWNER = """
 import asyncio, sys
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor

@@ -14,8 +14,6 @@ from cellblock.places.base import Connection
 from cellblock.places.container import ContainerPlace
 from test_docker_endings import run
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:

@@ -15,8 +15,6 @@ import session_image
 from cellblock import Limits
 from test_docker_session import container, session
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:

@@ -15,8 +15,6 @@ from cellblock.containers.container import Container
 from cellblock.events import Event, Output
 from cellblock.result import CommandLineCodeResult, fold
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Line:
     """A way over TCP to the engine for all tests."""

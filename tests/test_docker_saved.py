@@ -19,7 +19,6 @@ from cellblock import (
     load_component,
 )
 
-pytestmark = pytest.mark.timeout(60)
 GIVEN: dict[str, Any] = {
     "image": "some:1",
     "timeout": 7,

@@ -16,8 +16,6 @@ import session_image
 from cellblock import CheckpointError, DockerSessionCodeExecutor, PlaceError, PlaceLost
 from live import Live, forked, wait
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:

@@ -13,7 +13,6 @@ from cellblock import CancellationToken, CodeBlock, CodeResult, DockerCommandLin
 from cellblock.testing.subject import assert_dead
 from test_docker_endings import there, until
 
-pytestmark = pytest.mark.timeout(60)
 BEAT = "while :; do echo x >> beat; sleep 0.02; done"
 
 

@@ -21,7 +21,6 @@ def run(argv: list[str], folder: Path, given: str = "") -> subprocess.CompletedP
     return subprocess.run(argv, cwd=folder, env=environment, input=given, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.timeout(60)
 def test_report_makes_a_real_picture_and_a_real_table(tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: the extra `bench` brings it")
     argv = [sys.executable, "-m", "cellblock", "run", str(ROOT / "examples/report.md"), "--work-dir", "out", "--json"]
@@ -50,7 +49,6 @@ def live() -> None:
         pytest.importorskip(module, reason=f"{module} is not installed: the extra `{extra}` brings it")
 
 
-@pytest.mark.timeout(60)
 def test_eight_models_are_tried_and_the_best_is_named(live: None, tmp_path: Path) -> None:
     done = run([sys.executable, str(ROOT / "examples/eight_models.py")], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,7 +62,6 @@ def test_eight_models_are_tried_and_the_best_is_named(live: None, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.timeout(60)
 def test_eight_models_read_a_file_of_yours(live: None, tmp_path: Path) -> None:
     lines = [f"{hour},{hour % 24}" for hour in range(400)]
     (tmp_path / "mine.csv").write_text("\n".join(["hour,load", *lines]))
@@ -73,7 +70,6 @@ def test_eight_models_read_a_file_of_yours(live: None, tmp_path: Path) -> None:
     assert "3 nearest hours" in done.stdout
 
 
-@pytest.mark.timeout(60)
 def test_the_analysis_goes_on_after_its_segfault(live: None, tmp_path: Path) -> None:
     script = (ROOT / "examples/analysis.txt").read_text()
     done = run([sys.executable, "-m", "cellblock", "repl"], tmp_path, script)

@@ -27,8 +27,6 @@ from cellblock import (
 )
 from kernels import run
 
-pytestmark = pytest.mark.timeout(60)  # a kernel takes a second to start on an idle machine
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -16,8 +16,6 @@ from cellblock.limits import MIB
 from cellblock.testing.subject import assert_dead, heartbeat, until
 from kernels import run
 
-pytestmark = pytest.mark.timeout(60)  # a kernel takes a second to start on an idle machine
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

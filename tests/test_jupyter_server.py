@@ -39,8 +39,6 @@ from cellblock.testing.subject import assert_dead, heartbeat, until, until_dead
 from gateways import ask
 from kernels import run
 
-pytestmark = pytest.mark.timeout(60)  # a server takes some seconds to start
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -62,7 +62,6 @@ def test_a_block_has_its_share_of_the_processors_and_no_more(make: Any) -> None:
     assert share_of(make, SHARE) < 2 * SHARE < share_of(make, None)
 
 
-@pytest.mark.timeout(60)
 def test_a_docker_container_has_its_share_of_the_processors_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     image = engine.prepare(monkeypatch, "python")
     make = DockerCommandLineCodeExecutor

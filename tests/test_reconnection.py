@@ -15,8 +15,6 @@ from cellblock import CodeBlock, LocalJupyterServer, sync
 from kernels import run
 from tcp_proxy import TcpProxy
 
-pytestmark = pytest.mark.timeout(60)  # a server takes some seconds to start
-
 DROPPED = "The connection to the kernel dropped during the block and was made again: output may be missing."
 LOST = "\nLost: the connection to the kernel dropped, and with it the news of how the block ended."
 

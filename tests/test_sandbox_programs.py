@@ -225,7 +225,6 @@ case $site in /opt/env/*) echo 'value = 42' > "$site/made_here.py";; *) echo "$s
 
 
 @pytest.mark.network
-@pytest.mark.timeout(60)
 def test_pip_installs_for_its_executor_alone(tmp_path: Path) -> None:
     use = "import toolz; print(toolz.identity(2), toolz.__file__.split('/lib/')[0])"
     network = Policy(network="host")

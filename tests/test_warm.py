@@ -5,8 +5,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from live import session
 
 PROGRAM = """
@@ -54,7 +52,6 @@ def test_pages_that_are_written_to_again_and_again_are_copied_in_advance_and_no_
     assert found["once"] >= 300
 
 
-@pytest.mark.timeout(60)
 def test_a_session_that_waits_copies_what_its_next_block_will_write_to() -> None:
     code = """before = resource.getrusage(0).ru_minflt
 for one in rows: one[0] += 1
