@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellblock import CodeBlock, Limits, WorkspaceError
+from cellblock.executors.workspace import Workspace
 from probes import done, said, sandbox
 
 # Leave things under names that the caller is going to use, then let him write there.
@@ -181,3 +182,45 @@ def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
         assert result.exit_code == 128 + 6
         done(executor, "import resource; assert resource.getrlimit(resource.RLIMIT_CORE)[1] < 4096")
     assert list(tmp_path.iterdir()) == []
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("the caller has written the file of a block that may not begin for long")
+
+
+@pytest.mark.parametrize(("language", "code"), [("python", "print(open(__file__).read())"), ("sh", 'cat "$0"')])
+def test_the_server_writes_the_file_of_a_block(
+    language: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Workspace, "write_temporary", refuse)
+    with sandbox(work_dir=tmp_path) as executor:
+        assert executor.execute_code_blocks([CodeBlock(code, language)]).output.strip() == code
+    assert list(tmp_path.iterdir()) == []
+
+
+def taken(*_: object) -> str:
+    return "taken.py"
+
+
+def leave(*_: object) -> None:
+    """Remove nothing."""
+
+
+@pytest.mark.parametrize("language", ["python", "sh"])
+def test_a_file_that_the_server_cannot_write_is_named(language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "taken.py").write_text("theirs")
+    with sandbox(work_dir=tmp_path) as executor:
+        assert said(executor, "print(1)") == "1\n"
+        monkeypatch.setattr(Workspace, "temporary_name", taken)
+        monkeypatch.setattr(Workspace, "remove", leave)
+        for _ in range(3):
+            with pytest.raises(WorkspaceError, match=r"taken\.py cannot be written: File exists"):
+                executor.execute_code_blocks([CodeBlock("echo 1", language)])
+        monkeypatch.undo()
+        assert said(executor, "print(2)") == "2\n"
+    assert (tmp_path / "taken.py").read_text() == "theirs"
+
+
+def test_large_code_runs_as_well() -> None:
+    with sandbox() as executor:
+        assert said(executor, f"text = '{'x' * (1 << 20)}'\nprint(len(text))") == f"{1 << 20}\n"

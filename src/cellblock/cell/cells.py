@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from . import init, tree
+from . import files, init, tree, wire
 from .groups import Groups
 from .hold import Hold
 from .meter import Meter
@@ -35,11 +35,16 @@ class Job(NamedTuple):
         queued = time.monotonic() - self.arrived
         return {"status": None, "why": "cancelled", "wall": 0.0, "cpu": 0.0, "peak": 0, "queued": queued}
 
+    def unwritten(self, error: OSError) -> bytes:
+        """Make the frame which says that a file of it cannot be made."""
+        return wire.encode_json(wire.FAILED, self.run, {"error": error.strerror, "file": error.filename})
+
 
 class Run:
     """One block in a cell: when it must end, where all of its output goes, and why it was ended."""
 
     def __init__(self, job: Job, limits: dict[str, Any]) -> None:
+        """Make the files that `job` asks for: that of its code, and one for its output. Raises `OSError`."""
         self.number = job.run
         self.started = time.monotonic()
         self.queued = self.started - job.arrived + job.request.get("waited", 0.0)
@@ -48,11 +53,12 @@ class Run:
         self.next_look = _FOREVER
         self.stopping = 0.0
         self.why: str | None = None
-        self._file = -1
+        self.since: int | None = None
+        if job.request.get("write"):  # only now: the files of all that wait would make each new one dearer
+            path, text = job.request.pop("write")
+            self.since = files.write_new(path, text.encode(errors="replace"))
+        self._file = files.open_new(job.request["save"]) if job.request.get("save") else -1
         self._room = limits.get("written_bytes") or (1 << 62)
-        if job.request.get("save"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(job.request["save"], flags, 0o644)
 
     def save(self, data: bytes) -> None:
         """Append output to the file that the whole of it was asked for in, if any."""
@@ -149,7 +155,7 @@ class Cell:
     # a run
 
     def start(self, job: Job) -> None:
-        """Hand the waiting main process its job. Raises `OSError` when the output file cannot be made."""
+        """Hand the waiting main process its job. Raises `OSError` when one of its files cannot be made."""
         self.run = Run(job, self._limits)
         with contextlib.suppress(OSError):  # if it has died, its first process will say so
             self.link.sendall(init.encode_job(job.request))
@@ -190,6 +196,7 @@ class Cell:
             "cpu": cpu,
             "peak": peak,
             "queued": self.run.queued,
+            "since": self.run.since,
         }
 
     def _was_killed(self) -> bool:

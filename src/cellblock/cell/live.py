@@ -159,7 +159,7 @@ class Live:
         try:
             run = Run(job, self._limits)
         except OSError as error:
-            self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": f"the output file: {error}"}))
+            self._loop.send(job.unwritten(error))
             return None
         task = self.task = Task(run, job.request, descriptors or [], payload)
         if task.is_block:

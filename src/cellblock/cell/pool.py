@@ -253,8 +253,8 @@ class Pool:
         try:
             cell.start(job)
         except OSError as error:
-            self._ready.append(cell)
-            self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": f"the output file: {error}"}))
+            self._loop.send(job.unwritten(error))
+            self._ready.append(cell) if cell.job is None else self._bury(cell)
             return
         assert cell.run is not None
         assert cell.pump is not None

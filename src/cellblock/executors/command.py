@@ -11,7 +11,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ..blocks import CodeBlock, file_name, silence_pip
 from ..cancellation import CancellationToken
@@ -30,6 +30,16 @@ from .workspace import OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
 _CALLERS = 2  # threads at most that run blocks of one executor by themselves; with more, one loop for all costs less
+_LARGE = 1 << 16  # characters of code that are handed over in a file at once
+
+
+class _CodeFile(NamedTuple):
+    """The file of a block: whether its name is the block's own wish, and when it was written; `None`: it has yet to be."""
+
+    name: str
+    is_named: bool
+    since: int | None
+    code: str = ""  # what is to be written
 
 
 class CommandLineExecutor(CodeExecutor):
@@ -49,6 +59,7 @@ class CommandLineExecutor(CodeExecutor):
         name for language in LANGUAGES if language.policy == "execute" for name in (language.name, *language.aliases)
     ]
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
+    _server_writes: ClassVar[bool] = True  # whether the server sees the work folder as it is here
 
     def __init__(
         self,
@@ -224,40 +235,56 @@ class CommandLineExecutor(CodeExecutor):
         assert self._workspace is not None
         workspace = self._workspace
         workspace.check()
-        own_name = file_name(block.code)
         try:
-            name = workspace.place(own_name) if own_name else workspace.temporary_name(language.suffix)
-            write = workspace.write if own_name else workspace.write_temporary
-            since = write(name, silence_pip(block.code, block.language))
+            file = self._lay(block, language, action)
         except OutsideWorkspace:
             yield Started(number, block.language)
             yield Ended(number, 1, "error", message="Filename is not in the workspace")
             return
-        code_file = os.path.join(workspace.shown, name)
+        code_file = os.path.join(workspace.shown, file.name)
         yield Started(number, block.language, code_file)
         if action == "save":
-            if not own_name:
-                workspace.keep(name)
+            if not file.is_named:
+                workspace.keep(file.name)
             yield Output(number, "stdout", f"Code saved to {code_file}\n")
             yield Ended(number, 0, "ok")
             return
         try:
-            frames, received = Frames(number, self._limits), self._frames(self._request(language, name), token)
+            frames, received = Frames(number, self._limits), self._frames(self._request(language, file), token)
             try:
                 async for frame in received:
                     for event in frames.events(frame):
                         if isinstance(event, Ended):
-                            for path, size in workspace.changed(since, besides=name):
+                            since = frames.since if file.since is None else file.since
+                            for path, size in workspace.changed(since, besides=file.name):
                                 yield FileMade(number, path, size)
                         yield event
             finally:
                 await received.aclose()
         finally:
-            if not own_name:
-                (workspace.remove if self._cleanup_temp_files else workspace.keep)(name)
+            if not file.is_named:
+                (workspace.remove if self._cleanup_temp_files else workspace.keep)(file.name)
 
-    def _request(self, language: Language, name: str) -> dict[str, Any]:
-        request = {**self._command(language, name), "wall_seconds": self._wall_seconds()}
+    def _lay(self, block: CodeBlock, language: Language, action: Action) -> _CodeFile:
+        """Write the block's file, or leave that to the server, which does it when the block begins.
+
+        Raises `OutsideWorkspace`, `WorkspaceError`.
+        """
+        assert self._workspace is not None
+        workspace, code = self._workspace, silence_pip(block.code, block.language)
+        if own_name := file_name(block.code):
+            name = workspace.place(own_name)
+            return _CodeFile(name, True, workspace.write(name, code))
+        name = workspace.temporary_name(language.suffix)
+        if self._server_writes and self._cleanup_temp_files and action == "execute" and len(code) <= _LARGE:
+            workspace.expect(name)
+            return _CodeFile(name, False, None, code)
+        return _CodeFile(name, False, workspace.write_temporary(name, code))
+
+    def _request(self, language: Language, file: _CodeFile) -> dict[str, Any]:
+        request = {**self._command(language, file.name), "wall_seconds": self._wall_seconds()}
+        if file.since is None:
+            request["write"] = self._as_seen(file.name), file.code
         if self._save_output:
             request["save"] = self._as_seen(f"output_{secrets.token_hex(8)}.txt")
         return request

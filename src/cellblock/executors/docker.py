@@ -59,6 +59,8 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     Starting raises `EngineUnavailable`, `ImageUnavailable` or another `PlaceError`.
     """
 
+    _server_writes = False  # it may be on another machine, and be another user
+
     _given: dict[str, Any]  # for configurations; what the engine is told is made of it at each start
     _client: Client | None = None
     _image: str = ""  # of the container: the one that was given, or that with packages

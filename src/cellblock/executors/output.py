@@ -25,6 +25,7 @@ class Frames:
     def __init__(self, block: int, limits: Limits) -> None:
         self._block, self._limits = block, limits
         self._decoders = dict[Stream, codecs.BufferedIncrementalDecoder]()
+        self.since: int | None = None  # at the end: when the block's file was written, if the server did that
 
     def events(self, frame: wire.Frame) -> Iterator[Event]:
         """Give the events that `frame` stands for; `Ended` is the last one."""
@@ -65,6 +66,7 @@ class Frames:
                 yield from self._text(stream, b"", final=True)
 
     def _ended(self, ending: dict[str, Any]) -> Ended:
+        self.since = ending.get("since")
         usage = Usage(float(ending["wall"]), float(ending["cpu"]), int(ending["peak"]), float(ending["queued"]))
         exit_code, outcome, limit, message = _verdict(ending.get("why"), ending.get("status"), self._limits)
         if error := ending.get("error"):  # of the session's shell itself

@@ -17,10 +17,10 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from ..cell import files
 from ..errors import WorkspaceError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _MOST_FILES = 10_000  # looked at for changes after each block
 _FEW_FILES = 200  # are looked at in no time
@@ -98,11 +98,11 @@ class Workspace:
 
         Raises `WorkspaceError`, and `OutsideWorkspace` when the code turned part of the way into a link meanwhile.
         """
-        return self._write(_write, name, text.encode(errors="replace"))
+        return self._write(_replace, name, text.encode(errors="replace"))
 
     def write_bytes(self, name: str, data: bytes) -> int:
         """Write the file `name` as `write` does."""
-        return self._write(_write, name, data)
+        return self._write(_replace, name, data)
 
     def read(self, name: str) -> tuple[bytes, int]:
         """Give the content of the file `name`, and its permissions. Raises `WorkspaceError`."""
@@ -114,12 +114,12 @@ class Workspace:
         except OSError as error:
             raise WorkspaceError(f"{name} cannot be read in the work folder {self.shown}: {error.strerror}.") from error
 
-    def _write(self, write: Callable[[int, str, bytes], int], name: str, data: bytes) -> int:
+    def _write(self, write: Callable[[str, bytes, int], int], name: str, data: bytes) -> int:
         try:
             if os.sep not in name:
-                return self._at_top(lambda top: write(top, name, data))
+                return self._at_top(lambda top: write(name, data, top))
             with self._folder_of(name) as (folder, last):
-                return write(folder, last, data)
+                return write(last, data, folder)
         except NotADirectoryError as error:
             raise OutsideWorkspace(name) from error
         except OSError as error:
@@ -154,9 +154,13 @@ class Workspace:
 
     def write_temporary(self, name: str, text: str) -> int:
         """Write the file of a block that has no name of its own, but one that is new; `remove` or `keep` ends that."""
-        changed = self._write(_write_new, name, text.encode(errors="replace"))
+        changed = self._write(files.write_new, name, text.encode(errors="replace"))
         self._running.add(name)
         return changed
+
+    def expect(self, name: str) -> None:
+        """Somebody else will write the file of a block, under a name that `temporary_name` gave; `remove` ends that."""
+        self._running.add(name)
 
     def keep(self, name: str) -> None:
         """Let the file of a block that is over be one like any other, for as long as it is one of the last."""
@@ -183,12 +187,14 @@ class Workspace:
         except OSError:
             return  # the code has removed it, or the whole folder
 
-    def changed(self, since: int, *, besides: str) -> list[tuple[str, int]]:
+    def changed(self, since: int | None, *, besides: str) -> list[tuple[str, int]]:
         """List path and size of the files made or changed since the moment `since`, in order of their names.
 
-        `since` is what `write` gave. Hidden files are left out, and so are those of blocks long past, which would make each
-        block dearer than the one before. Of a very large folder only a part is looked at.
+        `since` is what `write` gave; `None`: the block never began. Hidden files are left out, and so are those of blocks
+        long past, which would make each block dearer than the one before. Of a very large folder only a part is looked at.
         """
+        if since is None:
+            return []
         if self.is_small and self._holds_only_blocks():
             self._known = {}
             return []
@@ -281,33 +287,13 @@ def _readable(path: str) -> str:
     return os.fsencode(path).decode(errors="replace")
 
 
-def _write(folder: int, name: str, data: bytes) -> int:
+def _replace(name: str, data: bytes, folder: int) -> int:
     """Write a file and move it into place, so that nobody, nor a full disk, ever sees half of it."""
     temporary = f".cellblock-{secrets.token_hex(8)}"
-    _write_new(folder, temporary, data)
+    files.write_new(temporary, data, folder)
     try:
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns
     except BaseException:
-        _remove(folder, temporary)
+        files.remove(temporary, folder)
         raise
-
-
-def _write_new(folder: int, name: str, data: bytes) -> int:
-    """Write a file that was not there, all of it or none; give its time of change."""
-    descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
-    try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        return os.fstat(descriptor).st_ctime_ns
-    except BaseException:
-        _remove(folder, name)
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def _remove(folder: int, name: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(name, dir_fd=folder)

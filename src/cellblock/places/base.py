@@ -10,14 +10,14 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from ..cancellation import CancellationToken
 from ..cell import wire
-from ..errors import PlaceError, PlaceLost
+from ..errors import CellblockError, PlaceError, PlaceLost, WorkspaceError
 from .link import PACKAGE, Link, start_process
+from .run import Run
 
 __all__ = ["PACKAGE", "Connection", "Place", "open_server", "start_server"]
 
@@ -43,7 +43,7 @@ class Connection:
         self.link = link
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder()
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, Run] = {}
         self._loops = set[asyncio.AbstractEventLoop]()  # of the runs that there are, and perhaps others
         self._numbers = itertools.count(1)
         self._entering = threading.Lock()
@@ -115,7 +115,8 @@ class Connection:
 
         A request with ``op`` is for a live session; `value` goes with it, and `on_input` answers what its code asks for.
         When the generator is closed early, or its task cancelled, the run is cancelled and its end waited for.
-        Raises `PlaceLost` when the server ends, `PlaceError` when no cell could be made.
+        Raises `PlaceLost` when the server ends, `PlaceError` when no cell could be made, `WorkspaceError` when a file of the
+        block could not.
         """
         number = next(self._numbers)
         order = wire.encode_json(wire.ASK if "op" in request else wire.RUN, number, request)
@@ -147,10 +148,10 @@ class Connection:
                 await _surely(run.end())
             self._runs.pop(number, None)
 
-    def _new_run(self, number: int) -> _Run:
+    def _new_run(self, number: int) -> Run:
         """Give a run that is told of all that comes for it, and of the server's end."""
         self.check()
-        run = _Run()
+        run = Run()
         self._loops.add(run.loop)
         if len(self._loops) > 1:
             self._give_up_orphans(run.loop)
@@ -185,7 +186,7 @@ class Connection:
         else:
             self._loop.call_soon_threadsafe(step, *arguments)
 
-    async def _answer(self, run: _Run, number: int, line: Coroutine[Any, Any, str]) -> None:
+    async def _answer(self, run: Run, number: int, line: Coroutine[Any, Any, str]) -> None:
         """Send what the code asked for, unless its run ends first."""
         asked, ended = asyncio.ensure_future(line), asyncio.ensure_future(run.end().wait())
         try:
@@ -196,7 +197,7 @@ class Connection:
             asked.cancel()
             ended.cancel()
 
-    async def _frames(self, run: _Run) -> list[wire.Frame]:
+    async def _frames(self, run: Run) -> list[wire.Frame]:
         while not run.frames and self._lost is None:
             await run.wait()
             self._resume()
@@ -207,7 +208,7 @@ class Connection:
         for frame in frames:
             if frame.kind == wire.FAILED:
                 run.over = True
-                raise PlaceError(f"The code could not be run: {frame.json().get('error')}.")
+                raise _failure(frame.json())
             run.over = run.over or frame.kind in _LAST
         if not frames:
             run.over = True
@@ -311,49 +312,11 @@ class Connection:
         self.link.forget()
 
 
-class _Run:
-    """The frames of one run that nobody has read yet. Belongs to the loop on which it is made."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.frames = deque[wire.Frame]()
-        self.over = False
-        self.drop = False
-        self._waits: asyncio.Future[None] | None = None
-        self._has_ended = False
-        self._end: asyncio.Event | None = None  # made for those who want it, which are few
-
-    async def wait(self) -> None:
-        """Wait until `tell` is called; where that was done before, there is something to be seen already."""
-        self._waits = self.loop.create_future()
-        try:
-            await self._waits
-        finally:
-            self._waits = None
-
-    def end(self) -> asyncio.Event:
-        """Give what is set when the last frame has come."""
-        if self._end is None:
-            self._end = asyncio.Event()
-            if self._has_ended:
-                self._end.set()
-        return self._end
-
-    def tell(self, *, has_ended: bool) -> None:
-        """Say that there is something new, from any loop."""
-        if asyncio.get_running_loop() is self.loop:
-            self._hear(has_ended)
-        else:
-            with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
-                self.loop.call_soon_threadsafe(self._hear, has_ended)
-
-    def _hear(self, has_ended: bool) -> None:
-        if self._waits is not None and not self._waits.done():
-            self._waits.set_result(None)
-        if has_ended:
-            self._has_ended = True
-            if self._end is not None:
-                self._end.set()
+def _failure(news: dict[str, Any]) -> CellblockError:
+    """Give the error that the server tells of."""
+    if "file" in news:
+        return WorkspaceError(f"{news['file']} cannot be written: {news['error']}.")
+    return PlaceError(f"The code could not be run: {news.get('error')}.")
 
 
 async def _surely(event: asyncio.Event) -> None:

@@ -1,0 +1,36 @@
+"""Write a file that nobody else has, next to code that may do to its folder what it likes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_new(name: str, folder: int | None = None) -> int:
+    """Make the file `name`, which must not be there, below the open `folder` if that is given; give it opened for writing."""
+    return os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
+
+
+def write_new(name: str, data: bytes, folder: int | None = None) -> int:
+    """Write a file that was not there, all of it or none; give its time of change as the disk has it, in nanoseconds."""
+    descriptor = open_new(name, folder)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        return os.fstat(descriptor).st_ctime_ns
+    except BaseException as error:
+        remove(name, folder)
+        if isinstance(error, OSError):
+            error.filename = name  # which `write` does not say
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def remove(name: str, folder: int | None = None) -> None:
+    """Remove the file `name`, if that can be done."""
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
