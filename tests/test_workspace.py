@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cellblock.cell import files
 from cellblock.errors import WorkspaceError
 from cellblock.executors.workspace import OutsideWorkspace, Workspace
 
@@ -158,6 +159,14 @@ def test_temporary_file_never_replaces_another(workspace: Workspace) -> None:
     with pytest.raises(WorkspaceError, match=r"taken.py cannot be written"):
         workspace.write_temporary("taken.py", "new")
     assert (workspace.path / "taken.py").read_text() == "kept"
+
+
+def test_the_server_writes_into_no_folder_that_was_made_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "work").symlink_to("elsewhere")
+    with pytest.raises(NotADirectoryError):
+        files.write_at(str(tmp_path / "work" / "a.py"), b"1")
+    assert files.write_at(str(tmp_path / "elsewhere" / "a.py"), b"1") == (tmp_path / "elsewhere" / "a.py").stat().st_ctime_ns
 
 
 def test_files_of_blocks_are_seen_to_change_while_they_are_among_the_last(workspace: Workspace) -> None:

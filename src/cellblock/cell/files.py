@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -28,6 +29,16 @@ def write_new(name: str, data: bytes, folder: int | None = None) -> int:
         raise
     finally:
         os.close(descriptor)
+
+
+def write_at(path: str, data: bytes) -> int:
+    """Do as `write_new` in the folder that `path` names, unless code of somebody with a folder above has made that a link."""
+    above, _, name = path.rpartition("/")
+    folder = os.open(above, _FOLDER)
+    try:
+        return write_new(name, data, folder)
+    finally:
+        os.close(folder)
 
 
 def remove(name: str, folder: int | None = None) -> None:
