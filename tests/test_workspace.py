@@ -1,8 +1,10 @@
 """The work folder: names stay inside it, whatever the code made of it, and what changed is listed."""
 
+import functools
 import os
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -161,12 +163,21 @@ def test_temporary_file_never_replaces_another(workspace: Workspace) -> None:
     assert (workspace.path / "taken.py").read_text() == "kept"
 
 
-def test_the_server_writes_into_no_folder_that_was_made_a_link(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [files.open_at, functools.partial(files.write_at, data=b"1")])
+def test_the_server_makes_files_in_no_folder_that_was_made_a_link(make: Callable[[str], int], tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "work").symlink_to("elsewhere")
     with pytest.raises(NotADirectoryError):
-        files.write_at(str(tmp_path / "work" / "a.py"), b"1")
-    assert files.write_at(str(tmp_path / "elsewhere" / "a.py"), b"1") == (tmp_path / "elsewhere" / "a.py").stat().st_ctime_ns
+        make(str(tmp_path / "work" / "a.txt"))
+    made = str(tmp_path / "elsewhere" / "a.txt")
+    make(made)
+    with pytest.raises(FileExistsError) as taken:
+        make(made)
+    assert taken.value.filename == made
+
+
+def test_the_server_knows_when_it_wrote_a_file_as_the_disk_has_it(tmp_path: Path) -> None:
+    assert files.write_at(str(tmp_path / "a.py"), b"1") == (tmp_path / "a.py").stat().st_ctime_ns
 
 
 def test_files_of_blocks_are_seen_to_change_while_they_are_among_the_last(workspace: Workspace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,12 +32,24 @@ def write_new(name: str, data: bytes, folder: int | None = None) -> int:
         os.close(descriptor)
 
 
+def open_at(path: str) -> int:
+    """Do as `open_new` in the folder that `path` names, unless code of somebody with a folder above has made that a link."""
+    return _in_its_folder(path, open_new)
+
+
 def write_at(path: str, data: bytes) -> int:
-    """Do as `write_new` in the folder that `path` names, unless code of somebody with a folder above has made that a link."""
+    """Do as `write_new` in the folder that `path` names, with the same exception."""
+    return _in_its_folder(path, lambda name, folder: write_new(name, data, folder))
+
+
+def _in_its_folder(path: str, make: Callable[[str, int], int]) -> int:
     above, _, name = path.rpartition("/")
     folder = os.open(above, _FOLDER)
     try:
-        return write_new(name, data, folder)
+        return make(name, folder)
+    except OSError as error:
+        error.filename = path  # and not its name alone
+        raise
     finally:
         os.close(folder)
 
