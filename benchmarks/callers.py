@@ -18,6 +18,7 @@ from .measure import HI, Effort, interleave, run_plain, run_sandboxed
 
 _EXECUTORS = 8
 _FEW, _MANY = 8, 64
+_TURN = 1.0  # seconds of each crowd in turn; of longer ones a shared machine would have been quicker for one than the next
 
 Ask = Callable[[int, str], str]  # the caller's number, and the code that it wants to have run
 
@@ -82,8 +83,7 @@ def eight(effort: Effort) -> list[Figure]:
 
 
 def sixty_four(effort: Effort) -> list[Figure]:
-    """Compare 64 callers, of one executor and of many, with 8 callers of one."""
-    seconds = effort.pick(4, 1)
+    """Compare 64 callers, of one executor and of many, with 8 callers of one, and of the same many."""
     one_crowds: list[Crowd] = []
     many_crowds: list[Crowd] = []
     with contextlib.ExitStack() as stack:
@@ -92,30 +92,39 @@ def sixty_four(effort: Effort) -> list[Figure]:
         def asked_of(used: Sequence[SandboxCommandLineCodeExecutor]) -> Ask:
             return lambda caller, code: run_sandboxed(used[caller % len(used)], code)
 
+        def few(used: Sequence[SandboxCommandLineCodeExecutor]) -> float:
+            return crowd(_FEW, _TURN, asked_of(used)).rate
+
         def kept(crowds: list[Crowd], used: Sequence[SandboxCommandLineCodeExecutor]) -> float:
-            crowds.append(crowd(_MANY, seconds, asked_of(used)))
+            crowds.append(crowd(_MANY, _TURN, asked_of(used)))
             return crowds[-1].rate
 
         values = interleave(
-            effort.pick(7, 2),
+            effort.pick(28, 2),
             {
-                "few": lambda: crowd(_FEW, seconds, asked_of(executors[:1])).rate,
+                "few of one": lambda: few(executors[:1]),
                 "one": lambda: kept(one_crowds, executors[:1]),
+                "few of many": lambda: few(executors),
                 "many": lambda: kept(many_crowds, executors),
             },
         )
+    on_one, on_many = f"{_MANY} callers on one executor", f"{_MANY} callers on {_EXECUTORS} executors"
     return [
-        *_verdicts("on one executor", values["one"], values["few"], one_crowds),
-        *_verdicts(f"on {_EXECUTORS} executors", values["many"], values["few"], many_crowds),
+        _beside_few(on_one, values["one"], values["few of one"], "of the same"),
+        *_verdicts(on_one, one_crowds),
+        _beside_few(on_many, values["many"], values["few of many"], "of the same"),
+        _beside_few(on_many, values["many"], values["few of one"], "of one executor"),
+        *_verdicts(on_many, many_crowds),
     ]
 
 
-def _verdicts(where: str, rates: list[float], few: list[float], crowds: list[Crowd]) -> list[Figure]:
-    prefix = f"64 callers {where}"
-    note = f"beside {_FEW} callers of one executor"
+def _beside_few(where: str, rates: list[float], few: list[float], whose: str) -> Figure:
+    return beside(where, rates, few, Bound("at least", 1), unit="runs/s", note=f"beside {_FEW} callers {whose}")
+
+
+def _verdicts(where: str, crowds: list[Crowd]) -> list[Figure]:
     return [
-        beside(prefix, rates, few, Bound("at least", 1), unit="runs/s", note=note),
-        alone(f"{prefix}: fewest runs / median, worst round", [min(one.fewest for one in crowds)], Bound("at least", 0.5)),
-        alone(f"{prefix}: most runs / median, worst round", [max(one.most for one in crowds)], Bound("at most", 2)),
-        alone(f"{prefix}: results of somebody else", [sum(one.wrong for one in crowds)], Bound("at most", 0)),
+        alone(f"{where}: fewest runs / median, worst round", [min(one.fewest for one in crowds)], Bound("at least", 0.5)),
+        alone(f"{where}: most runs / median, worst round", [max(one.most for one in crowds)], Bound("at most", 2)),
+        alone(f"{where}: results of somebody else", [sum(one.wrong for one in crowds)], Bound("at most", 0)),
     ]

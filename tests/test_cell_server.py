@@ -12,6 +12,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.cell import wire
 from cellblock.cell.client import Client
@@ -87,6 +89,29 @@ def test_a_block_ends_by_a_signal_that_its_caller_ignores() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "129\n", done.stdout + done.stderr
+
+
+def test_answers_go_out_together_where_more_blocks_wait_than_that_many_callers_could_ask_for() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    loop = Loop()
+    client = Client(loop, ours.fileno(), ours.fileno(), wire.Decoder(), lambda _client: None)
+    client.serve([])
+    client.answer(b"alone", 1)
+    assert theirs.recv(100) == b"alone"
+    for count in range(4):
+        client.answer(b"%d" % count, 8)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(100)
+    client.answer(b"4", 8)
+    assert theirs.recv(100) == b"01234"
+    client.answer(b"the last", 8)
+    loop.note(client)
+    while client._outgoing:
+        loop.turn()
+    assert theirs.recv(100) == b"the last"
+    for one in (ours, theirs):
+        one.close()
 
 
 def test_what_the_caller_did_not_take_at_once_is_sent_when_it_has_read() -> None:

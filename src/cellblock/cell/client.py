@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which his cells have to wait
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
+_MANY = 4  # blocks that wait for a cell, at which whatever is sent can wait for longer: who is answered asks behind them
+_BUSY_MOMENT = 0.016
 
 
 class Client:
@@ -44,6 +46,7 @@ class Client:
         self.is_full = False
         self._held: dict[int, int] = {}
         self._outgoing = bytearray()
+        self._answers = self._backlog = 0  # how many answers wait to go out, and how many blocks for a cell, when last told
         self._waits_for_room = self._has_ended = False
         self._flush_at = FOREVER
         self.again = loop.again
@@ -100,10 +103,27 @@ class Client:
         if len(self._outgoing) > _BACKLOG:
             self.is_full = True
         if not self._waits_for_room:
-            self._flush_at = min(self._flush_at, time.monotonic() + _MOMENT) if can_wait else 0.0
+            self._flush_at = min(self._flush_at, self._next_moment()) if can_wait else 0.0
+
+    def answer(self, frame: bytes, backlog: int) -> None:
+        """Send the last frame of a block while `backlog` others wait for a cell.
+
+        At once, or together with other answers: with never so many that cells could run out of blocks meanwhile.
+        """
+        self._backlog = backlog
+        self._answers += 1
+        self.send(frame, can_wait=True)
+        if 2 * self._answers > backlog:
+            self.flush()
+
+    def _next_moment(self) -> float:
+        """Give when what can wait is sent: where many blocks wait, on all streams at once, since many have one reader."""
+        now = time.monotonic()
+        return now + _MOMENT if self._backlog < _MANY else (now // _BUSY_MOMENT + 1) * _BUSY_MOMENT
 
     def flush(self) -> None:
         """Give what was sent to the other side, as far as it takes it now."""
+        self._answers = 0
         if not self._outgoing:
             return
         try:

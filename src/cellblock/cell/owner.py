@@ -33,5 +33,8 @@ class Owner(Watcher, Protocol):
     def send(self, frame: bytes, *, can_wait: bool = False) -> None:
         """Send `frame` out, or a moment later together with what follows."""
 
+    def answer(self, frame: bytes, backlog: int) -> None:
+        """Send the last frame of a block while `backlog` others wait for a cell: now, or together with other answers."""
+
     def flush(self) -> None:
         """Give what was sent to the other side now."""

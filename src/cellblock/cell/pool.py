@@ -307,8 +307,7 @@ class Pool:
         for stream, data in pump.rest():
             pass_on(self._loop, run, pump.keeper, stream, data)
         send_rest(self._loop, run, pump.keeper)
-        self._loop.send(wire.encode_json(wire.ENDED, run.number, cell.ending()))
-        self._loop.flush()
+        self._loop.answer(wire.encode_json(wire.ENDED, run.number, cell.ending()), len(self._waiting))
         self._clear(cell)
 
     def _clear(self, cell: Cell) -> None:
