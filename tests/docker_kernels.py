@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ class InContainer(DockerJupyterCodeExecutor):
         super().__init__(server, timeout=timeout, limits=Limits(**own), **options)
         self._owns_server = bool(held)
         self._folder = Path(work_dir or tempfile.mkdtemp(prefix="cellblock-work-"))
+        if work_dir is None:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @property
     def work_dir(self) -> Path:
