@@ -23,10 +23,8 @@ def write_new(name: str, data: bytes, folder: int | None = None) -> int:
         while left:
             left = left[os.write(descriptor, left) :]
         return os.fstat(descriptor).st_ctime_ns
-    except BaseException as error:
+    except BaseException:  # half a file must not stay, whoever interrupts
         remove(name, folder)
-        if isinstance(error, OSError):
-            error.filename = name  # which `write` does not say
         raise
     finally:
         os.close(descriptor)
@@ -48,7 +46,7 @@ def _in_its_folder(path: str, make: Callable[[str, int], int]) -> int:
     try:
         return make(name, folder)
     except OSError as error:
-        error.filename = path  # and not its name alone
+        error.filename = path  # which `os.write` does not say, and `os.open` without the folder
         raise
     finally:
         os.close(folder)
