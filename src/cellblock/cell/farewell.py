@@ -34,6 +34,7 @@ def say() -> None:
     try:  # not by `contextlib`, of which nothing was touched yet, and so copied
         _close_descriptors()  # what others may wait for, locks and ports, goes first, or it is not said at all
         os.kill(_FIRST, _SIGNAL)
+        os.sched_yield()  # who is told may wait for this processor, until all of our memory is given back
     except OSError:
         pass
 
@@ -66,6 +67,8 @@ class Farewell:
         self._main = main
         if self._said:
             self._look()
+        else:
+            self._cpu_seconds()  # what that writes to is shared with the main process: better copied now than then
 
     def _hear(self, _number: int, _frame: object) -> None:
         self._said = True
@@ -73,16 +76,22 @@ class Farewell:
             self._look()
 
     def _look(self) -> None:
-        if _last_begun() != self._main:
+        cpu = self._cpu_seconds()
+        if cpu is None:
             return
-        try:
-            cpu = time.clock_gettime(~self._main << 3 | _OF_PROCESS)
-        except OSError:
-            return  # the kernel has told of its end meanwhile
         self.is_over = True
         self._kill()
         self._tell(self._report.pack(0, cpu, 0))
         os.waitpid(self._main, 0)  # here: how it ended, and after how long, is not asked for any more
+
+    def _cpu_seconds(self) -> float | None:
+        """Give what the main process has used, if nothing else was begun, and the kernel has not told of its end already."""
+        if _last_begun() != self._main:
+            return None
+        try:
+            return time.clock_gettime(~self._main << 3 | _OF_PROCESS)
+        except OSError:
+            return None
 
 
 def _last_begun() -> int:
