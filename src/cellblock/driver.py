@@ -39,8 +39,8 @@ def can_drive() -> bool:
         return False
     if not _is_main_thread():
         return True
-    handlers = map(_signals.getsignal, _NUMBERS)
-    return all(handler is signal.default_int_handler or not callable(handler) for handler in handlers)
+    handlers = sum(map(callable, map(_signals.getsignal, _NUMBERS)))  # without a line of Python for each
+    return handlers == (_signals.getsignal(_SIGINT) is signal.default_int_handler)
 
 
 def drive(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:

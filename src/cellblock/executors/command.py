@@ -241,7 +241,7 @@ class CommandLineExecutor(CodeExecutor):
             yield Started(number, block.language)
             yield Ended(number, 1, "error", message="Filename is not in the workspace")
             return
-        code_file = os.path.join(workspace.shown, file.name)
+        code_file = workspace.shown_name(file.name)
         yield Started(number, block.language, code_file)
         if action == "save":
             if not file.is_named:
@@ -292,7 +292,7 @@ class CommandLineExecutor(CodeExecutor):
     def _as_seen(self, name: str) -> str:
         """Give the path under which the cell server knows the file `name` of the work folder."""
         assert self._workspace is not None
-        return str(self._workspace.path / name)
+        return self._workspace.whole_name(name)
 
     def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
         return self._connected().run(request, token, on_input=self._on_input)
@@ -361,7 +361,7 @@ def truth(name: str, value: object) -> bool:
 def command_on_host(workspace: Workspace | None, language: Language, name: str, python: str) -> dict[str, Any]:
     """Give the part of a request that runs the file `name` as a plain program, under its name outside."""
     assert workspace is not None
-    path = str(workspace.path / name)
+    path = workspace.whole_name(name)
     if language.name == "python":
         return {"argv": [python, "-u", path]}
     return {"argv": [*(language.argv or ()), path]}

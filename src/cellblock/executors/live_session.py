@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -78,7 +77,7 @@ class LiveSession(CommandLineExecutor):
             yield Started(number, block.language)
             yield Ended(number, 1, "error", message="Filename is not in the workspace")
             return
-        yield Started(number, block.language, os.path.join(workspace.shown, name) if name else None)
+        yield Started(number, block.language, workspace.shown_name(name) if name else None)
         waited, frames = time.monotonic(), Frames(number, self._limits)
         async with self._turns.next():
             order = {**self._order(code, name), "waited": time.monotonic() - waited}

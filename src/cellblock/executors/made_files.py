@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
@@ -30,7 +29,7 @@ async def with_files(
     async with contextlib.aclosing(run()) as events:
         async for event in events:
             if isinstance(event, Started) and workspace is not None and code_file is not None:
-                event = replace(event, code_file=os.path.join(workspace.shown, code_file))
+                event = replace(event, code_file=workspace.shown_name(code_file))
             elif isinstance(event, FileMade):
                 saved = event.path
             elif isinstance(event, Ended) and workspace is not None:

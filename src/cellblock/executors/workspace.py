@@ -53,6 +53,7 @@ class Workspace:
         self.path = path.resolve()
         self.shown = shown or str(path)
         self._name = str(self.path)  # which a path makes anew each time
+        self._within, self._shown_within = os.path.join(self._name, ""), os.path.join(self.shown, "")
         self._identity = self._look()
         self._known: dict[str, Seen] = {}
         # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
@@ -76,6 +77,14 @@ class Workspace:
         """Raise `WorkspaceError` when the folder is gone, or is not the one that it was."""
         if self._look() != self._identity:
             raise WorkspaceError(f"The work folder {self.shown} was replaced by another: call restart() to use that.")
+
+    def whole_name(self, name: str) -> str:
+        """Give the whole path of what lies below the folder as `name`."""
+        return f"{self._within}{name}"
+
+    def shown_name(self, name: str) -> str:
+        """Give the path under which results speak of it."""
+        return f"{self._shown_within}{name}"
 
     def now(self) -> int:
         """Give the moment by the clock that marks changes of files, for `changed`."""
