@@ -51,7 +51,7 @@ def said(before: str, after: str) -> str:
             os.read(wait, 1)
             farewell.say()
             signal.pause()
-        farewell._last_begun = lambda: main
+        one._last_begun = lambda: main
         {before}
         os.write(go, b"x")
         while not one._said:
@@ -83,7 +83,7 @@ def test_it_is_told_of_once() -> None:
 
 
 def test_who_is_not_alone_is_not_believed() -> None:
-    assert said(f"{EXPECT}; farewell._last_begun = lambda: 4_000_000", "") == NOT_BELIEVED
+    assert said(f"{EXPECT}; one._last_begun = lambda: 4_000_000", "") == NOT_BELIEVED
 
 
 def test_another_one_is_not_believed() -> None:

@@ -17,6 +17,7 @@ from .pump import Pump
 from .sender import ROOM, ask_for_sender, sender
 
 _FOREVER = float("inf")
+_SHORT = init.PACKET // 2  # bytes of code that fit into the packet of a job, so that its process need not read the file
 
 
 class CellFailed(Exception):
@@ -56,7 +57,10 @@ class Run:
         self.since: int | None = None
         if job.request.get("write"):  # only now: the files of all that wait would make each new one dearer
             path, text = job.request.pop("write")
-            self.since = files.write_at(path, text.encode(errors="replace"))
+            code = text.encode(errors="replace")
+            self.since = files.write_at(path, code)
+            if len(code) <= _SHORT:
+                job.request["code"] = code
         self._file = files.open_at(job.request["save"]) if job.request.get("save") else -1
         self._room = limits.get("written_bytes") or (1 << 62)
 

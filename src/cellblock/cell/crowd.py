@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Protocol
 
+PROCESSORS = os.cpu_count() or 1
 STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
 
 
@@ -55,3 +57,10 @@ class Crowd:
         # Where all compute, about so many are in the first moment of a block, or on their way to it.
         is_quiet = sum(member.young(since) for member in self._members) < 2 * useful
         return STUCK if is_quiet else STUCK * len(self._members)
+
+
+def processors_are_free() -> bool:
+    """Tell whether there is a processor for each who wants to run just now, also for other servers' blocks; see proc(5)."""
+    with open("/proc/loadavg") as file:
+        running = int(file.read().split()[3].partition("/")[0])
+    return running <= PROCESSORS

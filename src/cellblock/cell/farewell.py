@@ -44,6 +44,7 @@ class Farewell:
 
     def __init__(self, kill: Callable[[], None], tell: Callable[[bytes], None], report: struct.Struct) -> None:
         self._kill, self._tell, self._report = kill, tell, report
+        self._load = -1  # /proc/loadavg, which also tells what was begun last
         self._main = 0  # the process that may say it
         self._listens = self._said = False
         self.is_over = False  # it was said, and believed
@@ -51,11 +52,13 @@ class Farewell:
     def listen(self) -> None:
         """Hear of it from now on."""
         self._listens = True
+        self._load = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
         _set_signal(_SIGNAL, self._hear)
 
     def leave(self) -> None:
-        """In a main process: it hears nothing itself."""
+        """In a main process: it hears nothing itself, and where user code runs, nothing of ours is open."""
         if self._listens:
+            os.close(self._load)
             _set_signal(_SIGNAL, _SIG_DFL)
 
     def begin(self) -> None:
@@ -86,18 +89,13 @@ class Farewell:
 
     def _cpu_seconds(self) -> float | None:
         """Give what the main process has used, if nothing else was begun, and the kernel has not told of its end already."""
-        if _last_begun() != self._main:
+        if self._last_begun() != self._main:
             return None
         try:
             return time.clock_gettime(~self._main << 3 | _OF_PROCESS)
         except OSError:
             return None
 
-
-def _last_begun() -> int:
-    """Give the number of the process or thread that was begun last in this process namespace."""
-    descriptor = os.open("/proc/loadavg", os.O_RDONLY)
-    try:
-        return int(os.read(descriptor, 100).rpartition(b" ")[2])
-    finally:
-        os.close(descriptor)
+    def _last_begun(self) -> int:
+        """Give the number of the process or thread that was begun last in this process namespace."""
+        return int(os.pread(self._load, 100, 0).rpartition(b" ")[2])

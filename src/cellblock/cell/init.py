@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from . import kernel, practice, script, tree
 from .confine import Confinement, outlive_waiting
-from .farewell import Farewell
+from .farewell import Farewell, say
 
 # Without the enums of `signal`, which every block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
@@ -307,7 +307,7 @@ def _become_main(
 
 def look_up() -> None:
     """In the zygote: look for all that a block's process will look for on its way, where that would be noted."""
-    practice.look_up(os, _become_main, Ground.leave, Farewell.leave, Confinement.apply)
+    practice.look_up(os, _become_main, Ground.leave, Farewell.leave, Confinement.apply, say, script.finish)
     practice.look_up(socket.socket, _become_main)
     for kind, function in (
         (Ground, Ground.leave),

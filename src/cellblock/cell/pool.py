@@ -19,7 +19,7 @@ from typing import Any
 
 from . import tree, wire
 from .cells import Cell, CellFailed, Job
-from .crowd import STUCK, Crowd
+from .crowd import PROCESSORS, STUCK, Crowd, processors_are_free
 from .groups import Groups
 from .loop import FOREVER
 from .outlet import pass_on, send_rest
@@ -32,7 +32,6 @@ _FIRST_LOOK = 0.05  # seconds until a running cell is measured for the first tim
 _NEXT_LOOK = 0.05
 _GRACE = 2.0  # seconds that a cell's first process has to end a block before it is killed itself
 _MOMENT = 0.005  # seconds that most short blocks need; until then they have the machine to themselves
-_PROCESSORS = os.cpu_count() or 1
 # Seconds without any block, after which cells go: those that the processors are not good for, or half. To make one is the
 # work of several blocks, and callers come again: an agent has asked its model by then.
 _IDLE = 10.0
@@ -59,7 +58,7 @@ class Pool:
         self.groups = groups
         self._name, self._crowd = name, crowd or Crowd()
         self._spares = self._kept = int(spec.get("spares", _SPARES))  # ready in advance where many call, and now
-        self._useful = 2 * _PROCESSORS + _LEAST  # more cells would share the processors, unless their blocks sleep
+        self._useful = 2 * PROCESSORS + _LEAST  # more cells would share the processors, unless their blocks sleep
         self._waiting: deque[Job] = deque()
         self._ready: deque[Cell] = deque()
         self._warming: set[Cell] = set()
@@ -132,6 +131,11 @@ class Pool:
 
     # made and ready
 
+    def _listen(self, cell: Cell) -> None:
+        """Hear what a cell's block will say: before there is one, since somebody waits then."""
+        for reader in cell.pump.pipes if cell.pump else ():
+            self._loop.watch(reader, functools.partial(self._on_output, cell, reader), EDGES)
+
     def _refill_soon(self) -> None:
         """Make what is missing at once, and the spare cells a moment later: they would compete with the block's start."""
         if self._waiting:
@@ -200,7 +204,7 @@ class Pool:
 
     def _rehearse(self) -> None:
         self._rehearse_at = FOREVER
-        if _processors_are_free():
+        if processors_are_free():
             for cell in self._ready:
                 cell.rehearse()
 
@@ -215,6 +219,7 @@ class Pool:
         elif ready:
             self._failures = 0
             self._warming.discard(cell)
+            self._listen(cell)
             if cell.job is not None:
                 self._start(cell, cell.job)
                 return
@@ -249,6 +254,10 @@ class Pool:
                 return
             self._start(self._ready.pop(), self._waiting.popleft())  # the one whose memory is warm
 
+    def _hear_no_more(self, cell: Cell) -> None:
+        for reader in cell.pump.pipes if cell.pump else ():
+            self._loop.forget(reader, is_to_be_closed=True)
+
     def _start(self, cell: Cell, job: Job) -> None:
         try:
             cell.start(job)
@@ -257,10 +266,6 @@ class Pool:
             self._ready.append(cell) if cell.job is None else self._bury(cell)
             return
         assert cell.run is not None
-        assert cell.pump is not None
-        for reader in cell.pump.pipes:
-            handler = functools.partial(self._on_output, cell, reader)
-            self._loop.watch(reader, handler, EDGES)
         cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
         self._running[job.run] = cell
         self._crowd.join(self)
@@ -270,11 +275,12 @@ class Pool:
         if self._loop.is_full:
             self._loop.hold(reader, EDGES)
             return
-        assert cell.run is not None
-        assert cell.pump is not None
-        for stream, data in cell.pump.readable(reader):
-            pass_on(self._loop, cell.run, cell.pump.keeper, stream, data)
-        if cell.pump.pipes[reader].more:
+        run, pump = cell.run, cell.pump
+        if run is None or pump is None:
+            return  # no block's words: its main process fails, of which its first one tells
+        for stream, data in pump.readable(reader):
+            pass_on(self._loop, run, pump.keeper, stream, data)
+        if pump.pipes[reader].more:
             self._loop.again(reader, EDGES)
 
     def _look(self, cell: Cell, now: float) -> None:
@@ -302,8 +308,7 @@ class Pool:
         assert pump is not None
         del self._running[run.number]
         self._last_end = time.monotonic()
-        for reader in pump.pipes:
-            self._loop.forget(reader, is_to_be_closed=True)
+        self._hear_no_more(cell)
         for stream, data in pump.rest():
             pass_on(self._loop, run, pump.keeper, stream, data)
         send_rest(self._loop, run, pump.keeper)
@@ -331,6 +336,7 @@ class Pool:
         self._remains = [cell for cell in self._remains if not (cell.gone() and cell.remove())]
 
     def _bury(self, cell: Cell) -> None:
+        self._hear_no_more(cell)
         self._loop.forget(cell.link.fileno())
         cell.close()
         self._remains.append(cell)
@@ -358,8 +364,6 @@ class Pool:
         """Let go of every cell and of the zygote; `is_over` tells when they are gone."""
         for cell in self._running.values():
             cell.stop(None)
-            for reader in cell.pump.pipes if cell.pump else ():
-                self._loop.forget(reader)
         for cell in (*self._running.values(), *self._ready, *self._warming):
             self._bury(cell)
         self._waiting.clear()
@@ -390,10 +394,3 @@ class Pool:
         deadline = time.monotonic() + 2 * _GRACE
         while not self.is_over() and time.monotonic() < deadline:
             time.sleep(0.001)
-
-
-def _processors_are_free() -> bool:
-    """Tell whether there is a processor for each who wants to run just now, also for other servers' blocks; see proc(5)."""
-    with open("/proc/loadavg") as file:
-        running = int(file.read().split()[3].partition("/")[0])
-    return running <= _PROCESSORS

@@ -92,10 +92,9 @@ def look_up(owner: object, *functions: FunctionType) -> None:
 def rehearse() -> None:
     """In a block's process, while nobody comes for it: each page that is copied now needs no copy when somebody waits."""
     with contextlib.suppress(Exception):
-        code, namespace = script.load({"script": os.devnull})
+        code, _ = script.load({"script": os.devnull, "code": _SHORT})
         del sys.path[0]
-        exec(code, namespace)
-        exec(compile(_SHORT, "practice", "exec", dont_inherit=True), {})
+        exec(code, {})  # and not in the module that will be the block's
         gc.get_objects(2)
         gc.collect()
         kernel.flush_c_streams()  # and no `gc.freeze`: what holds on to the namespace by now would never be collected

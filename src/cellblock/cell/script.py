@@ -75,7 +75,10 @@ def prepare() -> None:
 
 
 def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
-    """Give the code of the job's script and the namespace to run it in; does not return for another program."""
+    """Give the code of the job's script and the namespace to run it in; does not return for another program.
+
+    The script's text is in the job as `code` where it is short; else it is read.
+    """
     if job.get("env"):
         os.environ.update(job["env"])
     if job.get("cwd"):
@@ -96,24 +99,24 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
     sys.path[0:0] = [folder]
-    try:
-        source = _read(path)
-    except OSError as error:
-        os.write(2, f"python: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n".encode())
-        os._exit(_NO_FILE)
-    return compile(source, path, "exec", dont_inherit=True), namespace
+    code: bytes | None = job.get("code")
+    if code is None:
+        code = _read(path)
+    return compile(code, path, "exec", dont_inherit=True), namespace
 
 
 def _read(path: str) -> bytes:
     # Without the layers of `open`, all of which would have to be copied.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         source = b""
         while piece := os.read(descriptor, _READ):
             source += piece
-        return source
-    finally:
         os.close(descriptor)
+    except OSError as error:
+        os.write(2, f"python: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n".encode())
+        os._exit(_NO_FILE)
+    return source
 
 
 def _become(argv: list[str]) -> None:

@@ -51,7 +51,6 @@ class Connection:
         self._heard = time.monotonic()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._lost: str | None = None
-        self._pid = os.getpid()
         link.begin(self._on_data, self._on_end)
         _open_connections.add(self)
 
@@ -73,7 +72,7 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Whether runs can be asked for: not ended, and not inherited by a forked child."""
-        return self._lost is None and self._pid == os.getpid()
+        return self._lost is None
 
     async def open(self, spec: dict[str, Any]) -> None:
         """Tell the server what to be and wait until it is; close when that does not work. Raises `PlaceError`."""
@@ -217,8 +216,6 @@ class Connection:
 
     def check(self) -> None:
         """Raise `PlaceLost` when the server has ended, or belongs to another process."""
-        if self._pid != os.getpid():
-            raise PlaceLost("This executor was started in another process: use one that is made in this one.")
         if self._lost is not None:
             raise PlaceLost(self._lost)
 
@@ -309,6 +306,7 @@ class Connection:
 
     def forget(self) -> None:
         """In a forked child: let go of a stream that is the parent's."""
+        self._lost = "This executor was started in another process: use one that is made in this one."
         self.link.forget()
 
 
