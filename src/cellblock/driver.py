@@ -26,6 +26,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 # Without `signal`, which looks for the names of numbers: that takes a tenth of a millisecond for all of them.
 _signals: Any = importlib.import_module("_signal")
+_handler_of: Callable[[int], object] = _signals.getsignal
 _SIGINT, _NUMBERS = int(signal.SIGINT), sorted(int(number) for number in signal.valid_signals())
 
 
@@ -39,8 +40,8 @@ def can_drive() -> bool:
         return False
     if not _is_main_thread():
         return True
-    handlers = sum(map(callable, map(_signals.getsignal, _NUMBERS)))  # without a line of Python for each
-    return handlers == (_signals.getsignal(_SIGINT) is signal.default_int_handler)
+    handlers = sum(map(callable, map(_handler_of, _NUMBERS)))  # without a line of Python for each
+    return handlers == (_handler_of(_SIGINT) is signal.default_int_handler)
 
 
 def drive(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
@@ -49,7 +50,7 @@ def drive(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T
     An interrupt (Ctrl-C) cancels it, and goes on up when its clean-up is done; a second one does not wait for that.
     """
     driver = Driver()
-    is_interruptible = _is_main_thread() and _signals.getsignal(_SIGINT) is signal.default_int_handler
+    is_interruptible = _is_main_thread() and _handler_of(_SIGINT) is signal.default_int_handler
     if is_interruptible:
         _signals.signal(_SIGINT, driver.interrupt)
     try:
