@@ -106,7 +106,7 @@ class Client:
             self._flush_at = min(self._flush_at, self._next_moment()) if can_wait else 0.0
 
     def answer(self, frame: bytes, backlog: int) -> None:
-        """Send the last frame of a block while `backlog` others wait for a cell.
+        """Send the last frame of a block or question while `backlog` blocks wait for a cell.
 
         At once, or together with other answers: with never so many that cells could run out of blocks meanwhile.
         """
@@ -115,6 +115,8 @@ class Client:
         self.send(frame, can_wait=True)
         if 2 * self._answers > backlog:
             self.flush()
+            if not backlog:
+                os.sched_yield()  # who has waited for it goes before what is to be done for the next
 
     def _next_moment(self) -> float:
         """Give when what can wait is sent: where many blocks wait, on all streams at once, since many have one reader."""

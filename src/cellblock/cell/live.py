@@ -323,14 +323,14 @@ class Live:
         number = task.run.number
         if task.is_block:
             self.valve.close(task.run)
-            self._loop.send(wire.encode_json(wire.ENDED, number, self._ending(task)))
+            self._loop.answer(wire.encode_json(wire.ENDED, number, self._ending(task)), 0)
             self._fate = "kept", 0
         elif self.on_answer is not None:
             then, self.on_answer = self.on_answer, None
             then(self._answer(task))
+            self._loop.flush()
         else:
-            self._loop.send(wire.encode_json(wire.ANSWER, number, self._answer(task)))
-        self._loop.flush()
+            self._loop.answer(wire.encode_json(wire.ANSWER, number, self._answer(task)), 0)
         task.run.close()
         if task.is_block or task.order["op"] == "set":
             self._after_change(task)

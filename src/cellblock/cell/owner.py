@@ -34,7 +34,7 @@ class Owner(Watcher, Protocol):
         """Send `frame` out, or a moment later together with what follows."""
 
     def answer(self, frame: bytes, backlog: int) -> None:
-        """Send the last frame of a block while `backlog` others wait for a cell: now, or together with other answers."""
+        """Send the last frame of a block or question while `backlog` blocks wait for a cell: now, or with other answers."""
 
     def flush(self) -> None:
         """Give what was sent to the other side now."""

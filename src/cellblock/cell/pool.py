@@ -313,8 +313,6 @@ class Pool:
             pass_on(self._loop, run, pump.keeper, stream, data)
         send_rest(self._loop, run, pump.keeper)
         self._loop.answer(wire.encode_json(wire.ENDED, run.number, cell.ending()), len(self._waiting))
-        if not self._running and not self._waiting:
-            os.sched_yield()  # who alone has waited for it goes first
         self._clear(cell)
 
     def _clear(self, cell: Cell) -> None:
