@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from .measure import HI, Effort, interleave, run_plain, run_sandboxed
 
 _EXECUTORS = 8
 _FEW, _MANY = 8, 64
+_SERVERS = 4  # one after the other: each is a little quicker or slower than the next for as long as it lives
 _TURN = 1.0  # seconds of each crowd in turn; of longer ones a shared machine would have been quicker for one than the next
 
 Ask = Callable[[int, str], str]  # the caller's number, and the code that it wants to have run
@@ -86,6 +88,22 @@ def sixty_four(effort: Effort) -> list[Figure]:
     """Compare 64 callers, of one executor and of many, with 8 callers of one, and of the same many."""
     one_crowds: list[Crowd] = []
     many_crowds: list[Crowd] = []
+    values: dict[str, list[float]] = defaultdict(list)
+    for _ in range(effort.pick(_SERVERS, 1)):
+        for name, rates in _turns(effort, one_crowds, many_crowds).items():
+            values[name] += rates
+    on_one, on_many = f"{_MANY} callers on one executor", f"{_MANY} callers on {_EXECUTORS} executors"
+    return [
+        _beside_few(on_one, values["one"], values["few of one"], "of the same"),
+        *_verdicts(on_one, one_crowds),
+        _beside_few(on_many, values["many"], values["few of many"], "of the same"),
+        _beside_few(on_many, values["many"], values["few of one"], "of one executor"),
+        *_verdicts(on_many, many_crowds),
+    ]
+
+
+def _turns(effort: Effort, one_crowds: list[Crowd], many_crowds: list[Crowd]) -> dict[str, list[float]]:
+    """Give the rates of all crowds in turn, of executors that are new; note what each caller of the large ones got."""
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(SandboxCommandLineCodeExecutor()) for _ in range(_EXECUTORS)]
 
@@ -99,8 +117,8 @@ def sixty_four(effort: Effort) -> list[Figure]:
             crowds.append(crowd(_MANY, _TURN, asked_of(used)))
             return crowds[-1].rate
 
-        values = interleave(
-            effort.pick(28, 2),
+        return interleave(
+            effort.pick(7, 2),
             {
                 "few of one": lambda: few(executors[:1]),
                 "one": lambda: kept(one_crowds, executors[:1]),
@@ -108,14 +126,6 @@ def sixty_four(effort: Effort) -> list[Figure]:
                 "many": lambda: kept(many_crowds, executors),
             },
         )
-    on_one, on_many = f"{_MANY} callers on one executor", f"{_MANY} callers on {_EXECUTORS} executors"
-    return [
-        _beside_few(on_one, values["one"], values["few of one"], "of the same"),
-        *_verdicts(on_one, one_crowds),
-        _beside_few(on_many, values["many"], values["few of many"], "of the same"),
-        _beside_few(on_many, values["many"], values["few of one"], "of one executor"),
-        *_verdicts(on_many, many_crowds),
-    ]
 
 
 def _beside_few(where: str, rates: list[float], few: list[float], whose: str) -> Figure:
