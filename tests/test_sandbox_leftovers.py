@@ -221,6 +221,9 @@ def test_a_file_that_the_server_cannot_write_is_named(language: str, tmp_path: P
     assert (tmp_path / "taken.py").read_text() == "theirs"
 
 
-def test_large_code_runs_as_well() -> None:
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_code_of_any_length_runs_and_is_in_its_file(letter: str) -> None:
     with sandbox() as executor:
-        assert said(executor, f"text = '{'x' * (1 << 20)}'\nprint(len(text))") == f"{1 << 20}\n"
+        for length in (1, 1 << 14, (1 << 15) - 70, 1 << 15, 1 << 16, 1 << 20):  # in bytes up to twice as much
+            code = f"text = '{letter * length}'\nprint(len(text), text in open(__file__, encoding='utf-8').read())"
+            assert said(executor, code) == f"{length} True\n"
