@@ -59,7 +59,7 @@ class Run:
             path, text = job.request.pop("write")
             code = text.encode(errors="replace")
             self.since = files.write_at(path, code)
-            if len(code) <= _SHORT:
+            if job.request.get("script") and len(code) <= _SHORT:
                 job.request["code"] = code
         self._file = files.open_at(job.request["save"]) if job.request.get("save") else -1
         self._room = limits.get("written_bytes") or (1 << 62)

@@ -70,7 +70,7 @@ class Farewell:
         self._main = main
         if self._said:
             self._look()
-        else:
+        elif self._listens:
             self._cpu_seconds()  # what that writes to is shared with the main process: better copied now than then
 
     def _hear(self, _number: int, _frame: object) -> None:

@@ -136,6 +136,10 @@ class Pool:
         for reader in cell.pump.pipes if cell.pump else ():
             self._loop.watch(reader, functools.partial(self._on_output, cell, reader), EDGES)
 
+    def _hear_no_more(self, cell: Cell) -> None:
+        for reader in cell.pump.pipes if cell.pump else ():
+            self._loop.forget(reader, is_to_be_closed=True)
+
     def _refill_soon(self) -> None:
         """Make what is missing at once, and the spare cells a moment later: they would compete with the block's start."""
         if self._waiting:
@@ -253,10 +257,6 @@ class Pool:
                 self._retry_at = time.monotonic() + STUCK
                 return
             self._start(self._ready.pop(), self._waiting.popleft())  # the one whose memory is warm
-
-    def _hear_no_more(self, cell: Cell) -> None:
-        for reader in cell.pump.pipes if cell.pump else ():
-            self._loop.forget(reader, is_to_be_closed=True)
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:
