@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import subprocess
 import sys
 import textwrap
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cellblock import CodeBlock, Limits
+from cellblock.cell.farewell import Farewell
 from cellblock.limits import MIB
 from cellblock.sync import SandboxCommandLineCodeExecutor
 from live import need_sandbox
@@ -88,6 +91,13 @@ def test_who_is_not_alone_is_not_believed() -> None:
 
 def test_another_one_is_not_believed() -> None:
     assert said("one.expect(1 << 22)", "") == NOT_BELIEVED
+
+
+def test_who_does_not_listen_looks_at_nothing() -> None:
+    one = Farewell(pytest.fail, pytest.fail, struct.Struct("<idq"))
+    one.begin()
+    one.expect(os.getpid())
+    assert not one.is_over
 
 
 @pytest.fixture
