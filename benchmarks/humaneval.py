@@ -52,7 +52,7 @@ def humaneval(effort: Effort) -> list[Figure]:
             return executor.execute_code_blocks([CodeBlock(code, "python")]).exit_code == 0
 
         values = interleave(
-            effort.pick(5, 2),
+            effort.pick(15, 2),
             {
                 "ours": lambda: timed(lambda: ours_failed.append(_failures(sandboxed, codes))),
                 "theirs": lambda: timed(lambda: theirs_failed.append(_failures(_plain, map(str, files)))),
