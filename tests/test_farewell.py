@@ -94,7 +94,7 @@ def test_another_one_is_not_believed() -> None:
 
 
 def test_who_does_not_listen_looks_at_nothing() -> None:
-    one = Farewell(pytest.fail, pytest.fail, struct.Struct("<idq"))
+    one = Farewell(pytest.fail, lambda _: pytest.fail("told"), struct.Struct("<idq"))
     one.begin()
     one.expect(os.getpid())
     assert not one.is_over

@@ -21,6 +21,7 @@ _READ = 1 << 16  # more would make each read give memory back to the kernel
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
 _MANY = 4  # blocks that wait for a cell, at which whatever is sent can wait for longer: who is answered asks behind them
 _BUSY_MOMENT = 0.016
+_PAUSE = 0.003  # seconds from an answer to the next question: in a row, what is to be done between them is waited for as well
 
 
 class Client:
@@ -49,6 +50,7 @@ class Client:
         self._answers = self._backlog = 0  # how many answers wait to go out, and how many blocks for a cell, when last told
         self._waits_for_room = self._has_ended = False
         self._flush_at = FOREVER
+        self._answered, self._after_pause = 0.0, False  # when he was last; whether what he asked now came a while later
         self.again = loop.again
 
     def serve(self, frames: list[wire.Frame]) -> None:
@@ -115,8 +117,9 @@ class Client:
         self.send(frame, can_wait=True)
         if 2 * self._answers > backlog:
             self.flush()
-            if not backlog:
+            if not backlog and self._after_pause:
                 os.sched_yield()  # who has waited for it goes before what is to be done for the next
+            self._answered = time.monotonic()
 
     def _next_moment(self) -> float:
         """Give when what can wait is sent: where many blocks wait, on all streams at once, since many have one reader."""
@@ -173,6 +176,7 @@ class Client:
         if not data:
             self._end()
             return
+        self._after_pause = time.monotonic() > self._answered + _PAUSE
         for frame in self._decoder.feed(data):
             self._take(frame)
 
