@@ -40,8 +40,8 @@ def can_drive() -> bool:
         return False
     if not _is_main_thread():
         return True
-    handlers = sum(map(callable, map(_handler_of, _NUMBERS)))  # without a line of Python for each
-    return handlers == (_handler_of(_SIGINT) is signal.default_int_handler)
+    count = sum(map(callable, map(_handler_of, _NUMBERS)))  # of handlers; without a line of Python for each number
+    return count == (_handler_of(_SIGINT) is signal.default_int_handler)
 
 
 def drive(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
