@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Callable
 
+import pytest
+
 from cellblock.cell.cells import Cell, Job
 from cellblock.cell.crowd import Crowd, Member
 from cellblock.cell.groups import Groups
@@ -34,7 +36,7 @@ class Others(Crowd):
 
     go_first = True
 
-    def has_its_share(self, member: Member, least: int, useful: int) -> bool:
+    def has_its_share(self, member: Member, useful: int) -> bool:
         """See `Crowd`."""
         return self.go_first
 
@@ -57,3 +59,37 @@ def test_while_others_go_first_no_cells_are_made_beside_those_that_are_ready() -
         cell.close()
     for end in (ours, zygote):
         end.close()
+
+
+class Busy:
+    """A pool of which some cells run blocks that began just now."""
+
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
+
+    def at_work(self) -> int:
+        """See `Member`."""
+        return self.cells
+
+    def young(self, since: float) -> int:
+        """See `Member`."""
+        return self.cells if since < time.monotonic() else 0
+
+
+@pytest.mark.parametrize(("pools", "share"), [(2, 3), (4, 1), (8, 1)])
+def test_a_pool_begins_its_part_of_six_blocks_while_others_are_busy_and_one_at_least(pools: int, share: int) -> None:
+    crowd, members = Crowd(), [Busy(1) for _ in range(pools)]
+    for member in members:
+        crowd.join(member)
+    allowed = 0
+    for cells in range(6):
+        members[0].cells = cells
+        allowed += not crowd.has_its_share(members[0], 6)
+        crowd.join(members[0])
+    assert allowed == share
+
+
+def test_a_pool_that_is_alone_begins_as_many_blocks_as_it_has_cells_for() -> None:
+    crowd, member = Crowd(), Busy(50)
+    crowd.join(member)
+    assert not crowd.has_its_share(member, 6)

@@ -41,14 +41,14 @@ class Crowd:
         self._members = {member for member in self._members if member.at_work()}
         return sum(member.at_work() for member in self._members) >= useful
 
-    def has_its_share(self, member: Member, least: int, useful: int) -> bool:
-        """Tell whether blocks of others are to have the processors before another one of `member`, who may have `least`."""
-        if len(self._members) < 2 or member.at_work() < least:
+    def has_its_share(self, member: Member, useful: int) -> bool:
+        """Tell whether blocks of others are to have the processors before another one of `member`, who may have one."""
+        if len(self._members) < 2 or not member.at_work():
             return False
         self._members = {member for member in self._members if member.at_work()}
         if len(self._members) < 2:
             return False
-        share = max(least, useful // len(self._members))
+        share = max(1, useful // len(self._members))
         return member.young(time.monotonic() - self.turn(useful)) >= share
 
     def turn(self, useful: int) -> float:

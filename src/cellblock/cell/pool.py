@@ -26,7 +26,6 @@ from .outlet import pass_on, send_rest
 from .owner import Owner
 
 _SPARES = 1  # cells ready in advance, while there are blocks: more are colder, and to make them is work
-_LEAST = 2  # cells that each pool may have at work, however busy others are
 _WARMING = 4  # cells being made at one time
 _FIRST_LOOK = 0.05  # seconds until a running cell is measured for the first time; most are over by then
 _NEXT_LOOK = 0.05
@@ -58,7 +57,7 @@ class Pool:
         self.groups = groups
         self._name, self._crowd = name, crowd or Crowd()
         self._spares = self._kept = int(spec.get("spares", _SPARES))  # ready in advance where many call, and now
-        self._useful = 2 * PROCESSORS + _LEAST  # more cells would share the processors, unless their blocks sleep
+        self._useful = 2 * PROCESSORS + 2  # more cells would share the processors, unless their blocks sleep
         self._waiting: deque[Job] = deque()
         self._ready: deque[Cell] = deque()
         self._warming: set[Cell] = set()
@@ -173,7 +172,7 @@ class Pool:
             return False
         if self._ready:  # and blocks wait all the same: others' are to go first
             return True
-        if self.at_work() < _LEAST or not self._crowd.is_enough(self._useful):
+        if not self.at_work() or not self._crowd.is_enough(self._useful):
             return False
         return now < max(self._last_end, self._waiting[0].arrived) + self._crowd.turn(self._useful)
 
@@ -253,7 +252,7 @@ class Pool:
 
     def _dispatch(self) -> None:
         while self._waiting and self._ready and not self._loop.is_full:
-            if self._crowd.has_its_share(self, _LEAST, self._useful):
+            if self._crowd.has_its_share(self, self._useful):
                 self._retry_at = time.monotonic() + STUCK
                 return
             self._start(self._ready.pop(), self._waiting.popleft())  # the one whose memory is warm
