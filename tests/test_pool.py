@@ -9,12 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
+import cellblock.cell.pool
+from cellblock.cell import init
 from cellblock.cell.cells import Cell, Job
 from cellblock.cell.crowd import Crowd, Member
 from cellblock.cell.groups import Groups
+from cellblock.cell.loop import FOREVER
 from cellblock.cell.pool import Pool
 
-SPEC = {"limits": {}, "zygote": {"own_processes": True, "scripts": False, "namespaces": False}}
+SPEC = {"limits": {}, "zygote": {"own_processes": True, "scripts": True, "namespaces": False}}
 
 
 class Nobody:
@@ -51,12 +54,32 @@ def test_while_others_go_first_no_cells_are_made_beside_those_that_are_ready() -
     for number in range(4):
         pool.add(Job(number, {}, time.monotonic()))
     assert pool._warming == set()
+    pool._rest_soon()
+    assert pool._rehearse_at == FOREVER  # blocks wait: no time for that
     crowd.go_first = False
     pool._ready.clear()
     pool.add(Job(4, {}, time.monotonic()))
     assert len(pool._warming) == 4  # which none had kept from being made
     for cell in (ready, *pool._warming):
         cell.close()
+    for end in (ours, zygote):
+        end.close()
+
+
+def test_cells_rehearse_only_while_no_pool_of_their_server_has_anything_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cellblock.cell.pool, "processors_are_free", lambda: True)  # whatever else this machine does
+    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=(crowd := Crowd()))
+    pool._ready.append(cell := Cell("ready", SPEC, Groups([], [])))
+    crowd.join(other := Busy(1))
+    pool._rehearse()
+    with pytest.raises(BlockingIOError):
+        cell._theirs.recv(10, socket.MSG_DONTWAIT)
+    other.cells = 0
+    pool._rehearse()
+    assert cell._theirs.recv(10, socket.MSG_DONTWAIT) == init.REHEARSE
+    cell.close()
+    cell._theirs.close()
     for end in (ours, zygote):
         end.close()
 

@@ -36,6 +36,10 @@ class Crowd:
         """It has ended."""
         self._members.discard(member)
 
+    def is_idle(self) -> bool:
+        """Tell whether no cell of any of them is at work."""
+        return not any(member.at_work() for member in self._members)
+
     def is_enough(self, useful: int) -> bool:
         """Tell whether as many cells are at work as are useful."""
         self._members = {member for member in self._members if member.at_work()}

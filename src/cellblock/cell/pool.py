@@ -197,7 +197,7 @@ class Pool:
 
     def _rest_soon(self) -> None:
         """A moment after the last block there is time for other things."""
-        if self._running:
+        if self._running or self._waiting:
             return
         now = time.monotonic()
         if self._trim_at == FOREVER:
@@ -207,7 +207,7 @@ class Pool:
 
     def _rehearse(self) -> None:
         self._rehearse_at = FOREVER
-        if processors_are_free():
+        if self._crowd.is_idle() and processors_are_free():
             for cell in self._ready:
                 cell.rehearse()
 
