@@ -172,7 +172,16 @@ print(child.wait(), pwd.getpwuid(os.getuid()).pw_name, os.path.expanduser("~"))
 TERMINAL = """
 import os, pty, sys
 inner = "import os; print(os.isatty(0), os.ttyname(1), os.listdir('/dev/pts')); open('/dev/tty', 'w').write('to it')"
-pty.spawn([sys.executable, "-c", inner])
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.executable, [sys.executable, "-c", inner])
+output = b""
+try:  # not by pty.spawn, which drops what it has not yet written when its program ends
+    while data := os.read(terminal, 1000):
+        output += data
+except OSError:
+    pass  # so a terminal tells its end
+print(output.decode())
 """
 PYTHON = {
     "threads of numpy": (("numpy",), THREADS, "4 64000000 400.0"),
