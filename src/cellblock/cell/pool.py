@@ -197,7 +197,7 @@ class Pool:
 
     def _rest_soon(self) -> None:
         """A moment after the last block there is time for other things."""
-        if self._running or self._waiting:
+        if self._running:
             return
         now = time.monotonic()
         if self._trim_at == FOREVER:
