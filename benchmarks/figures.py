@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import statistics
@@ -9,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-WIDTHS = (62, 15, 15, 7, 13)
+WIDTHS = (62, 15, 15, 14, 13)
 TITLES = ("measure", "ours", "theirs", "ratio", "must be")
+_OF_A_MEDIAN = 1.2533 * 1.4826  # its standard error times the root of the number, by the median absolute deviation
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Figure:
     """One line of the table: medians, the rounds that they come from, and the verdict.
 
     `ratio` is ours / theirs where something stands beside; then the bound is on it, and otherwise on `ours`.
+    `noise` is the standard error of that ratio, as its rounds show it: a bound nearer than twice this could go either way.
     `ok` is `None` where it could not be measured, and `note` says why.
     """
 
@@ -43,6 +46,7 @@ class Figure:
     ours: float | None = None
     theirs: float | None = None
     ratio: float | None = None
+    noise: float | None = None
     ours_rounds: list[float] = field(default_factory=list[float])
     theirs_rounds: list[float] = field(default_factory=list[float])
     note: str = ""
@@ -60,7 +64,16 @@ def beside(
     median, other = statistics.median(ours), statistics.median(theirs)
     ratio = median / other
     must_be = f"{bound} ×"
-    return Figure(measure, unit, must_be, bound.holds(ratio), median, other, ratio, ours, theirs, note)
+    return Figure(measure, unit, must_be, bound.holds(ratio), median, other, ratio, _noise(ours, theirs), ours, theirs, note)
+
+
+def _noise(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Give the standard error of the median ratio of rounds that ran in turn; `None` where there was one alone."""
+    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    if len(ratios) < 2:
+        return None
+    middle = statistics.median(ratios)
+    return _OF_A_MEDIAN * statistics.median(abs(ratio - middle) for ratio in ratios) / math.sqrt(len(ratios))
 
 
 def alone(measure: str, values: Sequence[float], bound: Bound, *, unit: str = "", scale: float = 1, note: str = "") -> Figure:
@@ -77,7 +90,7 @@ def line(figure: Figure) -> str:
         figure.measure,
         _amount(figure.ours, figure.unit),
         _amount(figure.theirs, figure.unit),
-        "" if figure.ratio is None else f"{figure.ratio:.3f}",
+        _ratio(figure),
         figure.must_be,
     )
     verdict = {True: "ok", False: "NOT", None: "not measured"}[figure.ok]
@@ -105,6 +118,12 @@ def _columns(values: Sequence[str]) -> str:
     texts = [values[0].ljust(WIDTHS[0])]
     texts += [value.rjust(width) for value, width in zip(values[1:], WIDTHS[1:], strict=True)]
     return "  ".join(texts)
+
+
+def _ratio(figure: Figure) -> str:
+    if figure.ratio is None:
+        return ""
+    return f"{figure.ratio:.3f}" if figure.noise is None else f"{figure.ratio:.3f} ± {figure.noise:.3f}"
 
 
 def _amount(value: float | None, unit: str) -> str:

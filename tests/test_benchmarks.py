@@ -51,6 +51,17 @@ def test_a_ratio_is_that_of_the_medians() -> None:
     assert figure.to_dict()["rounds"] == 3
 
 
+def test_a_ratio_says_how_far_its_rounds_are_apart() -> None:
+    calm, wild = ([value, 1.0, 1.0, 1.0, 2 - value] for value in (0.99, 0.5))
+    assert beside("m", calm, [1.0] * 5, Bound("at most", 1), unit="s").noise == 0
+    far = [0.9, 0.95, 1.0, 1.05, 1.1]
+    figure = beside("m", far, [1.0] * 5, Bound("at most", 1), unit="s")
+    assert figure.noise == pytest.approx(1.858 * 0.05 / 5**0.5, rel=0.01)
+    assert f"1.000 ± {figure.noise:.3f}" in line(figure)
+    assert beside("m", wild, [1.0] * 5, Bound("at most", 1), unit="s").noise == 0  # one round that was disturbed is no matter
+    assert beside("m", [1.0], [1.0], Bound("at most", 1), unit="s").noise is None
+
+
 def test_what_stands_alone_is_held_against_its_bound() -> None:
     figure = alone("m", [2 << 20, 30 << 20, 40 << 20], Bound("at most", 25), unit="MB", scale=1 / (1 << 20))
     assert (figure.ours, figure.ratio, figure.ok, figure.must_be) == (30, None, False, "≤ 25 MB")

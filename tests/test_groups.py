@@ -22,10 +22,10 @@ FOLDERS = cgroups.find().folders
 pytestmark = pytest.mark.skipif(not FOLDERS, reason="control groups cannot be made here")
 LIMITS = Limits(memory_bytes=256 << 20, processes=100)
 OWNER = """
-import asyncio, os
+import asyncio, sys
 from cellblock import CodeBlock, Limits, LocalCommandLineCodeExecutor
 async def main():
-    executor = LocalCommandLineCodeExecutor(limits=Limits(processes=100, memory_bytes=1 << 28))
+    executor = LocalCommandLineCodeExecutor(work_dir=sys.argv[1], limits=Limits(processes=100, memory_bytes=1 << 28))
     await executor.start()
     await executor.execute_code_blocks([CodeBlock("1", "python")])
     print(executor._connection.pid, flush=True)
@@ -71,8 +71,8 @@ def test_the_next_server_removes_what_a_killed_one_left() -> None:
     asyncio.run(main())
 
 
-def test_clean_removes_what_a_killed_server_of_a_killed_owner_left() -> None:
-    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", OWNER], stdout=subprocess.PIPE) as owner:
+def test_clean_removes_what_a_killed_server_of_a_killed_owner_left(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         server = int(owner.stdout.readline())
         assert parents(server)
