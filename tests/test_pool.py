@@ -81,6 +81,24 @@ def test_cells_rehearse_only_while_no_pool_of_their_server_has_anything_to_do(mo
         end.close()
 
 
+def test_cells_go_as_well_where_all_that_waited_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cellblock.cell.pool, "_IDLE", 0.0)
+    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=Others())
+    cells = [Cell(name, SPEC, Groups([], [])) for name in ("first", "second")]
+    pool._ready.extend(cells)
+    pool.add(Job(1, {}, time.monotonic()))
+    pool._rest_soon()  # the block before it has ended
+    pool.cancel(1)
+    pool.tend()
+    assert list(pool._ready) == cells[1:]
+    for cell in cells:
+        cell.close()
+        cell._theirs.close()
+    for end in (ours, zygote):
+        end.close()
+
+
 class Busy:
     """A pool of which some cells run blocks that began just now."""
 
