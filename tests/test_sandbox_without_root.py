@@ -1,22 +1,63 @@
-"""The same sandbox for a user without rights: all that the other tests of it hold, once more."""
+"""The same sandbox for a user without rights: all that the other tests of it hold, once more.
+
+And for who is root in a user namespace alone, as in a container that was started without root.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from plain_user import command
+from cellblock.sandbox import namespaces
+from plain_user import BECOME, command
 
 FILES = sorted(path.name for path in Path(__file__).parent.glob("test_sandbox_*.py") if path != Path(__file__))
+
+
+AS_ROOT = ["unshare", "--map-root-user"]
+# Root outside, and nobody else is known: what these give /proc/sys to.
+STILL_ROOT = {"root": AS_ROOT, "a plain user": ["unshare", "--user", "--map-user=1000", "--map-group=1000"]}
+START = """
+from cellblock import CodeBlock, SandboxUnavailable
+from cellblock.sync import SandboxCommandLineCodeExecutor
+try:
+    with SandboxCommandLineCodeExecutor() as executor:
+        probe = "import os; os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY); print('opened')"
+        print(executor.execute_code_blocks([CodeBlock(probe, "python")]).output)
+except SandboxUnavailable as error:
+    print(error)
+"""
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", [*FILES, "test_seccomp.py"])
 def test_without_root(name: str) -> None:
+    _run_tests(name, [])
+
+
+@pytest.mark.parametrize("name", ["test_sandbox_walls.py", "test_sandbox_programs.py"])
+def test_as_root_of_a_user_namespace(name: str) -> None:
+    _run_tests(name, AS_ROOT)
+
+
+@pytest.mark.parametrize("inside", STILL_ROOT)
+def test_code_is_never_root_outside_of_a_user_namespace(inside: str) -> None:
+    if not namespaces.is_root_outside():
+        pytest.skip("not root")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    argv = [*STILL_ROOT[inside], sys.executable, "-c", START]
+    said = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
+    assert "is root outside of its user namespace" in said
+    assert "Start it as a plain user, or map more users" in said
+
+
+def _run_tests(name: str, wrapper: list[str]) -> None:
+    """Run the tests of file `name` as a plain user, with `wrapper` between that user and Python."""
     if os.geteuid() != 0:
         pytest.skip("the tests themselves run without root")
     here = Path(__file__).parent
@@ -25,6 +66,7 @@ def test_without_root(name: str) -> None:
     if made is None:
         pytest.skip("no Python that a user without rights could start")
     argv, environment = made
+    argv[len(BECOME) : len(BECOME)] = wrapper
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         environment["PYTEST_DEBUG_TEMPROOT"] = folder

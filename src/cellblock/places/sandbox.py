@@ -16,6 +16,7 @@ from ..errors import PlaceError, SandboxUnavailable
 from ..limits import Limits
 from ..policy import Policy
 from ..sandbox import landlock, seccomp
+from ..sandbox.namespaces import OUTER_USERS
 from ..sandbox.probe import unavailable
 from .base import PACKAGE, Connection, Place, start_server
 from .enforcement import plan_groups, rlimits
@@ -26,7 +27,6 @@ HOME = "/home/cell"
 ENVIRONMENT = "/opt/env"
 _OURS = "/opt/cellblock"
 _USER = 1000
-_OUTER_USERS = 0x70000000  # far from anybody's: what root's cells are outside
 TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TEMPORARY = ("/tmp", "/dev/shm")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -80,7 +80,7 @@ class SandboxPlace(Place):
 
     async def open(self) -> Connection:
         """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow it."""
-        box: dict[str, Any] = {**self.settings["sandbox"], "outer_user": _OUTER_USERS + secrets.randbelow(1 << 24)}
+        box: dict[str, Any] = {**self.settings["sandbox"], "outer_user": secrets.choice(OUTER_USERS)}
         box["mounts"] = [*box["mounts"], *own_mounts(self.work_dir, self.scratch)]
         spec = {**self.settings, "sandbox": box, "delete": self.delete, **self._use()}
         inherited = () if self.door is None else (self.door.fileno(),)

@@ -25,7 +25,7 @@ def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socke
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     trees: list[mounts.Tree] | None = None
     maps: mounts.Maps = {}
-    if os.geteuid() == 0:
+    if namespaces.is_root():
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
         trees = mounts.open_trees(box["mounts"], box["outer_user"], maps)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Final
 
 from ..cell import kernel
 
+OUTER_USERS: Final = range(0x70000000, 0x71000000)  # far from anybody's: what root's cells are outside
 _EVERY = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWNS
@@ -15,6 +17,27 @@ _EVERY = (
     | kernel.CLONE_NEWUTS
     | kernel.CLONE_NEWCGROUP
 )
+
+
+def is_root() -> bool:
+    """Tell whether we can become any of `OUTER_USERS`.
+
+    Root in a user namespace cannot, for one in a container that was started without root: few users are known there. Outside
+    it is a plain user, and goes the way of one.
+    """
+    return os.geteuid() == 0 and all(_knows_outer_users(f"/proc/self/{kind}_map") for kind in ("uid", "gid"))
+
+
+def _knows_outer_users(path: str) -> bool:
+    """Look into a map of ids: lines of the first one inside, the first one outside, and how many; see user_namespaces(7)."""
+    with open(path) as file:
+        lines = [[int(word) for word in line.split()] for line in file]
+    return any(first <= OUTER_USERS[0] and OUTER_USERS[-1] < first + count for first, _, count in lines)
+
+
+def is_root_outside() -> bool:
+    """Tell whether our user is the machine's root, whatever its number in a user namespace: /proc/sys is nobody else's."""
+    return os.stat("/proc/sys/kernel").st_uid == os.geteuid()
 
 
 def become(user: int) -> None:
@@ -31,8 +54,10 @@ def become(user: int) -> None:
 def enter(*, user: int, network: bool) -> None:
     """Enter new namespaces as `user` inside. `network`: keep the network that we have.
 
-    The process namespace begins with the next child.
+    The process namespace begins with the next child. Raises `OSError`, also where code would be root outside.
     """
+    if is_root_outside():  # without any capability it could write to /proc/sys, and name a program for the kernel to start
+        raise PermissionError("what runs here is root outside of its user namespace, and cannot become another user in it")
     outer_user, outer_group = os.geteuid(), os.getegid()
     kernel.unshare(_EVERY | (0 if network else kernel.CLONE_NEWNET))
     _write("/proc/self/setgroups", "deny")

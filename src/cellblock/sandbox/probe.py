@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..cell import boot
 from ..errors import PlaceError
-from . import cgroups
+from . import cgroups, namespaces
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _PATIENCE = 60.0
@@ -59,6 +59,8 @@ def unavailable() -> str:
 
 def namespace_advice() -> str:
     """Say what most likely forbids namespaces here, and how to allow them."""
+    if namespaces.is_root_outside() and not namespaces.is_root():
+        return "Start it as a plain user, or map more users into this user namespace."
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             "AppArmor forbids them to unconfined programs: as root, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`,"

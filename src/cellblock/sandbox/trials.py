@@ -11,7 +11,7 @@ from ..cell import kernel
 from ..cell.confine import Confinement
 from . import landlock, namespaces, seccomp
 
-_USER, _OUTER_USER = 1000, 0x70000000
+_USER = 1000
 
 
 def main() -> None:
@@ -41,9 +41,9 @@ def _attempt(trial: Callable[[], None]) -> str:
 
 def _namespaces() -> None:
     """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a mount and a /proc there."""
-    if os.geteuid() == 0:
+    if namespaces.is_root():
         kernel.unshare(kernel.CLONE_NEWNS)
-        namespaces.become(_OUTER_USER)
+        namespaces.become(namespaces.OUTER_USERS[0])
     namespaces.enter(user=_USER, network=False)
     _in_child(_mounts)
 
