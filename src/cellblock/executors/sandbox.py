@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, get_args
@@ -19,6 +21,7 @@ from ..places.sandbox import ENVIRONMENT, WORK_DIR
 from ..policy import Policy
 from ..sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ..sandbox.probe import probe
+from . import lending
 from .command import CommandLineExecutor, command_on_host, texts
 from .shared_server import SharedPlace
 
@@ -71,6 +74,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             raise ValueError(f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}.")
         self._isolation: Isolation = isolation
         self._virtual_env_context = virtual_env_context
+        self._use: lending.Use | None = None
 
     @property
     def policy(self) -> Policy:
@@ -83,6 +87,33 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         It is found out by trying, which takes some tenths of a second the first time and blocks meanwhile.
         """
         return sandbox_guarantees(probe(), self._limits, self._policy, self._isolation)
+
+    async def _open(self) -> None:
+        async with self._using():
+            await super()._open()
+
+    async def _close(self, *, restarting: bool) -> None:
+        await super()._close(restarting=restarting)
+        await self._end_use()
+
+    @contextlib.asynccontextmanager
+    async def _using(self) -> AsyncGenerator[None]:
+        """Note that the work folder is used, which opening may lend to the cells."""
+        if self._given_work_dir is None:
+            yield
+            return
+        self._use = lending.Use(str(self._given_work_dir))
+        try:
+            yield
+            self._use.note()
+        except BaseException:
+            await self._end_use()
+            raise
+
+    async def _end_use(self) -> None:
+        use, self._use = self._use, None
+        if use is not None:
+            await asyncio.to_thread(use.end)
 
     async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
         interpreter = await find_interpreter(self._python())

@@ -94,6 +94,10 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
     # open and close
 
     async def _open(self) -> None:
+        async with self._using():
+            await self._enter_server()
+
+    async def _enter_server(self) -> None:
         self._workspace = Workspace(self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir))
         server = self._given_server.warm if self._given_server is not None else self._own_server()
         connection = await server.open(() if self._given_server else self._module.packages)
@@ -154,6 +158,7 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
                     await connection.ask({"op": "close", "session": self._number})
             await server.release()
         self._forget_marks()
+        await self._end_use()
         if self._scratch is not None:
             await asyncio.to_thread(remove_tree, str(self._scratch))
             self._scratch = None

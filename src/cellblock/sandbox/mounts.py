@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterable
@@ -9,7 +10,8 @@ from typing import Any, NamedTuple
 
 from ..cell import kernel
 from ..cell.init import make_target
-from .namespaces import owner_map
+from .namespaces import OUTER_USERS, owner_map
+from .ownership import Owner, change_owner
 
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
@@ -70,22 +72,28 @@ def _map_owner(descriptor: int, mount: dict[str, Any], user: int, maps: Maps) ->
         maps[owner] = owner_map(owner, user)
     try:
         _set_rights(descriptor, _IDMAP, maps[owner], flags=0)
-    except OSError as error:
+    except OSError:
         if mount["own"]:
-            _give_away(source, user)
+            _change_owner(source, owner, user)
         elif mount["writable"]:
-            raise OSError(
-                error.errno, f"the filesystem of {source} cannot map owners, which a caller that is root needs"
-            ) from error
+            raise _cannot_map(source) from None
         # What is only read stays as it is: its own rights decide.
 
 
-def _give_away(folder: str, user: int) -> None:
-    """Make `user` the owner of a folder of ours, where the filesystem cannot pretend so."""
-    os.chown(folder, user, user)
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            os.chown(os.path.join(parent, name), user, user, follow_symlinks=False)
+def _change_owner(source: str, owner: Owner, user: int) -> None:
+    """Make a folder that is an executor's own that of its cells, until the executor stops: see `executors.lending`."""
+    # Lent before, by one who was killed: then what is in it belongs to cells of then and to root.
+    owners = [owner] if owner[0] not in OUTER_USERS else [owner, (0, 0)]
+    try:
+        for one in owners:
+            change_owner(source, one, (user, user))
+    except OSError:
+        raise _cannot_map(source) from None
+
+
+def _cannot_map(source: str) -> OSError:
+    text = f"the filesystem of {source} cannot map owners, which a caller that is root needs"
+    return OSError(errno.EINVAL, text)
 
 
 def build_root(box: dict[str, Any], trees: list[Tree], base: str = "/tmp") -> None:
