@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+
+import pytest
 
 from cellblock import Limits, Policy, SandboxCommandLineCodeExecutor
+from cellblock.sandbox import namespaces
 from cellblock.sandbox.cgroups import Found
 from cellblock.sandbox.guarantees import Guarantee, host_guarantees, sandbox_guarantees
 from cellblock.sandbox.probe import Findings, probe, unavailable
@@ -34,6 +38,10 @@ confinement.prepare()
 confinement.apply()
 exec(sys.argv[1])
 """
+# The same for one call, which a container may refuse where it allows all namespaces.
+WITHOUT_PIVOT_ROOT = CONTAINED.replace(
+    "seccomp.program(), drop=True", "seccomp._assemble({'pivot_root': seccomp._REFUSED['pivot_root']}, {}, lambda _: [])"
+)
 RUN = """
 import asyncio
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor, SandboxUnavailable
@@ -51,9 +59,9 @@ def levels(guarantees: tuple[Guarantee, ...]) -> dict[str, str]:
     return {item.property: item.level for item in guarantees}
 
 
-def contained(program: str) -> str:
+def contained(program: str, how: str = CONTAINED, wrapper: Sequence[str] = ()) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    argv = [sys.executable, "-c", CONTAINED, program]
+    argv = [*wrapper, sys.executable, "-c", how, program]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
@@ -108,6 +116,19 @@ def test_starting_fails_with_the_report_where_namespaces_are_forbidden() -> None
     assert "unshare" in said
     assert "cellblock doctor" in said
     assert "isolation='landlock'" in said
+
+
+def test_what_a_container_refuses_besides_namespaces_is_found_as_well() -> None:
+    program = "from cellblock.sandbox import probe; print(probe.probe().namespaces)"
+    assert contained(program, WITHOUT_PIVOT_ROOT) == "[Errno 1] pivot_root: Operation not permitted\n"
+    assert contained(program, "import sys; exec(sys.argv[1])") == "\n"
+
+
+@pytest.mark.skipif(not namespaces.is_root(), reason="not root")
+def test_root_that_may_not_mount_is_told_to_be_somebody_else() -> None:
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    said = contained(RUN.format(isolation="full"), "import sys; exec(sys.argv[1])", without)
+    assert "Root needs CAP_SYS_ADMIN for them: start it as a plain user" in said
 
 
 def test_the_weaker_level_runs_there_when_it_is_named() -> None:

@@ -101,7 +101,7 @@ def build_root(box: dict[str, Any], trees: list[Tree], base: str = "/tmp") -> No
 
     In this order, because targets below the work folder go through what code has left there: a link must not lead out.
     """
-    _enter_root(base)
+    enter_root(base)
     for folder in box["folders"]:
         os.makedirs(folder, exist_ok=True)
     for path, target in box["links"].items():
@@ -118,7 +118,8 @@ def build_root(box: dict[str, Any], trees: list[Tree], base: str = "/tmp") -> No
     os.close(root)
 
 
-def _enter_root(base: str) -> None:
+def enter_root(base: str) -> None:
+    """Be in a root that is empty but for /proc, made on `base`, and let go of the old one."""
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=8m,mode=755")
     os.mkdir(f"{base}/proc")

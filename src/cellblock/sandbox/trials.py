@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..cell import kernel
 from ..cell.confine import Confinement
-from . import landlock, namespaces, seccomp
+from . import landlock, mounts, namespaces, seccomp
 
 _USER = 1000
 
@@ -40,7 +40,7 @@ def _attempt(trial: Callable[[], None]) -> str:
 
 
 def _namespaces() -> None:
-    """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a mount and a /proc there."""
+    """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a root and a /proc there."""
     if namespaces.is_root():
         kernel.unshare(kernel.CLONE_NEWNS)
         namespaces.become(namespaces.OUTER_USERS[0])
@@ -50,10 +50,7 @@ def _namespaces() -> None:
 
 def _mounts() -> None:
     kernel.bring_up_loopback()
-    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
-    os.mkdir("/tmp/proc")
-    kernel.mount("proc", "/tmp/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    mounts.enter_root("/tmp")
     kernel.unshare(kernel.CLONE_NEWPID)
     _in_child(lambda: kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC))
 
