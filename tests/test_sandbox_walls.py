@@ -17,6 +17,7 @@ import pytest
 
 from cellblock import CodeBlock
 from cellblock.cell import wire
+from cellblock.cell.tree import descendants
 from cellblock.sandbox import namespaces
 from cellblock.sync import SyncCodeExecutor
 from probes import MARK, done, local, said, sandbox
@@ -259,9 +260,17 @@ def test_a_block_is_nobody_and_stays_so(machine: Machine) -> None:
     assert lines["Uid"].split() == ["1000"] * 4
 
 
-def test_blocks_of_root_are_not_root_outside(machine: Machine) -> None:
+def test_nothing_inside_is_root_outside(machine: Machine) -> None:
     if not namespaces.is_root():
         pytest.skip("not root")
-    probe = "print(open('/proc/self/uid_map').read().split()[1])"
-    assert int(done(machine.sandbox, probe)) >= 0x70000000
-    assert int(done(machine.local, probe)) == 0
+    done(machine.sandbox, "pass")
+    users = {int(user) for pid in descendants(os.getpid()) for user in _users_inside(pid)}
+    assert users
+    assert users <= set(namespaces.OUTER_USERS)
+    assert int(done(machine.local, "import os; print(os.getuid())")) == 0
+
+
+def _users_inside(pid: int) -> list[str]:
+    """Give the users that process `pid` has outside, where it is in a process namespace of its own."""
+    lines = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    return lines["Uid"].split() if len(lines["NSpid"].split()) > 1 else []

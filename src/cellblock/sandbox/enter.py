@@ -26,11 +26,15 @@ def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socke
     trees: list[mounts.Tree] | None = None
     maps: mounts.Maps = {}
     if namespaces.is_root():
+        user: int = box["outer_user"]
+        if not namespaces.may_mount():
+            namespaces.exchange(box["user"], user)
+            user = box["user"]
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        trees = mounts.open_trees(box["mounts"], box["outer_user"], maps)
-        porter.fork(porter_link, box["outer_user"], maps)
-        namespaces.become(box["outer_user"])
+        trees = mounts.open_trees(box["mounts"], user, maps)
+        porter.fork(porter_link, user, maps)
+        namespaces.become(user)
     namespaces.enter(user=box["user"], network=box["network"] == "host")
     if os.fork() != 0:
         if trees is None:

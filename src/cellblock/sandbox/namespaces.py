@@ -9,6 +9,7 @@ from typing import Final
 from ..cell import kernel
 
 OUTER_USERS: Final = range(0x70000000, 0x71000000)  # far from anybody's: what root's cells are outside
+_NOBODY = 0xFFFFFFFF  # the number that is no user's
 _EVERY = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWNS
@@ -33,6 +34,48 @@ def _knows_outer_users(path: str) -> bool:
     with open(path) as file:
         lines = [[int(word) for word in line.split()] for line in file]
     return any(first <= OUTER_USERS[0] and OUTER_USERS[-1] < first + count for first, _, count in lines)
+
+
+def may_mount() -> bool:
+    """Tell whether we have CAP_SYS_ADMIN, which a container does not leave to its root; see proc_pid_status(5)."""
+    with open("/proc/self/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return bool(int(lines["CapEff"], 16) & 1 << kernel.CAP_SYS_ADMIN)
+
+
+def exchange(user: int, outer_user: int) -> None:
+    """As root that may not mount: enter a user namespace where it may, and where all are who they are but these two.
+
+    They change places, so that nobody is left out. Who writes such maps must be outside; see user_namespaces(7).
+    """
+    inside, (reader, writer) = os.getpid(), os.pipe()
+    outside = os.fork()
+    if outside == 0:
+        status = 1
+        try:
+            os.close(writer)
+            if os.read(reader, 1):  # else nobody has entered anything
+                _write_maps(inside, *sorted((user, outer_user)))
+                status = 0
+        finally:
+            os._exit(status)
+    kernel.unshare(kernel.CLONE_NEWUSER)
+    os.write(writer, b"x")
+    _, status = os.waitpid(outside, 0)
+    os.close(reader)
+    os.close(writer)
+    if status != 0:
+        raise PermissionError(
+            "root may not map users here, which takes CAP_SETUID, CAP_SETGID and CAP_SETFCAP; a plain user need not"
+        )
+
+
+def _write_maps(process: int, low: int, high: int) -> None:
+    """Map each user and group to itself, and `low` and `high` to each other. Lines: first inside, first outside, how many."""
+    between, above = high - low - 1, _NOBODY - high - 1
+    ranges = [(0, 0, low), (low, high, 1), (low + 1, low + 1, between), (high, low, 1), (high + 1, high + 1, above)]
+    for kind in ("uid", "gid"):
+        _write(f"/proc/{process}/{kind}_map", "".join(f"{first} {other} {count}\n" for first, other, count in ranges))
 
 
 def is_root_outside() -> bool:

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cell import boot, kernel
+from ..cell import boot
 from ..errors import PlaceError
 from . import cgroups, namespaces
 
@@ -62,8 +62,6 @@ def namespace_advice() -> str:
     """Say what most likely forbids namespaces here, and how to allow them."""
     if namespaces.is_root_outside() and not namespaces.is_root():
         return "Start it as a plain user, or map more users into this user namespace."
-    if namespaces.is_root() and not _may_mount():
-        return f"Root needs CAP_SYS_ADMIN for them: start it as a plain user, and a container with {_OPEN} as well."
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             "AppArmor forbids them to unconfined programs: as root, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`,"
@@ -76,12 +74,6 @@ def namespace_advice() -> str:
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
         return f"This is a container, whose own walls forbid them: start it with {_OPEN}."
     return f"If this is a container, its own walls may forbid them ({_OPEN}); else look at user.max_user_namespaces."
-
-
-def _may_mount() -> bool:
-    """Tell whether we have CAP_SYS_ADMIN; see proc_pid_status(5)."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return bool(int(lines["CapEff"], 16) & 1 << kernel.CAP_SYS_ADMIN)
 
 
 def _setting(name: str) -> str:

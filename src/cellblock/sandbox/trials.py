@@ -42,8 +42,12 @@ def _attempt(trial: Callable[[], None]) -> str:
 def _namespaces() -> None:
     """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a root and a /proc there."""
     if namespaces.is_root():
+        user = namespaces.OUTER_USERS[0]
+        if not namespaces.may_mount():
+            namespaces.exchange(_USER, user)
+            user = _USER
         kernel.unshare(kernel.CLONE_NEWNS)
-        namespaces.become(namespaces.OUTER_USERS[0])
+        namespaces.become(user)
     namespaces.enter(user=_USER, network=False)
     _in_child(_mounts)
 
