@@ -31,13 +31,15 @@ class Use:
         self._folder = os.path.realpath(folder)
         self._is_noted = False
         with _guard:
-            self._loan = _loans.setdefault(self._folder, _Loan(_owner(self._folder)))
+            if self._folder not in _loans:
+                _loans[self._folder] = _Loan(_reclaimed(self._folder))
+            self._loan = _loans[self._folder]
             self._loan.uses += 1
 
     def note(self) -> None:
         """Note who has got the folder: now, since another process may take it over later."""
         self._is_noted = True
-        user, _ = _owner(self._folder, even_borrowed=True)
+        user, _ = _owner(self._folder)
         if user in OUTER_USERS:
             self._loan.borrowers.add(user)
 
@@ -51,14 +53,27 @@ class Use:
                 return
             del _loans[self._folder]
             for borrower in self._loan.borrowers:
-                with contextlib.suppress(OSError):  # it is gone
-                    change_owner(self._folder, (borrower, borrower), self._loan.owner)
+                _take_back(self._folder, borrower, self._loan.owner)
 
 
-def _owner(folder: str, *, even_borrowed: bool = False) -> Owner:
-    """Give whose `folder` is: ours as well where it is gone, or lent by one who was killed and could not take it back."""
-    with contextlib.suppress(OSError):
+def _reclaimed(folder: str) -> Owner:
+    """Give whose `folder` is; ours, where one who was killed had lent it and not taken it back: then it is taken back."""
+    user, group = _owner(folder)
+    if user not in OUTER_USERS:
+        return user, group
+    ours = os.geteuid(), os.getegid()
+    _take_back(folder, user, ours)
+    return ours
+
+
+def _owner(folder: str) -> Owner:
+    try:
         status = os.stat(folder)
-        if even_borrowed or status.st_uid not in OUTER_USERS:
-            return status.st_uid, status.st_gid
-    return os.geteuid(), os.getegid()
+    except OSError:  # it is gone; whoever opens it says so
+        return os.geteuid(), os.getegid()
+    return status.st_uid, status.st_gid
+
+
+def _take_back(folder: str, borrower: int, owner: Owner) -> None:
+    with contextlib.suppress(OSError):  # it is gone
+        change_owner(folder, (borrower, borrower), owner)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..cell import kernel
 from ..cell.init import make_target
-from .namespaces import OUTER_USERS, owner_map
+from .namespaces import owner_map
 from .ownership import Owner, change_owner
 
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
@@ -82,11 +82,8 @@ def _map_owner(descriptor: int, mount: dict[str, Any], user: int, maps: Maps) ->
 
 def _change_owner(source: str, owner: Owner, user: int) -> None:
     """Make a folder that is an executor's own that of its cells, until the executor stops: see `executors.lending`."""
-    # Lent before, by one who was killed: then what is in it belongs to cells of then and to root.
-    owners = [owner] if owner[0] not in OUTER_USERS else [owner, (0, 0)]
     try:
-        for one in owners:
-            change_owner(source, one, (user, user))
+        change_owner(source, owner, (user, user))
     except OSError:
         raise _cannot_map(source) from None
 

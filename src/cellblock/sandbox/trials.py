@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 
@@ -54,6 +55,10 @@ def _namespaces() -> None:
 
 def _mounts() -> None:
     kernel.bring_up_loopback()
+    try:
+        socket.sethostname("cellblock")
+    except OSError as error:
+        raise OSError(f"sethostname: {error.strerror}") from error  # which it does not say itself
     mounts.enter_root("/tmp")
     kernel.unshare(kernel.CLONE_NEWPID)
     _in_child(lambda: kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC))
