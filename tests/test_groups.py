@@ -106,3 +106,11 @@ def test_groups_of_the_living_of_others_and_of_another_process_namespace_stay() 
             if os.path.exists(f"{FOLDERS[0]}/{name}"):
                 os.rmdir(f"{FOLDERS[0]}/{name}/cell-1")
                 os.rmdir(f"{FOLDERS[0]}/{name}")
+
+
+def test_a_group_that_is_still_in_use_stays_and_leaves_nothing_open(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True)
+    used = tmp_path / f"cellblock-{os.stat('/proc/self/ns/pid').st_ino}-{int(dead.stdout)}-1" / "cell-1"
+    (used / "what keeps it").mkdir(parents=True)
+    assert groups.sweep(str(tmp_path)) == []  # an iterator that was left open would be an error after the test
+    assert used.exists()

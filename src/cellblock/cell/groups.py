@@ -80,9 +80,10 @@ def sweep(folder: str) -> list[str]:
 
 
 def _remove_with_cells(parent: str) -> None:
-    for entry in os.scandir(parent):
-        if entry.is_dir(follow_symlinks=False):
-            os.rmdir(entry.path)
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                os.rmdir(entry.path)
     os.rmdir(parent)
 
 
