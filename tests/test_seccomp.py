@@ -16,13 +16,14 @@ from probes import done, sandbox, without_filter
 
 ALLOWED = 0
 KILLED = -1
+IGNORED = -2  # not done, and no error given
 WORDS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386 = 0x40000003
 X32 = 0x40000000
 
 
 def verdict(program: bytes, audit: int, number: int, *arguments: int) -> int:
-    """Give what a filter answers to a call: an errno, `ALLOWED` or `KILLED`."""
+    """Give what a filter answers to a call: an errno, `ALLOWED`, `IGNORED` or `KILLED`."""
     data = struct.pack("<iIQ6Q", number, audit, 0, *arguments, *[0] * (6 - len(arguments)))
     code = [struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)]
     loaded = step = 0
@@ -39,7 +40,7 @@ def verdict(program: bytes, audit: int, number: int, *arguments: int) -> int:
             case 0x45:
                 step += yes if loaded & value else no
             case 0x06:
-                return {0x7FFF0000: ALLOWED, 0x00050000: value & 0xFFFF, 0x80000000: KILLED}[value & 0xFFFF0000]
+                return {0x7FFF0000: ALLOWED, 0x00050000: value & 0xFFFF or IGNORED, 0x80000000: KILLED}[value & 0xFFFF0000]
             case _:
                 raise AssertionError(f"instruction {operation:#x} is unknown")
 
@@ -54,7 +55,7 @@ def in_a_cell(machine: str, number: int, *arguments: int) -> int:
     """Give what the two filters above a cell answer: the kernel takes the stricter one."""
     programs = (seccomp.zygote_program(), seccomp.cell_program())
     answers = [verdict(program, WORDS[machine], number, *arguments) for program in programs]
-    return KILLED if KILLED in answers else max(answers)
+    return next((answer for answer in (KILLED, IGNORED) if answer in answers), max(answers))
 
 
 def test_a_cell_is_refused_what_the_tables_name(machine: str) -> None:
@@ -116,6 +117,31 @@ def test_without_sockets_there_are_pairs_alone(machine: str) -> None:
     for family in (1, 2, 10, 16):
         assert verdict(program, WORDS[machine], call, family, 1, 0) == errno.EAFNOSUPPORT
     assert verdict(program, WORDS[machine], pair, 1, 1, 0) == ALLOWED
+
+
+def test_output_stays_blocking_and_all_else_does_what_it_is_asked(machine: str) -> None:
+    ioctl, fcntl = {"x86_64": (16, 72), "aarch64": (29, 25)}[machine]
+    fionbio, fionread, get_flags, set_flags, append, not_blocking = 0x5421, 0x541B, 3, 4, 0o2000, 0o4000
+    asked = {(ioctl, 2, fionbio, 0): IGNORED}
+    for stream, answer in ((0, ALLOWED), (1, IGNORED), (2, IGNORED), (3, ALLOWED)):
+        asked[fcntl, stream, set_flags, append | not_blocking] = asked[ioctl, stream, fionbio, 1] = answer
+    for other in (
+        (ioctl, 1, fionread, 1),
+        (fcntl, 1, set_flags, append),
+        (fcntl, 1, get_flags, not_blocking),
+        (1, 1, 4, 0o4000),
+    ):
+        asked[other] = ALLOWED
+    for call, answer in asked.items():
+        assert in_a_cell(machine, *call) == answer, call
+        assert verdict(seccomp.program(), WORDS[machine], *call) == answer, call
+        assert verdict(seccomp.output_program(), WORDS[machine], *call) == answer, call
+
+
+def test_the_filter_for_output_alone_is_no_wall(machine: str) -> None:
+    for audit in (*WORDS.values(), I386):
+        for number in (X32 + 1, 500, 165, 0x7FFFFFFF):
+            assert verdict(seccomp.output_program(), audit, number, 1, 4, 0o4000) == ALLOWED
 
 
 def test_an_unknown_architecture_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

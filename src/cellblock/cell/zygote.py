@@ -6,6 +6,7 @@ It holds no data of any run and reads nothing but requests of one byte that carr
 from __future__ import annotations
 
 import binascii
+import contextlib
 import gc
 import importlib
 import json
@@ -61,9 +62,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     kernel.keep_freed_memory()
     if "session_confinement" in spec:
         prepare_sessions()
-    if spec.get("filter_program"):
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        kernel.filter_call(binascii.a2b_base64(spec["filter_program"]))()
+    _install_filters(spec)
     if namespaces:
         for capability in kernel.NETWORK_CAPABILITIES:  # held, but never to be given to a program
             kernel.drop_from_bounding_set(capability)
@@ -82,6 +81,20 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     if kind == init.SESSION:
         guard().enter(theirs, spec, Confinement.from_spec(spec["session_confinement"]))
     return init.enter(theirs, spec, confinement)
+
+
+def _install_filters(spec: dict[str, Any]) -> None:
+    """Install the seccomp programs of `spec` for this process and all to come."""
+    if "filter_program" in spec:
+        _install(spec["filter_program"])
+    if "output_program" in spec:
+        with contextlib.suppress(OSError):  # it is no wall, and a container may forbid it
+            _install(spec["output_program"])
+
+
+def _install(program: str) -> None:
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.filter_call(binascii.a2b_base64(program))()
 
 
 def _own_users() -> None:

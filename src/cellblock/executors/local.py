@@ -16,6 +16,7 @@ from ..limits import LOCAL_LIMITS, Limits
 from ..places.base import Place
 from ..places.host import HostPlace
 from ..places.interpreter import find_interpreter, lay_environment
+from ..places.node import with_whole_output
 from ..sandbox.guarantees import Guarantee, host_guarantees
 from ..sandbox.probe import probe
 from .command import CommandLineExecutor, command_on_host
@@ -30,7 +31,8 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
     """Run blocks as plain processes of this machine: no sandbox, the caller's own rights.
 
     virtual_env_context   what `create_virtual_env` or `venv.EnvBuilder.ensure_directories` gave: its Python runs the blocks
-    env                   the blocks' whole environment; `None`: the caller's, as it is at the start
+    env                   the blocks' whole environment; `None`: the caller's, as it is at the start. Where there is a Node,
+                          NODE_OPTIONS names a module of ours as well, without which it would lose output
 
     For the other parameters see `CommandLineExecutor`. `limits` bounds nothing but the output unless given.
     """
@@ -83,7 +85,7 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
             self._program = str(lay_environment(folder, interpreter, [*packages, *interpreter.packages]))
             _activate(environment, str(folder / "bin"))
         assert self._workspace is not None
-        return HostPlace(str(self._workspace.path), self._limits, environment, delete)
+        return HostPlace(str(self._workspace.path), self._limits, with_whole_output(environment), delete)
 
     def _python(self) -> str | None:
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)

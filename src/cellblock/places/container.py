@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from ..containers.container import Container
 from ..containers.settings import START_PYTHON, WORK_DIR
 from ..errors import PlaceError
 from ..limits import MIB, Limits
+from ..sandbox import seccomp
 from .base import Connection, Place, open_server
 from .enforcement import rlimits
 from .link import Link
@@ -214,6 +216,7 @@ class ContainerPlace(Place):
                 "below_tmpfs": [],
                 "cwd": WORK_DIR,
                 "preload": list(self.preload),
+                "output_program": base64.b64encode(seccomp.output_program()).decode(),
                 # The container's own control groups hold memory and processes, where the engine can have it so.
                 "confinement": {
                     "rlimits": rlimits(self.limits, grouped=client.holds_limits),

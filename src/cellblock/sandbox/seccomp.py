@@ -110,13 +110,16 @@ _MAKING_CELLS: Final = ("mount", "umount2", "move_mount", "unshare", "setns")  #
 _NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 _SET_ID_BITS: Final = 0o6000
 _O_CREAT_OR_TMPFILE: Final = 0o100 | 0o20000000
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_TIOCSTI, _TIOCLINUX, _FIONBIO = 0x5412, 0x541C, 0x5421
+_F_SETFL, _O_NONBLOCK = 4, 0o4000
+_OUTPUT: Final = (1, 2)  # stdout and stderr
 _EVERYBODY: Final = 0xFFFFFFFF  # -1 as the process to be sent a signal
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _PROTOCOLS: Final = (0, 1, 6, 17, 58)  # any, ICMP (and "unix"), TCP, UDP, ICMP of version 6
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _EQUAL, _GREATER, _SET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
+_NUMBER, _ARCHITECTURE = 0, 4  # where the kernel has them; see `struct seccomp_data`
 
 Instruction = tuple[int, int, int, int]
 
@@ -153,6 +156,19 @@ def session_program() -> bytes:
     return _assemble(refused, {}, lambda column: _clone(column) + _when((62, 129)[column], _never(0, (_EVERYBODY,))))
 
 
+def output_program() -> bytes:
+    """Give a filter that is no wall, for any machine: stdout and stderr stay as they are when code asks them not to block.
+
+    A pipe of ours holds one packet (see `cell.pump`). Who does not wait for room would be refused at the second write, where
+    a usual pipe takes 64 KB: Node keeps the rest for later, and loses it when code calls `process.exit`. The filters that are
+    walls hold this as well.
+    """
+    code = [(_LOAD, 0, 0, _ARCHITECTURE)]
+    for column, audit in _ARCHITECTURES.values():
+        code += _when(audit, [(_LOAD, 0, 0, _NUMBER), *_ioctl(column, ()), *_fcntl(column), _give(_ALLOW)])
+    return _packed([*code, _give(_ALLOW)])
+
+
 def _assemble(
     refused: Mapping[str, _Numbers], missing: Mapping[str, _Numbers], conditions: Callable[[int], list[Instruction]]
 ) -> bytes:
@@ -160,7 +176,7 @@ def _assemble(
         column, audit = _ARCHITECTURES[platform.machine()]
     except KeyError:
         raise OSError(f"there is no seccomp table for {platform.machine()}") from None
-    code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, audit), _give(_KILL), (_LOAD, 0, 0, 0)]
+    code = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, audit), _give(_KILL), (_LOAD, 0, 0, _NUMBER)]
     for table, action in ((refused, errno.EPERM), (missing, errno.ENOSYS)):
         for numbers in table.values():
             if (number := numbers[column]) is not None:
@@ -170,6 +186,10 @@ def _assemble(
         code += [(_EQUAL, 0, 1, number), _give(_ALLOW)]
     # Above the newest: later calls, and on x86_64 the second set of numbers, that of x32.
     code += [(_GREATER, 0, 1, _NEWEST), _give(_ERRNO | errno.ENOSYS), _give(_ALLOW)]
+    return _packed(code)
+
+
+def _packed(code: list[Instruction]) -> bytes:
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
 
 
@@ -187,7 +207,7 @@ def _conditions(column: int, sockets: bool) -> list[Instruction]:
     # Each family and each protocol that is asked for makes the kernel load the module for it.
     code = _when((41, 198)[column], _only_protocols() + _only(0, families, errno.EAFNOSUPPORT))
     code += _when((53, 199)[column], _only(0, (_UNIX,), errno.EAFNOSUPPORT))
-    code += _when((16, 29)[column], _never(1, (_TIOCSTI, _TIOCLINUX)))
+    code += _ioctl(column, (_TIOCSTI, _TIOCLINUX)) + _fcntl(column)
     code += _when((135, 92)[column], _only(0, (0, 8, 0x20000, 0xFFFFFFFF), errno.EPERM))
     # A process's limits are its own user's to lower: those of the first process hold for the blocks after this one.
     code += _when((302, 261)[column], _only(0, (0,), errno.EPERM))
@@ -203,6 +223,23 @@ def _conditions(column: int, sockets: bool) -> list[Instruction]:
     if column == 0:
         code += _when(2, _refuse_new_file(1, 2))
     return code
+
+
+def _ioctl(column: int, refused: tuple[int, ...]) -> list[Instruction]:
+    """Give the checks of what is asked of a device, or of a stream: to block or not to. Whether it is to is not seen here."""
+    return _when((16, 29)[column], [*_never(1, refused)[:-1], (_EQUAL, 1, 0, _FIONBIO), _give(_ALLOW), *_ignore_for_output()])
+
+
+def _fcntl(column: int) -> list[Instruction]:
+    is_command = [_argument(1), (_EQUAL, 1, 0, _F_SETFL), _give(_ALLOW)]
+    is_asked = [_argument(2), (_SET, 1, 0, _O_NONBLOCK), _give(_ALLOW)]
+    return _when((72, 25)[column], [*is_command, *is_asked, *_ignore_for_output()])
+
+
+def _ignore_for_output() -> list[Instruction]:
+    """Do nothing for stdout and stderr, and say that it was done."""
+    checks = [step for number in _OUTPUT for step in ((_EQUAL, 0, 1, number), _give(_ERRNO | 0))]
+    return [_argument(0), *checks, _give(_ALLOW)]
 
 
 def _when(number: int, body: list[Instruction]) -> list[Instruction]:
