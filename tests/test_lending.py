@@ -18,6 +18,8 @@ from probes import done
 
 OTHER = 12345
 WRITE = "import os; open('file', 'a').write('!'); os.makedirs('deep/er', exist_ok=True); open('deep/er/made', 'w')"
+NAMED = ("# filename: named.py\nprint('first')", "# filename: below/named.py\nprint('second')")
+CHANGE = "for name in ('named.py', 'below/named.py', 'below/new'): open(name, 'a').write('#')"
 KILLED = """
 import os, signal, sys
 from cellblock import CodeBlock
@@ -89,3 +91,20 @@ def test_what_a_killed_owner_could_not_take_back_the_next_one_does(folder: Path)
     with SandboxCommandLineCodeExecutor(work_dir=folder) as executor:
         done(executor, f"{WRITE}; open('killed', 'a'); open('of root', 'a')")
     assert owners(folder) == {0}
+
+
+def test_later_blocks_change_what_a_block_has_named(folder: Path) -> None:
+    with SandboxCommandLineCodeExecutor(work_dir=folder) as executor:
+        for code in (*NAMED, CHANGE):
+            done(executor, code)
+    assert owners(folder) == {0}
+    assert (folder / "below" / "named.py").read_text().endswith("#")
+
+
+@pytest.mark.skipif(not is_root(), reason="root alone works in somebody else's folder")
+def test_later_blocks_change_what_a_block_has_named_in_somebody_elses_folder(tmp_path: Path) -> None:
+    os.chown(tmp_path, OTHER, OTHER)
+    with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        for code in (*NAMED, CHANGE):
+            done(executor, code)
+    assert {path.stat().st_uid for path in tmp_path.rglob("*")} == {OTHER}

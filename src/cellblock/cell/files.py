@@ -12,7 +12,20 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def open_new(name: str, folder: int | None = None) -> int:
     """Make the file `name`, which must not be there, below the open `folder` if that is given; give it opened for writing."""
-    return os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
+    descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
+    if folder is not None:
+        give(descriptor, folder)
+    return descriptor
+
+
+def give(made: int, folder: int) -> None:
+    """Where we are root, give what we have `made` in an open `folder` to the owner of that: later blocks are to change it."""
+    if os.geteuid() != 0:
+        return
+    owner = os.fstat(folder)
+    if (owner.st_uid, owner.st_gid) != (0, 0):
+        with contextlib.suppress(OSError):  # in a user namespace that does not know him
+            os.fchown(made, owner.st_uid, owner.st_gid)
 
 
 def write_new(name: str, data: bytes, folder: int | None = None) -> int:

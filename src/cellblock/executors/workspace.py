@@ -148,9 +148,10 @@ class Workspace:
         folder = os.open(self._name, _FOLDER)
         try:
             for parent in parents:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(parent, dir_fd=folder)
+                is_new = _make_folder(parent, folder)
                 inner = os.open(parent, _FOLDER, dir_fd=folder)
+                if is_new and not os.listdir(inner):  # else code has put another in its place
+                    files.give(inner, folder)
                 os.close(folder)
                 folder = inner
             yield folder, last
@@ -263,6 +264,15 @@ class Workspace:
             yield from itertools.islice(_walk(top, "", _DEEPEST, is_idle), _MOST_FILES)
         finally:
             os.close(top)
+
+
+def _make_folder(name: str, above: int) -> bool:
+    """Make a folder, and tell whether it was not there."""
+    try:
+        os.mkdir(name, dir_fd=above)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _seen(status: os.stat_result) -> Seen:

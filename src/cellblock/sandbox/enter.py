@@ -26,10 +26,7 @@ def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socke
     trees: list[mounts.Tree] | None = None
     maps: mounts.Maps = {}
     if namespaces.is_root():
-        user: int = box["outer_user"]
-        if not namespaces.may_mount():
-            namespaces.exchange(box["user"], user)
-            user = box["user"]
+        user = namespaces.gain_mounting(box["user"], box["outer_user"])
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
         trees = mounts.open_trees(box["mounts"], user, maps)

@@ -43,6 +43,14 @@ def may_mount() -> bool:
     return bool(int(lines["CapEff"], 16) & 1 << kernel.CAP_SYS_ADMIN)
 
 
+def gain_mounting(user: int, outer_user: int) -> int:
+    """As root: be one that may mount, in a user namespace where that takes one; give what `outer_user` is called there."""
+    if may_mount():
+        return outer_user
+    exchange(user, outer_user)
+    return user
+
+
 def exchange(user: int, outer_user: int) -> None:
     """As root that may not mount: enter a user namespace where it may, and where all are who they are but these two.
 

@@ -43,10 +43,7 @@ def _attempt(trial: Callable[[], None]) -> str:
 def _namespaces() -> None:
     """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a root and a /proc there."""
     if namespaces.is_root():
-        user = namespaces.OUTER_USERS[0]
-        if not namespaces.may_mount():
-            namespaces.exchange(_USER, user)
-            user = _USER
+        user = namespaces.gain_mounting(_USER, namespaces.OUTER_USERS[0])
         kernel.unshare(kernel.CLONE_NEWNS)
         namespaces.become(user)
     namespaces.enter(user=_USER, network=False)
