@@ -65,6 +65,19 @@ const server = net.createServer(s => s.end("hello")).listen(0, "127.0.0.1", () =
     "tar": ("sh", "mkdir t && echo x > t/f && ln -s f t/l && tar czf t.tgz t && rm -r t && tar xzf t.tgz && cat t/l", "x"),
     "make": ("sh", "printf 'all: a b\\na b:\\n\\t@echo $@\\n' > Makefile && make -s -j2 | sort | tr '\\n' ' '", "a b"),
     "bash": ("bash", "coproc cat; echo hi >&${COPROC[1]}; read -u ${COPROC[0]} a; cat <(echo $a) - <<<there", "hi\nthere"),
+    "lscpu": ("sh", "lscpu --parse=core | tail -n1 | tr -d 0-9", ""),
+    "convert": ("sh", "convert -size 9x9 xc:red red.png && convert red.png -format %m info:", "PNG"),
+    "java": (
+        "sh",
+        'echo "class A { public static void main(String[] a) { System.out.println(42); } }" > A.java; java A.java',
+        "42",
+    ),
+    "pdflatex": (
+        "sh",
+        "pdflatex -interaction=batchmode '\\documentclass{article}\\begin{document}a\\end{document}' > log; ls *.pdf",
+        "texput.pdf",
+    ),
+    "Rscript": ("sh", "Rscript -e 'cat(median(c(1, 4, 9)))'", "4"),
     "sh": ("sh", "echo out > /dev/stdout; echo err > /dev/stderr; cat /dev/stdin", "out\nerr"),
 }  # fmt: skip
 

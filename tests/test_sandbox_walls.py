@@ -271,6 +271,10 @@ def test_nothing_inside_is_root_outside(machine: Machine) -> None:
 
 
 def _users_inside(pid: int) -> list[str]:
-    """Give the users that process `pid` has outside, where it is in a process namespace of its own."""
-    lines = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    """Give the users that process `pid` has outside, where it is in a process namespace of its own; none if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    lines = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
     return lines["Uid"].split() if len(lines["NSpid"].split()) > 1 else []

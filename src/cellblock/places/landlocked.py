@@ -13,7 +13,7 @@ from ..sandbox import landlock, seccomp
 from .base import Connection, start_server
 from .enforcement import plan_groups, rlimits
 from .host import plain_spec
-from .sandbox import DEVICES, ETC, TOP_FOLDERS, SandboxPlace, clean_environment
+from .sandbox import DEVICES, TOP_FOLDERS, SandboxPlace, clean_environment, settings_of_programs
 
 
 @dataclass
@@ -37,7 +37,7 @@ class LandlockPlace(SandboxPlace):
             raise SandboxUnavailable(f"The weaker sandbox cannot be built here. {error}") from error
 
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
-        readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *(f"/etc/{name}" for name in ETC), "/proc"]
+        readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *settings_of_programs(), "/proc"]
         readable += [*self._own_prefixes(), *self.packages]
         readable += [mount.source for mount in self.policy.mounts(writable=False)]
         writable = [self.work_dir, self.scratch, *(f"/dev/{name}" for name in DEVICES)]

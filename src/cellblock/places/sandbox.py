@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import glob
 import os
 import secrets
 import socket
@@ -31,11 +32,16 @@ TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TEMPORARY = ("/tmp", "/dev/shm")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-# What programs look up there and what tells nothing about the caller.
-ETC = (
-    "alternatives", "ca-certificates", "crypto-policies", "debian_version", "fonts", "ld.so.cache", "ld.so.conf",
-    "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "nsswitch.conf", "os-release", "pki", "protocols",
-    "services", "ssl/certs", "ssl/openssl.cnf", "timezone",
+# What programs look up there and what tells nothing about the caller; what is not in /usr of those that come with Debian.
+_SETTINGS = (
+    "/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/debian_version", "/etc/fonts",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/locale.alias", "/etc/localtime", "/etc/magic",
+    "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/pki", "/etc/protocols", "/etc/services",
+    "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
+    "/etc/ImageMagick-*", "/etc/R", "/etc/chromium.d", "/etc/ghostscript", "/etc/java-*-openjdk", "/etc/libreoffice",
+    "/etc/octaverc", "/etc/php/*/cli", "/etc/php/*/mods-available", "/etc/texmf",
+    "/var/lib/ghostscript", "/var/lib/libreoffice", "/var/lib/texmf",
+    "/sys/devices/system/cpu", "/sys/devices/system/node",
 )  # fmt: skip
 _LINKS = {
     "/dev/fd": "/proc/self/fd",
@@ -180,7 +186,7 @@ class SandboxPlace(Place):
                 links[f"/{name}"] = os.readlink(f"/{name}")
             elif os.path.isdir(f"/{name}"):
                 mounts.append(_mount(f"/{name}", f"/{name}"))
-        mounts += [_mount(f"/etc/{name}", f"/etc/{name}") for name in ETC if os.path.exists(f"/etc/{name}")]
+        mounts += [_mount(path, path) for path in settings_of_programs()]
         mounts += [_mount(f"/dev/{name}", f"/dev/{name}", writable=True, device=True) for name in DEVICES]
         return mounts, links
 
@@ -192,6 +198,11 @@ class SandboxPlace(Place):
         if "/" in folders:
             raise PlaceError(f"{self.interpreter.program} has / as its prefix: the sandbox would show everything.")
         return sorted(folder for folder in folders if not any(folder != top and _is_below(folder, top) for top in folders))
+
+
+def settings_of_programs() -> list[str]:
+    """Give the files and folders that running code needs besides /usr: what this machine has of them."""
+    return [path for pattern in _SETTINGS for path in sorted(glob.glob(pattern)) if os.path.exists(path)]
 
 
 def clean_environment(env: str, home: str, policy: Policy) -> dict[str, str]:
