@@ -256,3 +256,8 @@ def test_pip_installs_for_its_executor_alone(tmp_path: Path) -> None:
         done(installing, "pip install --no-cache-dir toolz", "sh")
         assert done(installing, use) == "2 /opt/env"
         assert "No module named 'toolz'" in said(other, use)
+
+
+def test_what_looks_for_processors_and_batteries_finds_as_many_as_there_are(executor: SyncCodeExecutor) -> None:
+    code = "import os; print(sorted(os.listdir('/sys/devices/system/cpu'))[0], os.listdir('/sys/class/power_supply'))"
+    assert done(executor, code) == "cpu0 []"
