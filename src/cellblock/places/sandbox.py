@@ -32,14 +32,14 @@ TOP_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TEMPORARY = ("/tmp", "/dev/shm")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-# What programs look up there and what tells nothing about the caller; what is not in /usr of those that come with Debian.
+# What the programs of /usr look up elsewhere, and what tells nothing about the caller.
 _SETTINGS = (
     "/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/debian_version", "/etc/fonts",
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/locale.alias", "/etc/localtime", "/etc/magic",
     "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/pki", "/etc/protocols", "/etc/services",
     "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
-    "/etc/ImageMagick-*", "/etc/R", "/etc/chromium.d", "/etc/ghostscript", "/etc/java-*-openjdk", "/etc/libreoffice",
-    "/etc/octaverc", "/etc/php/*/cli", "/etc/php/*/mods-available", "/etc/texmf",
+    "/etc/ImageMagick-*", "/etc/R", "/etc/chromium.d", "/etc/ghostscript", "/etc/java*", "/etc/libreoffice",
+    "/etc/octaverc", "/etc/php.d", "/etc/php.ini", "/etc/php/*/cli", "/etc/php/*/mods-available", "/etc/texmf",
     "/var/lib/ghostscript", "/var/lib/libreoffice", "/var/lib/texmf",
     "/sys/devices/system/cpu", "/sys/devices/system/node",
 )  # fmt: skip
