@@ -79,6 +79,9 @@ DIFFERENCES = {
         "import json\nclass A:\n    def __del__(self):\n        print('del')\njson.mine = A()"
     ),
     "last words can still read the source for their traceback": ("class A:\n    def __del__(self):\n        1/0\na = A()"),
+    "standard output takes whole writes": "import sys\nprint(type(sys.stdout.buffer))",
+    "which a tracer sees": "import sys\nsys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))\n"
+    "names = set()\nprint()\nsys.setprofile(None)\nprint(names)",
     "a source with NUL in it is refused in fewer words": "print(1)\n\0\n",
     "a source in an unknown encoding is refused in other words": "# -*- coding: nonsense -*-\nprint(1)\n",
 }

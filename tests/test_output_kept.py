@@ -65,6 +65,21 @@ def test_a_stream_that_is_asked_not_to_block(executor: SyncCodeExecutor, code: s
     assert done(executor, code) == BOTH.strip()
 
 
+@pytest.mark.parametrize("executor", ["sandbox", "session"], indirect=True)
+def test_a_print_that_signals_interrupt(executor: SyncCodeExecutor) -> None:
+    code = """
+import signal, sys
+signal.signal(signal.SIGALRM, lambda *_: print("!", end="", file=sys.stderr))
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for _ in range(10):
+    print("x" * 80_000)
+none_left = signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    result = run(executor, code, "python")
+    assert result.stdout == ("x" * 80_000 + "\n") * 10, result.stderr[-500:]
+    assert set(result.stderr) == {"!"}
+
+
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, DockerSessionCodeExecutor])
 def test_a_stream_in_a_container(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     image = session_image.prepare(monkeypatch)

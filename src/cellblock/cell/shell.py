@@ -6,13 +6,13 @@ The one module of this folder that needs more than the standard library: the IPy
 from __future__ import annotations
 
 import builtins
-import io
 import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .plain import PlainCells, forget_old_inputs
+from .streams import text_stream
 
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
@@ -214,8 +214,7 @@ def _mend_streams() -> None:
         try:
             getattr(sys, name).flush()
         except Exception:
-            raw = open(descriptor, "wb", buffering=0, closefd=False)
-            setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True))
+            setattr(sys, name, text_stream(descriptor, f"<{name}>"))
 
 
 def _show_text(data: Mapping[str, Any]) -> None:

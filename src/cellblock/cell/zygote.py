@@ -18,7 +18,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import init, kernel, library, practice, script
+from . import init, kernel, library, practice, script, streams
 from .confine import Confinement
 
 
@@ -58,6 +58,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
         if "session_confinement" in spec:
             raise OSError("sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not have: take another runtime")
         _own_users()  # before anything that is imported starts a thread
+    streams.renew()
     preload(spec["preload"])
     kernel.keep_freed_memory()
     if "session_confinement" in spec:
