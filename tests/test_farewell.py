@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ import pytest
 from cellblock import CodeBlock, Limits
 from cellblock.cell.farewell import Farewell
 from cellblock.limits import MIB
-from cellblock.sync import SandboxCommandLineCodeExecutor
+from cellblock.sandbox import cgroups
+from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor, SyncCodeExecutor
 from live import need_sandbox
+from probes import local, sandbox
 
 EXPECT = "one.expect(main)"
 BELIEVED = "(['killed', (0, True, 0)], True) reaped"
@@ -123,6 +126,36 @@ def test_time_and_memory_are_those_of_the_block(executor: SandboxCommandLineCode
         )
     assert 150 * MIB < result.usage.peak_memory_bytes < 400 * MIB
     assert 0.02 < result.usage.cpu_seconds < 10
+
+
+@pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
+def test_too_much_time_is_named_also_where_nobody_saw_it(kind: Callable[..., SyncCodeExecutor]) -> None:
+    with kind(limits=Limits(cpu_seconds=0.02)) as executor:
+        busy = "import time\nend = time.process_time() + 0.03\nwhile time.process_time() < end: pass"
+        result = executor.execute_code_blocks([CodeBlock(busy, "python")])
+    assert (result.exit_code, result.limit) == (124, "cpu_seconds")
+
+
+@pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
+def test_children_that_nobody_waits_for_use_time_as_well(kind: Callable[..., SyncCodeExecutor]) -> None:
+    if not cgroups.find().time:
+        pytest.skip("no control groups that count CPU time can be made here")
+    code = """
+import os, signal, time
+_ = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(50):
+    if os.fork() == 0:
+        while time.process_time() < 0.04: pass
+        os._exit(0)
+    try:
+        os.wait()
+    except ChildProcessError:
+        pass
+"""
+    with kind(limits=Limits(cpu_seconds=0.3)) as executor:
+        result = executor.execute_code_blocks([CodeBlock(code, "python")])
+    assert (result.exit_code, result.limit) == (124, "cpu_seconds")
+    assert 0.3 < result.usage.cpu_seconds < 1
 
 
 def test_children_count_as_well_and_end_with_it(executor: SandboxCommandLineCodeExecutor) -> None:

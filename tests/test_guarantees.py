@@ -17,7 +17,9 @@ from cellblock.sandbox.guarantees import Guarantee, host_guarantees, sandbox_gua
 from cellblock.sandbox.probe import Findings, probe, unavailable
 
 PROPERTIES = ["files", "network", "processes", "memory", "cpu", "disk", "kernel surface", "secrets"]
-ALL_WORKS = Findings(namespaces="", seccomp="", landlock="", landlock_abi=7, groups=Found(2, memory="/x", processes="/x"))
+ALL_WORKS = Findings(
+    namespaces="", seccomp="", landlock="", landlock_abi=7, groups=Found(2, memory="/x", processes="/x", time="/x")
+)
 NOTHING_WORKS = Findings(
     namespaces="unshare: Operation not permitted",
     seccomp="seccomp: Invalid argument",

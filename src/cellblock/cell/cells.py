@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from . import files, init, tree, wire
 from .groups import Groups
 from .hold import Hold
-from .meter import Meter
+from .meter import Meter, over_cpu
 from .pump import Pump
 from .sender import ROOM, ask_for_sender, sender
 
@@ -188,11 +188,11 @@ class Cell:
         if self._report is not None:
             peak, cpu = self._report.peak_bytes, self._report.cpu_seconds
         if self._meter:
+            cpu = self._meter.cpu_seconds() or cpu
             peak = self._meter.group_peak_bytes() or max(peak, self._meter.peak_bytes)
             if why is None and (self._meter.oom_kills() or (self._was_killed() and self._meter.shared_oom_kills())):
                 why = "memory_bytes"
-        if why is None and self._cpu_limit_hit():
-            why = "cpu_seconds"
+        why = why or over_cpu(self._limits, cpu)
         return {
             "status": self._report.status if self._report else None,
             "why": why,
@@ -207,10 +207,6 @@ class Cell:
         """Tell whether SIGKILL ended it, or a program that it waited for, as shells tell it."""
         status = self._report.status if self._report else None
         return status is None or os.waitstatus_to_exitcode(status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
-
-    def _cpu_limit_hit(self) -> bool:
-        limit, report = self._limits.get("cpu_seconds"), self._report
-        return bool(limit and report and os.WIFSIGNALED(report.status) and report.cpu_seconds >= limit)
 
     def clear(self) -> None:
         """After a run: let go of all that belonged to it, and get ready for the next. Raises `CellFailed`."""

@@ -18,6 +18,7 @@ class Groups(NamedTuple):
     settings  (index of the parent, file, text), in order; a file that the kernel does not have is passed over
     peak      (index, file) of the most memory used, set back by writing 0
     oom       (index, file) with a line ``oom_kill N``
+    time      (index, file) of the CPU time used: nanoseconds, or a line ``usage_usec N``
     shared    path of a file with such a line, of a group that all cells are in
     """
 
@@ -25,6 +26,7 @@ class Groups(NamedTuple):
     settings: list[tuple[int, str, str]]
     peak: tuple[int, str] | None = None
     oom: tuple[int, str] | None = None
+    time: tuple[int, str] | None = None
     shared: str | None = None
 
     @classmethod
@@ -37,9 +39,8 @@ class Groups(NamedTuple):
         if not plan:
             return cls([], [])
         settings = [(index, name, text) for index, name, text in plan["settings"]]
-        peak, oom = plan.get("peak"), plan.get("oom")
-        ways = (peak[0], peak[1]) if peak else None, (oom[0], oom[1]) if oom else None
-        groups = cls([], settings, *ways, plan.get("shared"))
+        ways = {kind: (way[0], way[1]) for kind in ("peak", "oom", "time") if (way := plan.get(kind))}
+        groups = cls([], settings, **ways, shared=plan.get("shared"))
         name = "-".join((_OURS, _namespace(), str(own := os.getpid()), tree.began(own)))
         try:
             for folder in plan["folders"]:

@@ -14,7 +14,7 @@ from typing import Any
 from . import init, tree
 from .groups import Groups
 from .hold import Hold
-from .meter import Meter
+from .meter import Meter, over_cpu
 from .owner import Watcher
 from .sender import ROOM, ask_for_sender, sender
 
@@ -163,14 +163,20 @@ class House:
         if self._meter is not None:
             self._meter.begin_among_the_living(alone=alone)
 
-    def out_of_memory(self, *, killed: bool) -> bool:
-        """Tell whether the kernel killed something of this block for want of memory.
+    def was_over(self, limits: dict[str, Any], cpu: float, status: int | None) -> str | None:
+        """Name the limit that a block which used `cpu` seconds of that was over; `status` is that of its own process.
 
-        `killed`: its own process was; then a kill that the kernel counts for all cells together is taken for this one.
+        Where SIGKILL ended that, a kill that the kernel counts for all cells together is taken for this one.
         """
-        if self._meter is None:
-            return False
-        return self._meter.oom_kills() > 0 or (killed and self._meter.shared_oom_kills() > 0)
+        meter = self._meter
+        killed = status is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
+        if meter is not None and (meter.oom_kills() or (killed and meter.shared_oom_kills())):
+            return "memory_bytes"
+        return over_cpu(limits, cpu)
+
+    def cpu_seconds(self) -> float | None:
+        """Give the CPU time of the block, where a control group counts it."""
+        return None if self._meter is None else self._meter.cpu_seconds()
 
     def peak_bytes(self) -> int:
         """Give the most memory that the block has held, as far as that is known."""

@@ -6,7 +6,6 @@ that process, when an interrupt ended the block; else from its last keeper; else
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -353,8 +352,8 @@ class Live:
         status, cpu = task.died or (None, 0.0)
         if task.answer is not None:
             status, cpu = (int(task.answer.get("exit", 1)) & 0xFF) << 8, float(task.answer.get("cpu", 0.0))
-        killed = status is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
-        why = task.run.why or ("memory_bytes" if self.house.out_of_memory(killed=killed) else None)
+        cpu = self.house.cpu_seconds() or cpu
+        why = task.run.why or self.house.was_over(self._limits, cpu, status)
         return {
             "status": status,
             "why": why,

@@ -21,9 +21,9 @@ class Meter:
         self.can_begin_again = True
         self._before: Sample | None = None  # what was used before the block; read from these texts when it is asked for
         self._texts: list[tuple[bytes, bytes]] = []
-        self._peak = self._oom = self._stat = self._io = -1
+        self._peak = self._oom = self._stat = self._io = self._time = -1
         self._groups = groups
-        self._kills_before, self._shared_before = 0, self._shared_kills()
+        self._kills_before, self._shared_before, self._time_before = 0, self._shared_kills(), 0.0
         self._folders = [f"{parent}/{name}" for parent in groups.parents]
         self.peak_bytes = 0
         for folder in self._folders:
@@ -37,6 +37,7 @@ class Meter:
         self._stat, self._io = (_open_proc(pid, name) for name in ("stat", "io"))
         self._peak = self._open(groups.peak, os.O_RDWR)
         self._oom = self._open(groups.oom, os.O_RDONLY)
+        self._time = self._open(groups.time, os.O_RDONLY)
 
     def _open(self, file: tuple[int, str] | None, flags: int) -> int:
         """Keep a file of the group open, since it is read for every block; -1: there is none."""
@@ -51,7 +52,7 @@ class Meter:
         """Count from here: a new block begins."""
         # All blocks before this one are in what its first process has reaped; the new main process has done next to nothing.
         self._before, self._texts, self.peak_bytes = None, [(_text(self._stat), _text(self._io))], 0
-        self._kills_before, self._shared_before = self._oom_kills(), self._shared_kills()
+        self._note_counts()
         if self._groups.peak is not None:
             try:
                 os.pwrite(self._peak, b"0", 0)
@@ -60,7 +61,8 @@ class Meter:
 
     def begin_among_the_living(self, *, alone: bool) -> None:
         """Count from here, in a cell whose processes live on. `alone`: none but the one that `follow` told of does."""
-        self.peak_bytes, self._kills_before, self._shared_before = 0, self._oom_kills(), self._shared_kills()
+        self.peak_bytes = 0
+        self._note_counts()
         with contextlib.suppress(OSError):  # a kernel that cannot set it back gives the most there ever was
             os.pwrite(self._peak, b"0", 0)
         if alone:
@@ -68,6 +70,10 @@ class Meter:
             self._before, self._texts = None, [(_text(stat), _text(io)) for stat, io in pairs]
         else:
             self._before = _sample(self._pids(), memory=False)
+
+    def _note_counts(self) -> None:
+        self._kills_before, self._shared_before = self._oom_kills(), self._shared_kills()
+        self._time_before = self._group_time() or 0.0
 
     def _used_before(self) -> Sample:
         if self._before is None:
@@ -118,11 +124,27 @@ class Meter:
         except (OSError, ValueError):
             return 0
 
+    def cpu_seconds(self) -> float | None:
+        """Give the CPU time of the block, also of processes that nobody waited for; `None` without a group that counts it."""
+        now = self._group_time()
+        return None if now is None else now - self._time_before
+
+    def _group_time(self) -> float | None:
+        text = _text(self._time)
+        if text.startswith(b"usage_usec "):
+            return int(text.split(None, 2)[1]) / 1e6
+        return int(text) / 1e9 if text else None
+
     def sample(self) -> Sample:
         """Look at what the block has used by now."""
         total, before = _sample(self._pids(), memory=self._groups.peak is None), self._used_before()
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
-        return Sample(total.memory_bytes, total.cpu_seconds - before.cpu_seconds, total.written_bytes - before.written_bytes)
+        cpu = self.cpu_seconds()
+        return Sample(
+            total.memory_bytes,
+            total.cpu_seconds - before.cpu_seconds if cpu is None else cpu,
+            total.written_bytes - before.written_bytes,
+        )
 
     def exceeded(self, limits: dict[str, Any]) -> str | None:
         """Name the limit that the block is over, if any."""
@@ -140,8 +162,8 @@ class Meter:
 
     def remove(self) -> bool:
         """Remove the control groups; tell whether they are gone (the kernel may need a moment)."""
-        self._close(self._peak, self._oom, self._stat, self._io, *self._followed)
-        self._peak = self._oom = self._stat = self._io = -1
+        self._close(self._peak, self._oom, self._stat, self._io, self._time, *self._followed)
+        self._peak = self._oom = self._stat = self._io = self._time = -1
         self._followed = (-1, -1)
         for folder in list(self._folders):
             try:
@@ -182,6 +204,12 @@ class Sample:
     def add_writes(self, io: str) -> None:
         """Add the bytes written in the text of a /proc/PID/io."""
         self.written_bytes += int(io.split("write_bytes: ", 1)[1].split()[0])
+
+
+def over_cpu(limits: dict[str, Any], used: float) -> str | None:
+    """Name the limit of CPU seconds if a block that has ended used more: whether somebody saw that in time is no matter."""
+    limit = limits.get("cpu_seconds")
+    return "cpu_seconds" if limit and used > limit else None
 
 
 def _text(descriptor: int) -> bytes:

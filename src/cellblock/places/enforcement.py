@@ -23,7 +23,7 @@ def rlimits(limits: Limits, *, grouped: bool) -> list[tuple[int, int]]:
     if limits.file_bytes is not None:
         pairs.append((resource.RLIMIT_FSIZE, limits.file_bytes))
     if limits.cpu_seconds is not None:
-        pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds)))
+        pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1))  # after the server, which ends all and says so
     if limits.processes is not None and not grouped:
         pairs.append((resource.RLIMIT_NPROC, limits.processes))
     if limits.memory_bytes is not None and not grouped:
@@ -36,10 +36,16 @@ def plan_groups(limits: Limits) -> dict[str, Any] | None:
 
     Raises `PlaceError` when `processors` is set, for which there is nothing else.
     """
-    if limits.memory_bytes is None and limits.processes is None and limits.processors is None:
+    if (limits.memory_bytes, limits.processes, limits.processors, limits.cpu_seconds) == (None,) * 4:
         return None
     found = cgroups.find()
     if limits.processors is not None and not found.processors:
         why = found.why or "no cpu controller is mounted"
         raise PlaceError(f"Limits.processors cannot be held here: it needs control groups ({why}). {cgroups.ADVICE}")
-    return cgroups.plan(found, memory_bytes=limits.memory_bytes, processes=limits.processes, processors=limits.processors)
+    return cgroups.plan(
+        found,
+        memory_bytes=limits.memory_bytes,
+        processes=limits.processes,
+        processors=limits.processors,
+        times=limits.cpu_seconds is not None,
+    )

@@ -22,11 +22,12 @@ class Found:
     memory: str = ""
     processes: str = ""
     processors: str = ""
+    time: str = ""
 
     @property
     def folders(self) -> list[str]:
         """All folders in which groups are made: one for all in version 2."""
-        return list(dict.fromkeys(filter(None, (self.memory, self.processes, self.processors))))
+        return list(dict.fromkeys(filter(None, (self.memory, self.processes, self.processors, self.time))))
 
 
 def find() -> Found:
@@ -36,13 +37,13 @@ def find() -> Found:
     for candidate in _v2_candidates(own):
         if _works(candidate, ("memory.max", "pids.max"), reasons):
             processors = candidate if _works(candidate, ("cpu.max",), reasons) else ""
-            return Found(2, "; ".join(reasons), memory=candidate, processes=candidate, processors=processors)
+            return Found(2, "; ".join(reasons), candidate, candidate, processors, candidate)
     memory = _v1_folder(own, "memory")
     if memory and _works(memory, ("memory.limit_in_bytes",), reasons):
-        others = {"pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
+        others = {"pids": "pids.max", "cpu": "cpu.cfs_quota_us", "cpuacct": "cpuacct.usage"}
         folders = {name: _v1_folder(own, name) for name in others}
         usable = {name: path for name, path in folders.items() if path and _works(path, (others[name],), reasons)}
-        return Found(1, "; ".join(reasons), memory, usable.get("pids", ""), usable.get("cpu", ""))
+        return Found(1, "; ".join(reasons), memory, *(usable.get(name, "") for name in others))
     return Found(0, "; ".join(dict.fromkeys(reasons)) or "no memory controller is mounted")
 
 
@@ -86,18 +87,20 @@ def _works(folder: str, files: tuple[str, ...], reasons: list[str]) -> bool:
 
 
 def plan(
-    found: Found, *, memory_bytes: int | None, processes: int | None, processors: float | None = None
+    found: Found, *, memory_bytes: int | None, processes: int | None, processors: float | None = None, times: bool = False
 ) -> dict[str, Any] | None:
-    """Give what a cell server needs to make groups for its cells. `None` where no group can be made."""
+    """Give what a cell server needs to make groups for its cells; `times`: they count CPU time. `None`: none can be made."""
     if not found.version:
         return None
-    folders = (found if processors is not None else replace(found, processors="")).folders
+    used = replace(found, processors="" if processors is None else found.processors, time=found.time if times else "")
+    folders = used.folders
     settings = _settings(found, memory_bytes, processes, processors)
     return {
         "folders": folders,
         "controllers": "" if found.version == 1 else "+memory +pids" if processors is None else "+memory +pids +cpu",
         "settings": [(folders.index(folder), file, text) for folder, file, text in settings],
         "peak": (0, "memory.peak" if found.version == 2 else "memory.max_usage_in_bytes"),
+        "time": (folders.index(used.time), "cpu.stat" if found.version == 2 else "cpuacct.usage") if used.time else None,
         "oom": (0, "memory.events" if found.version == 2 else "memory.oom_control"),
     }
 

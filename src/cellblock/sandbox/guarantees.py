@@ -125,8 +125,11 @@ def _cpu(found: Findings, limits: Limits) -> Guarantee:
     share = f"; processors by control group (v{found.groups.version})" if limits.processors is not None else ""
     if limits.cpu_seconds is None:
         return Guarantee("cpu", "partly", f"wall time alone, by the cell server{share}", "Set Limits.cpu_seconds.")
-    mechanism = f"wall time by the cell server; CPU time by RLIMIT_CPU and a look every 50 ms{share}"
-    return Guarantee("cpu", "enforced", mechanism)
+    mechanism = "wall time by the cell server; CPU time by a look every 50 ms and RLIMIT_CPU for each process"
+    if found.groups.time:
+        return Guarantee("cpu", "enforced", f"{mechanism}, counted by control group (v{found.groups.version}){share}")
+    unseen = "children that nobody waits for are not counted once they have ended"
+    return Guarantee("cpu", "partly", f"{mechanism}; {unseen}{share}", ADVICE)
 
 
 def _disk(limits: Limits) -> Guarantee:
