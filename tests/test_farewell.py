@@ -128,6 +128,16 @@ def test_time_and_memory_are_those_of_the_block(executor: SandboxCommandLineCode
     assert 0.02 < result.usage.cpu_seconds < 10
 
 
+def test_files_of_earlier_blocks_are_no_memory_of_later_ones(executor: SandboxCommandLineCodeExecutor) -> None:
+    if not cgroups.find().memory:
+        pytest.skip("no control groups that count memory can be made here")
+    codes = ["open('large', 'wb').write(b'x' * (100 << 20))", *["print('small')"] * 4]  # two cells take turns
+    with executor:
+        peaks = [executor.execute_code_blocks([CodeBlock(code, "python")]).usage.peak_memory_bytes for code in codes]
+    assert peaks[0] > 100 * MIB
+    assert all(0 < peak < 50 * MIB for peak in peaks[1:]), peaks
+
+
 @pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
 def test_too_much_time_is_named_also_where_nobody_saw_it(kind: Callable[..., SyncCodeExecutor]) -> None:
     with kind(limits=Limits(cpu_seconds=0.02)) as executor:

@@ -39,8 +39,9 @@ class CodeResult:
     """What the blocks of one call did.
 
     `output` holds stdout and stderr in the order in which they were written, and what is to say of the end;
-    `stdout` and `stderr` hold what the programs wrote, apart. `exit_code`, `outcome` and `limit` are those of the
-    last block that ran. `blocks` has one `BlockResult` for each block that ran or was refused.
+    `stdout` and `stderr` hold what the programs wrote, apart; in all three U+FFFD stands for what is not UTF-8, NUL and the
+    escape character. `exit_code`, `outcome` and `limit` are those of the last block that ran. `blocks` has one
+    `BlockResult` for each block that ran or was refused.
     """
 
     exit_code: int

@@ -11,6 +11,8 @@ from .groups import Groups
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
+# More than a block's process holds before it begins. What a group holds beyond that are files that blocks before it wrote.
+_FRESH = 16 << 20
 
 
 class Meter:
@@ -25,7 +27,7 @@ class Meter:
         self._groups = groups
         self._kills_before, self._shared_before, self._time_before = 0, self._shared_kills(), 0.0
         self._folders = [f"{parent}/{name}" for parent in groups.parents]
-        self.peak_bytes = 0
+        self.peak_bytes = self._left_bytes = 0
         for folder in self._folders:
             os.mkdir(folder)
         for index, file, text in groups.settings:
@@ -56,6 +58,8 @@ class Meter:
         if self._groups.peak is not None:
             try:
                 os.pwrite(self._peak, b"0", 0)
+                held = self._group_peak()
+                self._left_bytes = held if held > _FRESH else 0
             except OSError:  # a kernel that cannot set it back: every block needs a cell of its own
                 self.can_begin_again = False
 
@@ -118,7 +122,10 @@ class Meter:
         return 0
 
     def group_peak_bytes(self) -> int:
-        """Give the most memory that the control group has held; 0 without one."""
+        """Give the most memory that the control group has held for the block; 0 without one."""
+        return max(0, self._group_peak() - self._left_bytes)
+
+    def _group_peak(self) -> int:
         try:
             return int(os.pread(self._peak, 64, 0))
         except (OSError, ValueError):
