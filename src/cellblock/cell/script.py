@@ -26,6 +26,7 @@ _NOT_EXECUTABLE = 126
 _FAILED = 1
 _NO_FILE = 2
 _READ = 1 << 16
+_ANNOTATES = hasattr(sys.modules["__main__"], "__annotations__")  # whether this interpreter gives them to a main module
 # The script may have replaced them by the time of its end; other modules have copies, see `library`.
 _modules, _settrace, _setprofile = sys.modules, sys.settrace, sys.setprofile
 _getframe, _current_frames = sys._getframe, sys._current_frames
@@ -88,11 +89,13 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     path: str = job["script"]
     folder = path.rpartition("/")[0]
     namespace = sys.modules["__main__"].__dict__
+    if _ANNOTATES:  # not in `prepare`: what holds a dictionary is seen by the collector, and frozen there
+        namespace["__annotations__"] = {}
     namespace.update(
+        __builtins__=sys.modules["builtins"],
         __file__=path,
         __cached__=None,
         __loader__=SourceFileLoader("__main__", path),
-        __builtins__=sys.modules["builtins"],
     )
     _make_room(folder)
     _Known.last[:] = [next(reversed(sys.modules))]
