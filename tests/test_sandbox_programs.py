@@ -66,7 +66,8 @@ const server = net.createServer(s => s.end("hello")).listen(0, "127.0.0.1", () =
     "make": ("sh", "printf 'all: a b\\na b:\\n\\t@echo $@\\n' > Makefile && make -s -j2 | sort | tr '\\n' ' '", "a b"),
     "bash": ("bash", "coproc cat; echo hi >&${COPROC[1]}; read -u ${COPROC[0]} a; cat <(echo $a) - <<<there", "hi\nthere"),
     "lscpu": ("sh", "lscpu --parse=core | tail -n1 | tr -d 0-9", ""),
-    "convert": ("sh", "convert -size 9x9 xc:red red.png && convert red.png -format %m info:", "PNG"),
+    # By its path: other programs of that name lie about.
+    "/usr/bin/convert": ("sh", "/usr/bin/convert -size 9x9 xc:red r.png && /usr/bin/convert r.png -format %m info:", "PNG"),
     "java": (
         "sh",
         'echo "class A { public static void main(String[] a) { System.out.println(42); } }" > A.java; java A.java',
