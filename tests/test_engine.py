@@ -93,6 +93,28 @@ def test_work_that_was_cancelled_from_inside_says_so() -> None:
         asyncio.run(main())
 
 
+def test_an_interrupt_that_comes_just_as_the_work_is_done_does_not_wait_for_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told:
+        """A lock in whose second taking, once it is taken, the interrupt comes."""
+
+        def __init__(self) -> None:
+            self.lock, self.takings, self.release = lock(), 0, lambda: self.lock.release()
+
+        def acquire(self) -> None:
+            self.lock.acquire()
+            self.takings += 1
+            if self.takings == 2:
+                raise KeyboardInterrupt
+
+    async def nothing() -> None: ...
+
+    lock = threading.Lock
+    engine()
+    monkeypatch.setattr(threading, "Lock", Told)
+    with pytest.raises(KeyboardInterrupt):
+        engine().wait(nothing())
+
+
 def test_waiting_inside_the_engine_is_refused_instead_of_hanging() -> None:
     async def nothing() -> None: ...
 

@@ -8,12 +8,11 @@ forked child gets its own.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import functools
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +25,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._answered: list[threading.Lock] = []  # of threads whose work is done, and who have yet to be told
         self._thread = threading.Thread(target=self.loop.run_forever, name="cellblock", daemon=True)
         self._thread.start()
 
@@ -38,33 +38,46 @@ class Engine:
         loop = asyncio.get_running_loop()
         if loop is self.loop:
             return await work
-        hop, cancelled = _Hop(self.loop, work), None
-        while not hop.done.done():
-            waiter = loop.create_future()
-            hop.done.add_done_callback(functools.partial(_wake, loop, waiter))
+        told, cancelled = loop.create_future(), None
+        hop = _Hop(self.loop, work, functools.partial(_wake, loop, told))
+        while not told.done():
             try:
-                await waiter
+                await asyncio.shield(told)
             except asyncio.CancelledError as error:
                 if cancelled is None:
                     hop.cancel()
                 cancelled = error
         if cancelled is not None:
             raise cancelled
-        return hop.done.result()
+        return hop.result()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` here and block this thread until it is done. An interrupt cancels it and waits for its clean-up."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("The synchronous interface cannot be used from inside an executor's own callbacks.")
-        hop = _Hop(self.loop, work)
+        told = threading.Lock()  # and no future: what that does is several times as much, for each of many threads
+        told.acquire()
+        hop = _Hop(self.loop, work, functools.partial(self._tell, told))
         try:
-            return hop.done.result()
-        except BaseException:
-            if not hop.done.done():  # it is an interrupt of this thread, and nothing that the work raised
+            told.acquire()
+        except BaseException:  # an interrupt of this thread: nothing else comes out of that
+            if not hop.is_over:
                 hop.cancel()
-                hop.done.exception()
+                told.acquire()
             raise
+        return hop.result()
+
+    def _tell(self, told: threading.Lock) -> None:
+        """Have a thread go on, together with all others that can: those who wake up would only wait for this one to rest."""
+        if not self._answered:
+            self.loop.call_soon(self._tell_all)
+        self._answered.append(told)
+
+    def _tell_all(self) -> None:
+        answered, self._answered = self._answered, []
+        for told in answered:
+            told.release()
 
     async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Run the generator `items` here and give what it yields to the caller's loop."""
@@ -113,19 +126,21 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _done: object) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None]) -> None:
     with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
-        loop.call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+        loop.call_soon_threadsafe(lambda: told.done() or told.set_result(None))
 
 
 class _Hop(Generic[T]):
-    """One piece of work on the engine's loop. `done` is set when it has ended, its clean-up included."""
+    """One piece of work on the engine's loop, where `tell` is called when it has ended, its clean-up included."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
-        self.done: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], tell: Callable[[], None]) -> None:
+        self.is_over = False
+        self._loop, self._tell = loop, tell
         self._work: Coroutine[Any, Any, T] | None = work  # until it begins
         self._task: asyncio.Task[None] | None = None
+        self._values: list[T] = []  # one, unless it failed
+        self._error: BaseException | None = None
         loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
@@ -136,11 +151,23 @@ class _Hop(Generic[T]):
         self._work = None
         # Told from within the task: its own end would be known a turn of the loop later.
         try:
-            result = await work
+            self._values.append(await work)
         except BaseException as error:
-            self.done.set_exception(error)
-        else:
-            self.done.set_result(result)
+            self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._tell()
+
+    def result(self) -> T:
+        """Give what came of it, or raise that; once it is over."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # which would hold what holds it
+        return self._values[0]
 
     def cancel(self) -> None:
         """Cancel the work, from any thread."""
@@ -152,7 +179,8 @@ class _Hop(Generic[T]):
         if self._work is not None:  # a task that is cancelled before its first step takes none, and tells nobody
             self._work.close()
             self._work = None
-            self.done.set_exception(asyncio.CancelledError())
+            self._error = asyncio.CancelledError()
+            self._end()
 
 
 class _Stream(Generic[T]):
