@@ -16,7 +16,7 @@ import pytest
 
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.cell import wire
-from cellblock.cell.client import Client
+from cellblock.cell.client import Client, Post
 from cellblock.cell.loop import Loop
 from cellblock.cell.tree import children, descendants
 
@@ -99,18 +99,37 @@ def test_answers_go_out_together_where_more_blocks_wait_than_that_many_callers_c
     client.serve([])
     client.answer(b"alone", 1)
     assert theirs.recv(100) == b"alone"
-    for count in range(4):
+    for count in range(7):
         client.answer(b"%d" % count, 8)
         with pytest.raises(BlockingIOError):
             theirs.recv(100)
-    client.answer(b"4", 8)
-    assert theirs.recv(100) == b"01234"
+    client.answer(b"7", 8)
+    assert theirs.recv(100) == b"01234567"
     client.answer(b"the last", 8)
     loop.note(client)
     while client._outgoing:
         loop.turn()
     assert theirs.recv(100) == b"the last"
     for one in (ours, theirs):
+        one.close()
+
+
+def test_answers_of_all_streams_go_out_when_those_of_one_do() -> None:
+    loop, post = Loop(), Post()
+    pairs = [socket.socketpair() for _ in range(2)]
+    clients = [
+        Client(loop, ours.fileno(), ours.fileno(), wire.Decoder(), lambda _client: None, post=post) for ours, _ in pairs
+    ]
+    for client, (_, theirs) in zip(clients, pairs, strict=True):
+        theirs.setblocking(False)
+        client.serve([])
+    clients[0].answer(b"early", 8)
+    with pytest.raises(BlockingIOError):
+        pairs[0][1].recv(100)
+    clients[1].answer(b"now", 0)
+    assert [theirs.recv(100) for _, theirs in pairs] == [b"early", b"now"]
+    assert not post.waiting
+    for one in (*pairs[0], *pairs[1]):
         one.close()
 
 

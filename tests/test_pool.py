@@ -63,6 +63,18 @@ def test_while_others_go_first_no_cells_are_made_beside_those_that_are_ready() -
         end.close()
 
 
+def test_a_pool_that_has_nothing_to_do_is_not_counted_among_those_that_share() -> None:
+    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=(crowd := Crowd()))
+    crowd.join(pool)
+    crowd.join(other := Busy(1))
+    assert crowd.has_its_share(other, useful=2)  # one cell, where each of two may have one
+    pool._rest_soon()
+    assert not crowd.has_its_share(other, useful=2)
+    for end in (ours, zygote):
+        end.close()
+
+
 def test_cells_rehearse_only_while_no_pool_of_their_server_has_anything_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cellblock.cell.pool, "processors_are_free", lambda: True)  # whatever else this machine does
     ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import files, init, tree, wire
@@ -25,11 +26,12 @@ class CellFailed(Exception):
 
 
 class Job(NamedTuple):
-    """One block that waits for a cell, since `arrived`."""
+    """One block that waits for a cell, since `arrived`; `write` is how the file of its code is written."""
 
     run: int
     request: dict[str, Any]
     arrived: float
+    write: Callable[[str, bytes], int] = files.write_at
 
     def never_started(self) -> dict[str, Any]:
         """Give the ending of a job that was cancelled before it got a cell."""
@@ -58,7 +60,7 @@ class Run:
         if job.request.get("write"):  # only now: the files of all that wait would make each new one dearer
             path, text = job.request.pop("write")
             code = text.encode(errors="replace")
-            self.since = files.write_at(path, code)
+            self.since = job.write(path, code)
             if job.request.get("script") and len(code) <= _SHORT:
                 job.request["code"] = code
         self._file = files.open_at(job.request["save"]) if job.request.get("save") else -1

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import wire
+from . import files, wire
 from .cells import Job
 from .loop import FOREVER, Loop
 from .pool import Pool
@@ -20,14 +20,27 @@ _BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which his c
 _READ = 1 << 16  # more would make each read give memory back to the kernel
 _MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
 _MANY = 4  # blocks that wait for a cell, at which whatever is sent can wait for longer: who is answered asks behind them
-_BUSY_MOMENT = 0.016
+_BUSY_MOMENT = 0.032
 _PAUSE = 0.003  # seconds from an answer to the next question: in a row, what is to be done between them is waited for as well
+
+
+class Post:
+    """Clients with answers that wait to go out. They go together: many have one reader, who need wake up once then."""
+
+    def __init__(self) -> None:
+        self.waiting = set[Client]()
+
+    def flush(self) -> None:
+        """Send what all of them have."""
+        for client in list(self.waiting):
+            client.flush()
 
 
 class Client:
     """A control stream, and the pool and the sessions behind it, if he has any.
 
-    `on_open` gets what he asks for first, where he does; `on_end` is called once, when the stream has ended.
+    `on_open` gets what he asks for first, where he does; `on_end` is called once, when the stream has ended; `post` is for
+    all who use the server.
     """
 
     def __init__(
@@ -38,12 +51,14 @@ class Client:
         decoder: wire.Decoder,
         on_end: Callable[[Client], None],
         on_open: Callable[[Client, dict[str, Any]], None] | None = None,
+        post: Post | None = None,
     ) -> None:
         self._loop, self._control_in, self._control_out, self._decoder = loop, control_in, control_out, decoder
-        self._on_end, self._on_open = on_end, on_open
+        self._on_end, self._on_open, self._post = on_end, on_open, post or Post()
         self.pool: Pool | None = None
         self.sessions: Sessions | None = None
         self.delete: list[str] = []
+        self.write = files.write_at  # how the files of his blocks are written
         self.is_full = False
         self._held: dict[int, int] = {}
         self._outgoing = bytearray()
@@ -115,11 +130,13 @@ class Client:
         self._backlog = backlog
         self._answers += 1
         self.send(frame, can_wait=True)
-        if 2 * self._answers > backlog:
-            self.flush()
-            if not backlog and self._after_pause:
-                os.sched_yield()  # who has waited for it goes before what is to be done for the next
-            self._answered = time.monotonic()
+        self._post.waiting.add(self)
+        if self._answers < backlog:
+            return
+        self._post.flush()
+        if not backlog and self._after_pause:
+            os.sched_yield()  # who has waited for it goes before what is to be done for the next
+        self._answered = time.monotonic()
 
     def _next_moment(self) -> float:
         """Give when what can wait is sent: where many blocks wait, on all streams at once, since many have one reader."""
@@ -129,6 +146,7 @@ class Client:
     def flush(self) -> None:
         """Give what was sent to the other side, as far as it takes it now."""
         self._answers = 0
+        self._post.waiting.discard(self)
         if not self._outgoing:
             return
         try:
@@ -183,7 +201,7 @@ class Client:
     def _take(self, frame: wire.Frame) -> None:
         match frame.kind:
             case wire.RUN if self.pool is not None:
-                self.pool.add(Job(frame.run, frame.json(), time.monotonic()))
+                self.pool.add(Job(frame.run, frame.json(), time.monotonic(), self.write))
             case wire.ASK if self.sessions is not None:
                 self.sessions.take(frame, frame.json())
             case wire.DATA if self.sessions is not None:

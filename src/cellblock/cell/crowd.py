@@ -29,11 +29,11 @@ class Crowd:
         self._members = set[Member]()
 
     def join(self, member: Member) -> None:
-        """It has something to do; when it has not any more, that is found out."""
+        """It has something to do."""
         self._members.add(member)
 
     def leave(self, member: Member) -> None:
-        """It has ended."""
+        """It has nothing to do any more."""
         self._members.discard(member)
 
     def is_idle(self) -> bool:
@@ -49,11 +49,16 @@ class Crowd:
         """Tell whether blocks of others are to have the processors before another one of `member`, who may have one."""
         if len(self._members) < 2 or not member.at_work():
             return False
+        now = time.monotonic()
+        if member.young(now - STUCK) >= self._share(useful):
+            return True  # however long a turn is, which all of them would have to be asked for
         self._members = {member for member in self._members if member.at_work()}
         if len(self._members) < 2:
             return False
-        share = max(1, useful // len(self._members))
-        return member.young(time.monotonic() - self.turn(useful)) >= share
+        return member.young(now - self.turn(useful)) >= self._share(useful)
+
+    def _share(self, useful: int) -> int:
+        return max(1, useful // len(self._members))
 
     def turn(self, useful: int) -> float:
         """Give the seconds in which each may begin its share of blocks: few where most of all blocks only sleep."""

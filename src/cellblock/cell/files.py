@@ -32,9 +32,7 @@ def write_new(name: str, data: bytes, folder: int | None = None) -> int:
     """Write a file that was not there, all of it or none; give its time of change as the disk has it, in nanoseconds."""
     descriptor = open_new(name, folder)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(descriptor, left) :]
+        write_all(descriptor, data)
         return os.fstat(descriptor).st_ctime_ns
     except BaseException:  # half a file must not stay, whoever interrupts
         remove(name, folder)
@@ -43,17 +41,25 @@ def write_new(name: str, data: bytes, folder: int | None = None) -> int:
         os.close(descriptor)
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write `data`, however often that has to be begun."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
 def open_at(path: str) -> int:
     """Do as `open_new` in the folder that `path` names, unless code of somebody with a folder above has made that a link."""
-    return _in_its_folder(path, open_new)
+    return in_its_folder(path, open_new)
 
 
 def write_at(path: str, data: bytes) -> int:
     """Do as `write_new` in the folder that `path` names, with the same exception."""
-    return _in_its_folder(path, lambda name, folder: write_new(name, data, folder))
+    return in_its_folder(path, lambda name, folder: write_new(name, data, folder))
 
 
-def _in_its_folder(path: str, make: Callable[[str, int], int]) -> int:
+def in_its_folder(path: str, make: Callable[[str, int], int]) -> int:
+    """Call `make` with the name and the open folder that `path` names; see `open_at`."""
     above, _, name = path.rpartition("/")
     folder = os.open(above, _FOLDER)
     try:

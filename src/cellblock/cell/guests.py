@@ -16,13 +16,14 @@ import time
 from typing import Any
 
 from . import init, wire
-from .client import Client
+from .client import Client, Post
 from .crowd import Crowd
 from .groups import Groups
 from .loop import FOREVER, Loop
 from .pool import Pool
 from .porter import Porter
 from .sender import ROOM, ask_for_sender, sender
+from .slates import Slates
 
 _SOON = 0.005  # seconds until the next look whether all of one who leaves is gone
 _END = 10.0  # seconds that the end of all may take; killed with their process namespace, cells are gone in milliseconds
@@ -47,7 +48,7 @@ class Guests:
         self._porter = Porter(owner, porter)
         self._clients = set[Client]()
         self._leaving = set[Client]()
-        self._crowd = Crowd()
+        self._crowd, self._post = Crowd(), Post()
         self._count = 0
         owner.watch(door.fileno(), self._on_knock)
 
@@ -59,12 +60,13 @@ class Guests:
         if not received:  # no descriptor was left for it; who knocked sees its other end closed
             return
         stream = received[0]
-        client = Client(self._loop, stream, os.dup(stream), wire.Decoder(), self._on_end, self._on_open)
+        client = Client(self._loop, stream, os.dup(stream), wire.Decoder(), self._on_end, self._on_open, self._post)
         self._clients.add(client)
         client.serve([])
 
     def _on_open(self, client: Client, request: dict[str, Any]) -> None:
         client.delete += request["delete"]
+        client.write = Slates(request["slates"]).write
         targets = [mount["target"] for mount in request["mounts"]]
         self._porter.fetch(request["mounts"], functools.partial(self._on_fetched, client, targets))
 

@@ -199,6 +199,8 @@ class Pool:
         """A moment after the last block there is time for other things."""
         if self._running:
             return
+        if not self._warming:
+            self._crowd.leave(self)
         now = time.monotonic()
         if self._trim_at == FOREVER:
             self._trim_at = now + _IDLE
@@ -247,6 +249,7 @@ class Pool:
             self._loop.send(wire.encode_json(wire.FAILED, job.run, {"error": why}))
         if self._failures < 3 or self._waiting:
             self._refill_soon()
+        self._rest_soon()
 
     # running
 

@@ -117,7 +117,9 @@ class SharedServer(WarmServer):
             await self.release()
             raise
         guest = Guest(GuestLink(stream, self._connected().link), self)
-        await guest.open({"mounts": own_mounts(place.work_dir, place.scratch, place.policy), "delete": list(place.delete)})
+        mounts = own_mounts(place.work_dir, place.scratch, place.policy)
+        # Beside what cells are shown of the scratch folder.
+        await guest.open({"mounts": mounts, "delete": list(place.delete), "slates": f"{place.scratch}/slates"})
         return guest
 
     async def _start(self, room: SandboxPlace) -> None:
