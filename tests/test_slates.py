@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import plain_user
 from cellblock import CodeBlock
 from cellblock.cell import slates
 from cellblock.cell.slates import Slates
@@ -39,6 +43,7 @@ def written(tmp_path: Path, work: Path) -> Callable[[str, str], int]:
 
 def test_a_file_whose_name_was_removed_is_used_again(work: Path, written: Callable[[str, str], int]) -> None:
     first = written("one.py", "a long text")
+    assert (work / "one.py").stat().st_nlink == 2
     (work / "one.py").unlink()
     assert written("two.py", "short") == first
     (work / "two.py").unlink()
@@ -137,6 +142,26 @@ def test_a_name_that_is_taken_is_an_error_and_its_file_stays(work: Path, tmp_pat
     assert (work / "taken.py").read_text() == "mine"
 
 
+PROGRAM = """
+from cellblock import CodeBlock
+from cellblock.sync import SandboxCommandLineCodeExecutor
+look = CodeBlock("import os; print(os.stat(__file__).st_ino, os.stat(__file__).st_nlink)", "python")
+with SandboxCommandLineCodeExecutor() as executor:
+    print({tuple(executor.execute_code_blocks([look]).check().output.split()) for _ in range(5)})
+"""
+
+
+@pytest.mark.parametrize("user", ["the one of these tests", "plain"])
+def test_blocks_of_any_user_have_their_file_used_again(user: str) -> None:
+    made = plain_user.command("-c", PROGRAM) if user == "plain" else ([sys.executable, "-c", PROGRAM], None)
+    if made is None:
+        pytest.skip("No Python of 3.11 or later that a user without rights can start.")
+    argv, environment = made
+    done = subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, check=False, timeout=50)
+    # One file, which has another name: a new one might have been given the number of the last.
+    assert re.fullmatch(r"\{\('\d+', '2'\)\}\n", done.stdout), done.stdout + done.stderr
+
+
 def test_blocks_find_their_own_code_in_their_file_whatever_the_last_one_did_to_its_own(tmp_path: Path) -> None:
     deeds = (
         "os.link(__file__, 'kept.py')",
@@ -148,15 +173,20 @@ def test_blocks_find_their_own_code_in_their_file_whatever_the_last_one_did_to_i
     )
     look = "print(os.stat(__file__).st_size == len(open(__file__).read()), 'look' in open(__file__).read())"
     with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
-        inodes = set[str]()
+        files = set[str]()
         for deed in deeds:
-            for code in (f"import os\nprint(os.stat(__file__).st_ino)\n{deed}", f"import os  # look\n{look}"):
+            for code in (
+                f"import os\nprint(os.stat(__file__).st_ino, os.stat(__file__).st_nlink)\n{deed}",
+                f"import os  # look\n{look}",
+            ):
                 result = executor.execute_code_blocks([CodeBlock(code, "python")])
                 assert result.exit_code == 0, result.output
                 if "look" in code:
                     assert result.output == "True True\n"
                 else:
-                    inodes.add(result.output)
-        assert len(inodes) < len(deeds)  # or nothing of this was put to the test
+                    files.add(result.output)
+        # Or nothing of this was put to the test.
+        assert len(files) < len(deeds)
+        assert all(file.endswith(" 2\n") for file in files)
     assert "# look" not in (tmp_path / "kept.py").read_text()
     assert "# look" not in (tmp_path / "moved.py").read_text()

@@ -1,6 +1,6 @@
 """The files of blocks, used again: what a short block waits for most, on some disks, is that a file is made for it.
 
-(ext4 without a journal looks at every inode that was freed in the last minutes, which many short blocks make thousands.) So
+(ext4 without a journal looks at every inode that was freed in the last minutes: thousands, after many short blocks.) So
 such a file is a slate: it stays in a folder that no code sees, and is linked into the work folder under the name of the next
 block. Once that name was removed it may be written again, if it still is as it was made.
 """
