@@ -115,6 +115,19 @@ def test_an_interrupt_that_comes_just_as_the_work_is_done_does_not_wait_for_it_a
         engine().wait(nothing())
 
 
+def test_threads_whose_work_ends_at_one_time_are_told_together_when_all_of_it_is_done() -> None:
+    async def main() -> list[bool]:
+        told = [threading.Lock() for _ in range(2)]
+        for one in told:
+            one.acquire()
+            engine()._tell(one)
+        before = any(not one.locked() for one in told)
+        await asyncio.sleep(0)
+        return [before, *(one.locked() for one in told)]
+
+    assert engine().wait(main()) == [False, False, False]
+
+
 def test_waiting_inside_the_engine_is_refused_instead_of_hanging() -> None:
     async def nothing() -> None: ...
 
