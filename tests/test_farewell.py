@@ -153,7 +153,7 @@ def test_children_that_nobody_waits_for_use_time_as_well(kind: Callable[..., Syn
     code = """
 import os, signal, time
 _ = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for _ in range(50):
+for _ in range(100):
     if os.fork() == 0:
         while time.process_time() < 0.04: pass
         os._exit(0)
@@ -165,7 +165,7 @@ for _ in range(50):
     with kind(limits=Limits(cpu_seconds=0.3)) as executor:
         result = executor.execute_code_blocks([CodeBlock(code, "python")])
     assert (result.exit_code, result.limit) == (124, "cpu_seconds")
-    assert 0.3 < result.usage.cpu_seconds < 1
+    assert 0.3 < result.usage.cpu_seconds < 3  # they would use 4
 
 
 def test_children_count_as_well_and_end_with_it(executor: SandboxCommandLineCodeExecutor) -> None:

@@ -191,6 +191,25 @@ def test_an_interrupt_keeps_what_the_cell_has_done_so_far(shared: SandboxSession
         assert live.done("x") == "2"
 
 
+# Where Python can raise nothing, and drops what comes there.
+DEAF = {
+    "a finalizer": "class Gone:\n  def __del__(self):\n    while True: pass\nGone()",
+    "what follows a fork": "import os\ndef forever():\n  while True: pass\nos.register_at_fork(after_in_parent=forever)\nif os.fork() == 0: os._exit(0)",
+    "a callback from C": "import ctypes\n@ctypes.CFUNCTYPE(None)\ndef forever():\n  while True: pass\nforever()",
+}
+
+
+@pytest.mark.parametrize("name", DEAF)
+def test_an_interrupt_that_python_drops_is_given_again(name: str, shared: SandboxSessionServer) -> None:
+    with session(shared, timeout=1) as live:
+        live.done("x = 1")
+        ended = live.run(f"x = 2\nprint('so far')\n{DEAF[name]}\nwhile True: pass")
+        assert (ended.exit_code, ended.output, ended.session_restored) == (124, "so far\n\nTimeout", False)
+        assert live.done("x") == "2"
+        other = live.run("class Bad:\n  def __del__(self): raise ValueError('dropped')\nBad() and None")
+        assert "ValueError: dropped" in other.output
+
+
 def test_cancelling_keeps_the_session(shared: SandboxSessionServer) -> None:
     token = CancellationToken()
     with session(shared) as live:

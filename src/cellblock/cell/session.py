@@ -6,6 +6,7 @@ shares this process, so nothing that it says is trusted further than the code it
 
 from __future__ import annotations
 
+import _thread
 import base64
 import contextlib
 import importlib
@@ -26,6 +27,7 @@ from .warm import WarmPages
 _PIECE = 1 << 20  # bytes of one piece of a value
 _LONG_TEXT = 1 << 16  # characters
 _LARGEST_DISPLAY = wire.MAX_FRAME // 2
+_PASSED = 0.001  # seconds, after which Python has left what drops an interrupt
 
 # Without the enums of `signal`, which each cell would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
@@ -48,6 +50,7 @@ class Session:
         waiting.hide(self._keepers)
         self._last = b""  # what is to be sent with the answer
         shell.publish, shell.publish_last = self._publish, self._publish_last
+        sys.unraisablehook = self._on_dropped
 
     def serve(self) -> NoReturn:
         """Do as told until the control stream ends."""
@@ -140,6 +143,18 @@ class Session:
         self._interrupted = True
         self._shell.interrupted = True
         raise KeyboardInterrupt
+
+    def _on_dropped(self, dropped: Any) -> None:
+        """Interrupt again what was interrupted where Python drops every exception: in a finalizer, or right after a fork."""
+        if self._interrupted and dropped.exc_type is KeyboardInterrupt:
+            _thread.start_new_thread(self._interrupt_again, (_thread.get_ident(),))
+        else:
+            sys.__unraisablehook__(dropped)
+
+    def _interrupt_again(self, thread: int) -> None:
+        time.sleep(_PASSED)
+        if self._interrupted:  # and no other cell has begun
+            signal.pthread_kill(thread, signal.SIGINT)
 
     def _own_streams(self) -> None:
         """Have descriptors 1 and 2 be the session's streams again, whatever the cell before did to them."""
