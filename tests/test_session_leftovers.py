@@ -17,6 +17,7 @@ import pytest
 from benchmarks.processes import tree
 
 from cellblock import CheckpointError, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
+from cellblock.cell.house import House
 from cellblock.executors import snapshot
 from cellblock.sandbox import cgroups
 from live import Live, forked, server, session, wait
@@ -332,3 +333,38 @@ def test_folders_however_deep_are_copied_or_refused(live: Live) -> None:
         return
     with branch:
         assert branch.done("print(open(p + '/bottom').read())") == "there"
+
+
+class Views:
+    """What a session's house sees of its cell, look by look: the guard's children, the session's, and which have ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *looks: tuple[list[int], list[int], set[int]]) -> None:
+        self._looks = list(looks)
+        self.house = House.__new__(House)
+        self.house.pid, self.house.branches = 1, set()
+        monkeypatch.setattr(self.house, "_children_of", self._children_of)
+        monkeypatch.setattr("cellblock.cell.tree.is_zombie", lambda pid: pid in self._looks[0][2])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr("cellblock.cell.tree.children", lambda _pid: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+
+    def _children_of(self, pid: int) -> list[int]:
+        if pid == 1 and len(self._looks) > 1 and self._begun:
+            self._looks.pop(0)
+        self._begun = True
+        guards, sessions, _ = self._looks[0]
+        return guards if pid == 1 else sessions
+
+    _begun = False
+
+
+def test_what_ended_while_it_was_looked_at_may_have_left_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Views(monkeypatch, ([], [10], {10}), ([11], [10], {10}))
+    assert chain.house.strays(2, set()) == [11]
+
+
+def test_while_the_guard_has_zombies_nobody_knows_all_of_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Views(monkeypatch, ([10], [], {10})).house.strays(2, set()) == [10]
+
+
+def test_children_that_a_session_never_waited_for_are_nothing_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Views(monkeypatch, ([], [10], {10}), ([], [10], {10})).house.strays(2, set()) == []
+    assert Views(monkeypatch, ([5], [], set())).house.strays(2, {5}) == []

@@ -139,7 +139,7 @@ class Copies:
     def end_auto(self, answer: dict[str, Any]) -> None:
         """The process has made it, or refused to."""
         keeper, self._next = self._next, None
-        self.obstacles = [str(what) for what in answer.get("refused", ())]
+        self.obstacles = answer.get("refused", [])
         if keeper is None:
             return
         if "refused" in answer or "error" in answer:

@@ -124,14 +124,20 @@ class House:
 
         Nor those that have brought forth a branch's process, and are about to end: who ended them would end that as well.
         """
-        found = {*self._children_of(self.pid), *(self._children_of(main) if main else ())}
-        found.discard(main)
-        found -= others
-        if not found:
-            return []
-        guards, born = {branch.pid for branch in self.branches}, {branch.main for branch in self.branches}
-        unknown = [pid for pid in found - guards if not tree.is_zombie(pid)]
-        return [pid for pid in unknown if born.isdisjoint(tree.children(pid))]
+        known, ended = {main, *others, *(branch.pid for branch in self.branches)}, set[int]()
+        while True:
+            orphans = set(self._children_of(self.pid)) - known
+            found = orphans | set(self._children_of(main) if main else ()) - known
+            if not found:
+                return []
+            zombies = {pid for pid in found if tree.is_zombie(pid)}
+            if orphans or found != zombies:
+                born = {branch.main for branch in self.branches}
+                # With zombies of the guard: while it clears them away, the kernel's list of its children may be incomplete.
+                return [pid for pid in orphans | (found - zombies) if born.isdisjoint(tree.children(pid))]
+            if zombies <= ended:
+                return []
+            ended = zombies  # one that lived when it was listed may have left a child, which is the guard's now
 
     def child(self, main: int, inside: int, besides: set[int]) -> int:
         """Give that child of `main`, `besides` some, whose process id in the cell is `inside`; 0: there is none."""

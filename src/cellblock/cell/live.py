@@ -18,7 +18,7 @@ from .copies import Copies
 from .groups import Groups
 from .house import House
 from .owner import Owner
-from .task import Task
+from .task import Task, answer_in
 from .valve import Valve
 
 _LOOK = 0.05  # seconds between two looks at what a running block uses
@@ -27,7 +27,6 @@ _AGAIN = 0.002  # seconds between two looks whether what was killed is gone
 _TOLD = 2.0  # seconds to wait for the guard's word on how a process ended
 _START = 30.0  # seconds that a process of ours may take to come up; far more than a loaded machine needs
 _TRIES = 3
-_DISPLAYS = 64 * 1024 * 1024  # bytes of displays of one block that are passed on
 _FOREVER = float("inf")
 
 
@@ -79,7 +78,7 @@ class Live:
     def _on_frame(self, frame: wire.Frame) -> None:
         task = self.task
         if frame.kind == wire.ANSWER and frame.run == 0:
-            answer = frame.json()
+            answer = answer_in(frame)
             if self._main_ready:
                 self._adopt(answer)
                 self.copies.end_auto(answer)
@@ -88,25 +87,22 @@ class Live:
         elif task is None or frame.run != task.run.number or task.answer is not None:
             return
         elif frame.kind == wire.ANSWER:
-            task.answer = frame.json()
+            task.answer = answer_in(frame)
             if "keepers" in task.answer:
                 self._adopt(task.answer)
             self._conclude()
-        elif frame.kind == wire.DISPLAY:
-            task.shown += len(frame.payload)
-            if task.shown <= _DISPLAYS:
-                self._loop.send(wire.encode(frame.kind, frame.run, frame.payload), can_wait=True)
-        elif frame.kind in (wire.PIECE, wire.INPUT):
+        elif task.lets_pass(frame, self._limits.get("memory_bytes")):
             if frame.kind == wire.INPUT:
                 self.valve.settle(task.run)  # what leads up to the question is read before it
-            self._loop.send(wire.encode(frame.kind, frame.run, frame.payload))
-            self._loop.flush()
+            self._loop.send(wire.encode(frame.kind, frame.run, frame.payload), can_wait=frame.kind == wire.DISPLAY)
+            if frame.kind != wire.DISPLAY:
+                self._loop.flush()
 
     def _on_main_ready(self, hello: dict[str, Any]) -> None:
         assert self.main is not None
         self._main_ready, self._start_by, self._failures = True, _FOREVER, 0
         self.house.main = self.main.pid
-        self._main_inside = int(hello["pid"])
+        self._main_inside = hello["pid"]
         self._adopt(hello)
         if not self.house.spaces:  # a branch that nobody knows of yet is told of first
             self.admit()
@@ -124,7 +120,7 @@ class Live:
         """Find the copies that its process says it has made."""
         for inside in said.get("keepers", ()):
             if self.main is not None and not self.copies.settled:
-                self.copies.adopt(self.house.child(self.main.pid, int(inside), self.copies.pids()))
+                self.copies.adopt(self.house.child(self.main.pid, inside, self.copies.pids()))
 
     def _on_main_end(self) -> None:
         was_ready, self._main_ready = self._main_ready, False
@@ -351,7 +347,7 @@ class Live:
     def _ending(self, task: Task) -> dict[str, Any]:
         status, cpu = task.died or (None, 0.0)
         if task.answer is not None:
-            status, cpu = (int(task.answer.get("exit", 1)) & 0xFF) << 8, float(task.answer.get("cpu", 0.0))
+            status, cpu = (task.answer.get("exit", 1) & 0xFF) << 8, float(task.answer.get("cpu", 0.0))
         cpu = self.house.cpu_seconds() or cpu
         why = task.run.why or self.house.was_over(self._limits, cpu, status)
         return {

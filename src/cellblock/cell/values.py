@@ -38,7 +38,9 @@ def decode(kind: str, data: bytes) -> Any:
         case "bytes":
             return data
         case "arrow" | "frame":
-            return _pyarrow().ipc.open_stream(data).read_all()
+            table = _pyarrow().ipc.open_stream(data).read_all()
+            table.validate(full=True)  # offsets that code has made up would have it read past its end
+            return table
         case "json":
             return json.loads(data)
         case _:

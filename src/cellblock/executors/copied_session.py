@@ -41,7 +41,13 @@ class CopiedSession(LiveSession):
         answer, data = await self._ask({"op": "get", "name": name})
         if answer.get("missing"):
             raise KeyError(name)
-        return values.decode(checked(answer)["kind"], data)
+        kind = _part(checked(answer), "kind")
+        try:
+            return values.decode(kind, data)
+        except values.NotExchangeable:
+            raise
+        except Exception as error:  # whatever a parser says to what code has made up
+            raise SessionError(f"What the session gave for {name} cannot be read: {error}") from error
 
     async def set(self, name: str, value: Any) -> None:
         """Set variable `name` to `value`: a JSON value, bytes, or a table; one of pandas' arrives as one.
@@ -58,7 +64,7 @@ class CopiedSession(LiveSession):
     async def variables(self) -> list[Variable]:
         """List the variables that blocks have made, in order of their names."""
         answer, _ = await self._ask({"op": "variables"})
-        return [Variable(**entry) for entry in checked(answer)["variables"]]
+        return [Variable(**entry) for entry in _part(checked(answer), "variables")]
 
     # checkpoints and branches
 
@@ -185,3 +191,9 @@ def checked(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> 
     if error := answer.get("error"):
         raise kind(str(error))
     return answer
+
+
+def _part(answer: dict[str, Any], name: str) -> Any:
+    if name not in answer:
+        raise SessionError("The session's answer makes no sense: code that runs there has changed what gives it.")
+    return answer[name]

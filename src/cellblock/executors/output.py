@@ -36,8 +36,8 @@ class Frames:
                 yield from self._text("stderr", frame.payload)
             case wire.DISPLAY:
                 yield from self._flush()
-                shown = frame.json()
-                yield Display(self._block, dict(shown["data"]), dict(shown["metadata"]))
+                if (shown := _shown(frame)) is not None:
+                    yield Display(self._block, shown["data"], shown["metadata"])
             case wire.CUT:
                 yield from self._flush()
                 lost = frame.json()
@@ -73,6 +73,15 @@ class Frames:
             message = f"{message}\n{error}"
         restored, notice = (False, "") if ending.get("session", "kept") == "kept" else _fate(ending)
         return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice)
+
+
+def _shown(frame: wire.Frame) -> dict[str, Any] | None:
+    """Give what a session shows; None for what no display of IPython's sends, but code that has the session's stream."""
+    try:
+        shown = frame.json()
+    except wire.WireError:
+        return None
+    return shown if all(isinstance(shown.get(part), dict) for part in ("data", "metadata")) else None
 
 
 def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
