@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import CodeBlock, Limits, SandboxCommandLineCodeExecutor
+from cellblock import CodeBlock, Limits, SandboxCommandLineCodeExecutor, sync
 from cellblock.cell import groups, tree
 from cellblock.cli.clean import _clean_groups
 from cellblock.sandbox import cgroups
@@ -114,3 +114,8 @@ def test_a_group_that_is_still_in_use_stays_and_leaves_nothing_open(tmp_path: Pa
     (used / "what keeps it").mkdir(parents=True)
     assert groups.sweep(str(tmp_path)) == []  # an iterator that was left open would be an error after the test
     assert used.exists()
+
+
+def test_more_processes_than_a_machine_can_have_are_no_limit() -> None:
+    with sync.SandboxCommandLineCodeExecutor(limits=Limits(processes=5_000_000)) as executor:
+        assert executor.execute_code_blocks([CodeBlock("print('hi')", "python")]).output == "hi\n"

@@ -114,7 +114,7 @@ def test_a_process_that_waits_rehearses_unless_blocks_run_that_need_the_processo
 
 def until_rehearsed(executor: SandboxCommandLineCodeExecutor, few: int) -> None:
     """Wait until the faults were there before the block came, which needs a moment in which our neighbours are quiet."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while faults_after_a_while(executor) <= few:
         assert time.monotonic() < deadline
 

@@ -143,6 +143,12 @@ FULL = {
         Limits(written_bytes=64 << 20),
         "killed",
     ),
+    "a disk, under a name that is no text": (
+        "import ctypes, os\nctypes.CDLL(None).prctl(15, b'\\xff', 0, 0, 0)\n"
+        "for n in range(100):\n  f = open(str(n), 'wb'); f.write(bytes(1 << 24)); f.flush(); os.fsync(f.fileno())",
+        Limits(written_bytes=64 << 20),
+        "killed",
+    ),
     "a disk, by asking for space": (
         "import os\nfor n in range(8):\n  os.posix_fallocate(os.open(str(n), 66), 0, 1 << 26)\n  os.sync()",
         Limits(written_bytes=64 << 20),

@@ -118,6 +118,7 @@ for name in glob.glob('/proc/[0-9]*/cmdline'):
     "loopback of version 6": "import socket; print(socket.create_connection(('::ffff:127.0.0.1', port), 5).recv(99))",
     "abstract socket": "import socket; s = socket.socket(1); s.connect(chr(0) + folder); print(s.recv(99))",
     "socket in a folder": "import socket; s = socket.socket(1); s.connect(f'{folder}/s'); print(s.recv(99))",
+    "times of a device": "import os; os.utime('/dev/null'); print(mark)",
     "kernel settings": "import os; os.stat('/sys/kernel'); print(mark)",
     "control groups": "import os; os.stat('/sys/fs/cgroup'); print(mark)",
     "name of the machine": "import os; print(mark if os.uname().nodename != 'cellblock' else '')",

@@ -89,7 +89,17 @@ def _swell(file: Path) -> None:
     os.truncate(file, 1 << 30)
 
 
-@pytest.mark.parametrize("change", [_close, _mark, _give_away, _swell])
+def _have_written_at_once(file: Path) -> None:
+    descriptor, flags = os.open(file, os.O_RDONLY), bytearray(8)
+    try:
+        fcntl.ioctl(descriptor, 0x80086601, flags)
+        flags[0] |= 8  # FS_SYNC_FL
+        fcntl.ioctl(descriptor, 0x40086602, flags)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("change", [_close, _mark, _give_away, _swell, _have_written_at_once])
 def test_a_file_that_code_has_changed_is_not_used_again(
     work: Path, written: Callable[[str, str], int], change: Callable[[Path], None]
 ) -> None:

@@ -84,7 +84,7 @@ class Meter:
             self._before = Sample()
             for stat, io in self._texts:
                 with contextlib.suppress(ValueError, IndexError):
-                    self._before.add_times(stat.decode())
+                    self._before.add_times(stat.decode(errors="replace"))
                     self._before.add_writes(io.decode())
         return self._before
 
@@ -255,7 +255,7 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def _read(path: str) -> str:
-    with open(path) as file:
+    with open(path, errors="replace") as file:  # a process may call itself by any bytes
         return file.read()
 
 

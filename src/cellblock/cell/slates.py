@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import sys
 from collections import deque
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ _LOOKS = 2  # slates looked at for each block, before a new one is made
 _LARGE = 1 << 20  # bytes; to make a file that size short takes time
 # A lease that code has taken on a file must not hold us up, nor may anything else.
 _OPEN = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_GET_FLAGS = 0x80086601  # see ioctl_iflags(2)
 _NEVER = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)  # the folders lie on two disks, or on one without links
 
 
@@ -31,6 +34,7 @@ class _Marks(NamedTuple):
     uid: int
     gid: int
     attributes: tuple[str, ...]
+    flags: int  # FS_IOC_GETFLAGS: to be written at once, say
 
 
 class Slates:
@@ -119,4 +123,9 @@ def _marks(descriptor: int, status: os.stat_result) -> _Marks:
     attributes = list[str]()
     with contextlib.suppress(OSError):  # a disk without them
         attributes = os.listxattr(descriptor)
-    return _Marks(status.st_nlink, status.st_mode, status.st_uid, status.st_gid, tuple(attributes))
+    flags = bytearray(8)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+    return _Marks(
+        status.st_nlink, status.st_mode, status.st_uid, status.st_gid, tuple(attributes), int.from_bytes(flags, sys.byteorder)
+    )

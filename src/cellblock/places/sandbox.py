@@ -189,7 +189,8 @@ class SandboxPlace(Place):
             elif os.path.isdir(f"/{name}"):
                 mounts.append(_mount(f"/{name}", f"/{name}"))
         mounts += [_mount(path, path) for path in settings_of_programs()]
-        mounts += [_mount(f"/dev/{name}", f"/dev/{name}", writable=True, device=True) for name in DEVICES]
+        # Devices can be written on a mount that is read-only; their owner, rights and times, which are the machine's, cannot.
+        mounts += [_mount(f"/dev/{name}", f"/dev/{name}", device=True) for name in DEVICES]
         return mounts, links
 
     def _own_prefixes(self) -> list[str]:

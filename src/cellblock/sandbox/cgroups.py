@@ -10,6 +10,7 @@ from typing import Any
 
 ADVICE = "Run as root, or where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` (cgroup v2)."
 _ROOT = "/sys/fs/cgroup"
+_MOST_PROCESSES = 4_194_304  # that a machine of 64 bits can have; a group takes no larger number (pids.max)
 _PERIOD = 100_000  # microseconds: the kernel's own, and the longest that it takes is ten times that
 
 
@@ -118,7 +119,7 @@ def _settings(
             settings += [("memory.limit_in_bytes", size), ("memory.memsw.limit_in_bytes", size)]
     placed = [(found.memory, *setting) for setting in settings]
     if processes is not None and found.processes:
-        placed.append((found.processes, "pids.max", str(processes)))
+        placed.append((found.processes, "pids.max", str(processes) if processes <= _MOST_PROCESSES else "max"))
     if processors is not None and found.processors:
         quota = round(processors * _PERIOD)
         file, text = ("cpu.max", f"{quota} {_PERIOD}") if found.version == 2 else ("cpu.cfs_quota_us", str(quota))
