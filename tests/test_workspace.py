@@ -71,6 +71,66 @@ def test_name_outside_is_refused(workspace: Workspace, name: str) -> None:
         workspace.place(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("dangling", "nothing.py"),
+        ("dangling_folder/a.py", "nothing/a.py"),
+        ("itself", "itself"),
+        ("one", "one"),
+        ("to_itself", "itself"),
+        ("39", "end.py"),
+        ("link/../link/a.py", "folder/a.py"),
+    ],
+)
+def test_links_that_lead_nowhere_or_in_a_circle_are_files_to_be_made(workspace: Workspace, name: str, inside: str) -> None:
+    links = {"dangling": "nothing.py", "dangling_folder": "nothing", "itself": "itself", "one": "other", "other": "one"}
+    links |= {"to_itself": "./itself", "0": "end.py"} | {str(number): str(number - 1) for number in range(1, 40)}
+    for link, target in links.items():
+        (workspace.path / link).symlink_to(target)
+    assert workspace.place(name) == inside
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was asked whether it is a link."""
+    looks = list[object]()
+
+    def noted(look: Callable[..., object], path: object, **given: object) -> object:
+        looks.append(path)
+        return look(path, **given)
+
+    monkeypatch.setattr(os, "lstat", functools.partial(noted, os.lstat))
+    monkeypatch.setattr(os, "readlink", functools.partial(noted, os.readlink))
+    return looks
+
+
+def test_a_name_follows_no_more_links_than_the_kernel_does(workspace: Workspace, looks: list[object]) -> None:
+    (workspace.path / "0").symlink_to("end.py")
+    for number in range(1, 1500):
+        (workspace.path / str(number)).symlink_to(str(number - 1))
+    for name in ("40", "1499", "1499/../a.py", f"{workspace.path}/1499"):
+        with pytest.raises(OutsideWorkspace):
+            workspace.place(name)
+    assert len(looks) < 500
+
+
+def test_links_to_many_links_and_long_names_are_not_followed_for_long(workspace: Workspace, looks: list[object]) -> None:
+    for number in range(800):
+        (workspace.path / f"m{number:03}").symlink_to(".")
+    body = "/".join(f"m{number:03}" for number in range(800))
+    for outer in range(3):
+        names = [f"{outer:x}.{inner:x}" for inner in range(700)]
+        for name in names:
+            (workspace.path / name).symlink_to(body)
+        (workspace.path / f"k{outer}").symlink_to("/".join(names)[:4000].rpartition("/")[0])
+    (workspace.path / "l.py").symlink_to("k0/k1/k2/x.py")
+    for name in ("l.py", "/".join(["m000", ".."] * 100_000), f"{body}/{body}/a.py"):
+        with pytest.raises(OutsideWorkspace):
+            workspace.place(name)
+    assert len(looks) < 10_000
+
+
 def test_write_makes_folders_and_replaces(workspace: Workspace) -> None:
     workspace.write("new/deep/a.py", "one")
     workspace.write("new/deep/a.py", "two é \udc80")

@@ -29,6 +29,8 @@ _TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
 _DEEPEST = 16
 _SETTLING = 0.02  # seconds in which a coarse clock has moved on: a change that is still to come has another time
 _NOT_SHOWN = ("__pycache__", "node_modules")
+_MOST_LINKS, _LONGEST = 40, 4096  # followed for one name, and letters of it and them all: the kernel has the same limits
+_END_OF_LINK = "/"  # which no part of a path can be
 
 
 T = TypeVar("T")
@@ -94,13 +96,12 @@ class Workspace:
         """Give the path below the folder that `name` means. Raises `OutsideWorkspace`."""
         try:
             name.encode()
-            real = os.path.realpath(self.path / name)
+            real = _meant(self._within[:-1], name)
         except ValueError as error:  # NUL, lone surrogates
             raise OutsideWorkspace(name) from error
-        inside = os.path.relpath(real, self.path)
-        if inside in (".", "..") or inside.startswith("../") or os.path.isdir(real):
+        if not real.startswith(self._within) or os.path.isdir(real):
             raise OutsideWorkspace(name)
-        return inside
+        return real[len(self._within) :]
 
     def write(self, name: str, text: str) -> int:
         """Write the file `name`, a path below the folder, in one step; give its time of change as the disk has it.
@@ -264,6 +265,40 @@ class Workspace:
             yield from itertools.islice(_walk(top, "", _DEEPEST, is_idle), _MOST_FILES)
         finally:
             os.close(top)
+
+
+def _meant(top: str, name: str) -> str:
+    """Give the path that `name` means in the folder `top`, as `os.path.realpath` does: also where nothing is, or links turn
+    in a circle. That follows links without end, though, and code makes them. Raises `OutsideWorkspace`.
+    """
+    path, rest, letters = "" if name.startswith("/") else top, name.split("/")[::-1], len(name)
+    links, following = 0, list[str]()
+    while rest and links <= _MOST_LINKS and letters <= _LONGEST:
+        part = rest.pop()
+        if part == _END_OF_LINK:
+            following.pop()
+        elif part == "..":
+            path = path.rpartition("/")[0]
+        elif part not in ("", "."):
+            step = f"{path}/{part}"
+            target = None if step in following else _target(step)
+            if target is None:
+                path = step
+                continue
+            path = "" if target.startswith("/") else path
+            rest += [_END_OF_LINK, *target.split("/")[::-1]]
+            links, letters = links + 1, letters + len(target)
+            following.append(step)
+    if rest:
+        raise OutsideWorkspace(name)
+    return path
+
+
+def _target(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:  # no link, or nothing at all
+        return None
 
 
 def _make_folder(name: str, above: int) -> bool:
