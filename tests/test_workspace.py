@@ -1,10 +1,11 @@
 """The work folder: names stay inside it, whatever the code made of it, and what changed is listed."""
 
+import contextlib
 import functools
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -277,18 +278,95 @@ def test_folders_full_of_old_blocks_hide_nothing(workspace: Workspace) -> None:
     assert found >= set(made)
 
 
-def test_an_empty_folder_is_listed_no_more_until_something_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed, listdir, workspace = list[int](), os.listdir, Workspace(tmp_path)
+class Counted:
+    """What `os.scandir` and `os.listdir` give, with the entries counted that are taken."""
 
-    def noted(folder: int) -> list[str]:
-        listed.append(folder)
-        return listdir(folder)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folders = self.entries = 0
+        self._scandir, self._listdir = os.scandir, os.listdir
+        monkeypatch.setattr(os, "scandir", self._scan)
+        monkeypatch.setattr(os, "listdir", self._list)
 
-    monkeypatch.setattr(os, "listdir", noted)
+    @contextlib.contextmanager
+    def _scan(self, folder: int) -> Generator[Iterator[os.DirEntry[str]]]:
+        self.folders += 1
+        with self._scandir(folder) as entries:
+            yield self._each(entries)
+
+    def _each(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        for entry in entries:
+            self.entries += 1
+            yield entry
+
+    def _list(self, folder: int) -> list[str]:
+        self.folders += 1
+        names = self._listdir(folder)
+        self.entries += len(names)
+        return names
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def fill(folder: Path, count: int) -> None:
+    """Put many hidden files into a folder."""
+    for number in range(count):
+        if (first := number // 30_000 * 30_000) == number:  # of those that are one file, with as many names as disks allow
+            (folder / f".{first}").write_text("")
+        else:
+            os.link(folder / f".{first}", folder / f".{number}")
+
+
+def test_of_many_hidden_files_only_a_part_is_looked_at(workspace: Workspace, counted: Counted) -> None:
+    fill(workspace.path, 130_000)
+    beside_a_block = Workspace(workspace.path)
+    beside_a_block.write_temporary(workspace.temporary_name("py"), "")
+    for looking in (workspace, workspace, beside_a_block):
+        counted.entries = 0
+        looking.changed(0, besides="")
+        assert counted.entries < 110_000
+        assert not looking.is_small
+
+
+def test_of_many_folders_only_a_part_is_looked_into(workspace: Workspace, counted: Counted) -> None:
+    for number in range(100):
+        for inner in range(100):
+            (workspace.path / str(number) / str(inner)).mkdir(parents=True)
+    counted.folders = 0  # mkdir
+    workspace.changed(0, besides="")
+    assert counted.folders < 6_000
+    assert not workspace.is_small
+
+
+def test_a_large_folder_is_small_again_when_it_was_emptied(workspace: Workspace) -> None:
+    fill(workspace.path, 3_000)
+    workspace.changed(0, besides="")
+    assert not workspace.is_small
+    for path in workspace.path.glob(".*"):
+        path.unlink()
+    since = workspace.write("a.py", "")
+    assert ("a.py", 0) in workspace.changed(since, besides="")
+    assert workspace.is_small
+
+
+def test_the_files_of_an_ordinary_large_project_are_all_listed(workspace: Workspace) -> None:
+    fill(workspace.path, 5_000)
+    for number in range(2_000):
+        (workspace.path / f"package_{number}" / "__pycache__").mkdir(parents=True)
+        for name in ("a.py", "b.py", ".hidden"):
+            (workspace.path / f"package_{number}" / name).write_text("")
+    found = [name for name, _ in workspace.changed(0, besides="")]
+    assert found == sorted(f"package_{number}/{name}.py" for number in range(2_000) for name in "ab")
+
+
+def test_an_empty_folder_is_listed_no_more_until_something_has_come(tmp_path: Path, counted: Counted) -> None:
+    workspace = Workspace(tmp_path)
     for _ in range(5):
         assert workspace.changed(0, besides="") == []
         time.sleep(0.03)
-    assert len(listed) == 2
+    assert counted.folders == 2
     (tmp_path / "new.txt").write_text("new")
     os.utime(tmp_path, ns=(0, 0))
     assert workspace.changed(0, besides="") == [("new.txt", 3)]

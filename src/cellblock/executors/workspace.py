@@ -13,7 +13,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -23,7 +23,9 @@ from ..errors import WorkspaceError
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _MOST_FILES = 10_000  # looked at for changes after each block
-_FEW_FILES = 200  # are looked at in no time
+_MOST_STEPS = 100_000  # of such a look: one for each name, also of what is not shown
+_STEPS_INTO_FOLDER = 20  # which has to be opened
+_FEW_FILES, _FEW_STEPS = 200, 2_000  # take no time
 _RECENT = 20  # files of blocks that are over, in which a later block may change something that is to be seen
 _TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
 _DEEPEST = 16
@@ -151,7 +153,7 @@ class Workspace:
             for parent in parents:
                 is_new = _make_folder(parent, folder)
                 inner = os.open(parent, _FOLDER, dir_fd=folder)
-                if is_new and not os.listdir(inner):  # else code has put another in its place
+                if is_new and _holds_only((), inner):  # else code has put another in its place
                     files.give(inner, folder)
                 os.close(folder)
                 folder = inner
@@ -202,15 +204,17 @@ class Workspace:
         """List path and size of the files made or changed since the moment `since`, in order of their names.
 
         `since` is what `write` gave; `None`: the block never began. Hidden files are left out, and so are those of blocks
-        long past, which would make each block dearer than the one before. Of a very large folder only a part is looked at.
+        long past, which would make each block dearer than the one before. Of a very large folder only a part is looked at,
+        however much of it is hidden.
         """
         if since is None:
             return []
         if self.is_small and self._holds_only_blocks():
             self._known = {}
             return []
-        files = list(self._files(self._is_idle))
-        self.is_small = len(files) <= _FEW_FILES
+        look = _Look(self._is_idle)
+        files = list(self._files(look))
+        self.is_small = len(files) <= _FEW_FILES and look.steps <= _FEW_STEPS
         recent = {path: seen for path, seen in files if seen.changed >= since}
         # The clock of the disk is coarse: this block may have begun in the tick in which the one before was written or ended.
         made = [
@@ -224,12 +228,10 @@ class Workspace:
     def _holds_only_blocks(self) -> bool:
         """Tell whether there is nothing but the files of blocks that run, of which there may be many at a time."""
         try:
-            return self._running.issuperset(self._names()) if self._running else self._is_empty()
+            # By its own name, which takes half the calls: what is elsewhere could only be counted.
+            return _holds_only(self._running, self._name) if self._running else self._is_empty()
         except OSError:
             return False
-
-    def _names(self) -> list[str]:
-        return os.listdir(self._name)  # by its own name, which takes half the calls: what is elsewhere could only be counted
 
     def _is_empty(self) -> bool:
         """Tell whether nothing is in the folder; it is not listed for each block of a session that makes no files."""
@@ -237,7 +239,7 @@ class Workspace:
         state = status.st_ino, status.st_ctime_ns  # which code cannot set back
         if state == self._settled:
             return True
-        if self._names():
+        if not _holds_only((), self._name):
             return False
         now = time.monotonic()
         if self._empty[0] != state:
@@ -248,7 +250,7 @@ class Workspace:
 
     def files(self) -> dict[str, Seen]:
         """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
-        return dict(self._files(_never))
+        return dict(self._files(_Look()))
 
     def _is_idle(self, name: str) -> bool:
         """Tell whether a file at the top is that of a block that runs, or of one that ended long ago."""
@@ -256,13 +258,13 @@ class Workspace:
             name in self._running or (name not in self._recent and _TEMPORARY.fullmatch(name) is not None)
         )
 
-    def _files(self, is_idle: Callable[[str], bool]) -> Iterator[tuple[str, Seen]]:
+    def _files(self, look: _Look) -> Iterator[tuple[str, Seen]]:
         try:
             top = os.open(self._name, _FOLDER)
         except OSError:
             return
         try:
-            yield from itertools.islice(_walk(top, "", _DEEPEST, is_idle), _MOST_FILES)
+            yield from itertools.islice(look.files(top), _MOST_FILES)
         finally:
             os.close(top)
 
@@ -314,29 +316,53 @@ def _seen(status: os.stat_result) -> Seen:
     return Seen(status.st_ino, status.st_ctime_ns, status.st_size)
 
 
-def _never(_name: str) -> bool:
-    return False
+def _holds_only(names: Container[str], folder: str | int) -> bool:
+    """Tell whether nothing but `names` is in a folder; code may have put millions there, of which one is enough."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name not in names:
+                return False
+    return True
 
 
-def _walk(folder: int, above: str, depth: int, is_idle: Callable[[str], bool] = _never) -> Iterator[tuple[str, Seen]]:
-    """Give what lies in the open folder, but for what is idle, and, by handles as well, in those below it."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(".") or entry.name in _NOT_SHOWN or is_idle(entry.name):
-                    continue
-                path = os.path.join(above, entry.name)
-                if entry.is_file(follow_symlinks=False):
-                    yield path, _seen(entry.stat(follow_symlinks=False))
-                elif depth and entry.is_dir(follow_symlinks=False):
-                    with contextlib.suppress(OSError):
-                        inner = os.open(entry.name, _FOLDER, dir_fd=folder)
-                        try:
-                            yield from _walk(inner, path, depth - 1)
-                        finally:
-                            os.close(inner)
-    except OSError:
-        return  # what vanishes meanwhile is not there
+class _Look:
+    """A look through a folder, which ends after so many steps, whatever code has put there.
+
+    What `is_idle` at its top is left out.
+    """
+
+    def __init__(self, is_idle: Callable[[str], bool] | None = None) -> None:
+        self._is_idle = is_idle
+        self.steps = 0
+
+    def files(self, folder: int, above: str = "", depth: int = _DEEPEST) -> Iterator[tuple[str, Seen]]:
+        """Give what lies in the open folder, and, by handles as well, in those below it."""
+        is_idle = None if above else self._is_idle
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if self.steps >= _MOST_STEPS:
+                        return
+                    self.steps += 1
+                    name = entry.name
+                    if name.startswith(".") or name in _NOT_SHOWN or (is_idle is not None and is_idle(name)):
+                        continue
+                    path = os.path.join(above, name)
+                    if entry.is_file(follow_symlinks=False):
+                        yield path, _seen(entry.stat(follow_symlinks=False))
+                    elif depth and entry.is_dir(follow_symlinks=False):
+                        yield from self._below(name, folder, path, depth - 1)
+        except OSError:
+            return  # what vanishes meanwhile is not there
+
+    def _below(self, name: str, folder: int, path: str, depth: int) -> Iterator[tuple[str, Seen]]:
+        self.steps += _STEPS_INTO_FOLDER
+        with contextlib.suppress(OSError):
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                yield from self.files(inner, path, depth)
+            finally:
+                os.close(inner)
 
 
 def _readable(path: str) -> str:
