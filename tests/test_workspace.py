@@ -5,6 +5,7 @@ import functools
 import os
 import resource
 import time
+import tracemalloc
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cellblock.cell import files
+from cellblock.cell.folders import remove_tree
 from cellblock.errors import WorkspaceError
 from cellblock.executors.workspace import OutsideWorkspace, Workspace
+from cellblock.sandbox.ownership import change_owner
 
 PARTS = st.sampled_from(["a", "b.py", "..", ".", "", "/", "link", "folder", "out", "~", "\0", "\udc80", "...", "é"])
 NAMES = st.lists(PARTS, min_size=1, max_size=6).map("/".join)
@@ -338,6 +341,25 @@ def test_of_many_folders_only_a_part_is_looked_into(workspace: Workspace, counte
     workspace.changed(0, besides="")
     assert counted.folders < 6_000
     assert not workspace.is_small
+
+
+@pytest.mark.parametrize(
+    "deal_with",
+    [remove_tree, functools.partial(change_owner, before=(os.getuid(), os.getgid()), after=(os.getuid(), os.getgid()))],
+)
+def test_a_folder_of_many_files_is_dealt_with_without_a_list_of_them(
+    deal_with: Callable[[str], None], tmp_path: Path
+) -> None:
+    fill(tmp_path, 20_000)
+    (tmp_path / "folder").mkdir()
+    fill(tmp_path / "folder", 20_000)
+    tracemalloc.start()
+    try:
+        deal_with(str(tmp_path))
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+    assert tmp_path.exists() == (deal_with is not remove_tree)
 
 
 def test_a_large_folder_is_small_again_when_it_was_emptied(workspace: Workspace) -> None:

@@ -57,11 +57,13 @@ def _open(name: str, above: int | None = None) -> int:
 
 
 def _remove_files(folder: int) -> list[str]:
-    """Remove from `folder` what is no folder, and give the names of the folders."""
+    """Remove from `folder` what is no folder, and give the names of the folders; those of files may be millions."""
+    folders = list[str]()
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
-        if not is_folder:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.name, dir_fd=folder)
+    return folders

@@ -16,7 +16,7 @@ def change_owner(folder: str, before: Owner, after: Owner) -> None:
     What is below and cannot change hands stays as well. Code may own all of it: each step goes from one folder handle to the
     next, and never through a link.
     """
-    way = [_enter(folder)]
+    way = [_enter(folder, None, before, after)]
     try:
         _change(".", way[0][0], before, after)
         while way:
@@ -28,21 +28,31 @@ def change_owner(folder: str, before: Owner, after: Owner) -> None:
             name = names.pop()
             with contextlib.suppress(OSError):
                 _change(name, top, before, after)
-            with contextlib.suppress(OSError):  # no folder, or deeper than there are descriptors
-                way.append(_enter(name, top))
+            with contextlib.suppress(OSError):  # deeper than there are descriptors
+                way.append(_enter(name, top, before, after))
     finally:
         for top, _ in way:
             os.close(top)
 
 
-def _enter(name: str, above: int | None = None) -> tuple[int, list[str]]:
-    """Give a handle of a folder, and what is in it."""
-    top = os.open(name, _FOLDER, dir_fd=above)
+def _enter(name: str, above: int | None, before: Owner, after: Owner) -> tuple[int, list[str]]:
+    """Change what lies in a folder and is none itself; give a handle of it, and the folders in it.
+
+    So only their names are kept: code can make millions of files.
+    """
+    top, folders = os.open(name, _FOLDER, dir_fd=above), list[str]()
     try:
-        return top, os.listdir(top)
+        with os.scandir(top) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                else:
+                    with contextlib.suppress(OSError):
+                        _change(entry.name, top, before, after)
     except OSError:
         os.close(top)
         raise
+    return top, folders
 
 
 def _change(name: str, top: int, before: Owner, after: Owner) -> None:
