@@ -12,6 +12,7 @@ import fcntl
 import functools
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -29,6 +30,10 @@ T = TypeVar("T")
 Report = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
+
+# The first lines of an installed program of Python; the longer form is for paths that are long, have blanks or may change.
+_HEAD = re.compile(rb"\A#!(?:/bin/sh\n'''exec' [^\n]*\n' '''|[^\n]*python[^/\n]*)\n")
+_LONGEST_HEAD = 127  # bytes of a first line that every kernel reads
 
 _LOCK_POLL_SECONDS = 0.05
 _END_SECONDS = 30.0  # between uv's last word and its end
@@ -113,6 +118,21 @@ class Workshop:
                 f"Environments cannot be kept in {self.cache}: {error.strerror or error}. "
                 "Set XDG_CACHE_HOME to a folder that you can write to."
             ) from error
+
+
+def head_for(python: str) -> str:
+    """Give the first lines of a program that is run by `python`."""
+    head = f"#!{python}\n"
+    if len(head.encode()) <= _LONGEST_HEAD and not re.search(r"\s", python):
+        return head
+    import shlex  # only such a path needs it
+
+    return f"#!/bin/sh\n'''exec' {shlex.quote(python)} \"$0\" \"$@\"\n' '''\n"
+
+
+def run_by(python: str, program: bytes) -> bytes:
+    """Give an installed program as one that is run by `python`; what is not Python's stays as it is."""
+    return _HEAD.sub(lambda _: head_for(python).encode(), program, count=1)
 
 
 def _try_lock(lock: BinaryIO) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PackageError
-from ..installer import Report, Workshop, cache_folder, in_thread, run_uv, to_log
+from ..installer import Report, Workshop, cache_folder, in_thread, run_by, run_uv, to_log
 from ..requirements import digest, names, normalised
 from .building import build_image, pack, unless_there
 from .client import Client
@@ -42,8 +41,6 @@ COPY {show}
 RUN {compile}
 USER {user}
 """
-# The first lines of a program that was installed for the Python of this machine; the longer form is for long paths.
-_HEAD = re.compile(rb"\A#!(?:/bin/sh\n'''exec' [^\n]*\n' '''|[^\n]*python[^\n]*)\n")
 
 
 async def image_with(
@@ -149,6 +146,5 @@ def _files(folder: Path) -> Iterator[Path]:
 def _give_to(program: Path, python: ImagePython) -> None:
     """Have a program that was installed run by the image's Python."""
     content = program.read_bytes()
-    changed = _HEAD.sub(f"#!{python.program}\n".encode().replace(b"\\", rb"\\"), content, count=1)
-    if changed != content:
+    if (changed := run_by(python.program, content)) != content:
         program.write_bytes(changed)

@@ -49,7 +49,7 @@ class CommandLineExecutor(CodeExecutor):
     work_dir              the folder that blocks share, made when missing; `None`: a temporary one, removed by `stop`
     functions             functions that blocks can import from the module `functions_module`
     cleanup_temp_files    remove the files of blocks that have no `# filename:` of their own
-    packages              requirements for the blocks' Python, installed once and cached
+    packages              requirements for the blocks' Python, installed once and cached; their commands come first in PATH
     limits                how much one block may use
     execution_policies    language to "execute", "save" or "ignore", where that is to differ from the table's
     save_output           keep the whole output of each block in a file `output_….txt` in the work folder

@@ -31,7 +31,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
 
     policy                what blocks may read, write and reach beyond that; without network by default
     preload               modules to import once, so that blocks find them imported
-    virtual_env_context   its Python and its packages are the blocks'
+    virtual_env_context   its Python, its packages and their commands are the blocks'
     isolation             "full", or by name the weaker "landlock", which needs no namespaces; see `guarantees`
 
     Blocks see the work folder as /workspace, and have a home and a Python environment of this executor's own, in which

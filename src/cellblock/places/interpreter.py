@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from ..errors import PlaceError
+from ..installer import head_for, run_by
 
 _ASK = """\
 import json, os, sys
@@ -22,7 +23,6 @@ print(json.dumps([os.path.realpath(base), sorted({sys.base_prefix, sys.base_exec
 """
 _PATIENCE = 60.0
 _PIP = """\
-#!{python}
 import sys
 from pip._internal.cli.main import main
 sys.exit(main())
@@ -31,18 +31,22 @@ sys.exit(main())
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python: its real program, the folders that it needs, and the folders of the packages that it imports."""
+    """A Python: its real program, the folders that it needs, and the folders of the packages that it imports.
+
+    is_named   the caller named it, and so wants the commands of its packages as well
+    """
 
     program: str
     prefixes: tuple[str, ...]
     packages: tuple[str, ...]
     version: str
+    is_named: bool = False
 
 
 async def find_interpreter(python: str | None) -> Interpreter:
     """Find out what belongs to `python`; `None` means the one that runs this. Raises `PlaceError`."""
     if python is None or python == sys.executable:
-        return _own()
+        return replace(_own(), is_named=python is not None)
     return await asyncio.to_thread(_ask, python)
 
 
@@ -62,15 +66,16 @@ def _ask(python: str) -> Interpreter:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         said = getattr(error, "stderr", None) or error
         raise PlaceError(f"{python} cannot be used as the Python of the blocks: {said}") from error
-    return Interpreter(program, tuple(prefixes), tuple(packages), ".".join(map(str, version)))
+    return Interpreter(program, tuple(prefixes), tuple(packages), ".".join(map(str, version)), is_named=True)
 
 
 def lay_environment(folder: Path, interpreter: Interpreter, packages: Sequence[str], *, seen_as: str | None = None) -> Path:
     """Make a virtual environment in `folder` by hand, in a millisecond: empty, changeable, and above all `packages` folders.
 
+    It has their commands as well, as its own, so that they run with its Python and see all that it sees.
     `seen_as` is the name under which the blocks will see `folder`. Gives the path of its Python, seen from there.
     """
-    inside = Path(seen_as or folder)
+    python = f"{seen_as or folder}/bin/python"
     library = folder / "lib" / f"python{interpreter.version}" / "site-packages"
     library.mkdir(parents=True)
     programs = folder / "bin"
@@ -83,9 +88,45 @@ def lay_environment(folder: Path, interpreter: Interpreter, packages: Sequence[s
     )
     (library / "_inherited.pth").write_text(_inherit([*packages, *_bundled_pip(packages, interpreter)]))
     for name in ("pip", "pip3"):
-        (programs / name).write_text(_PIP.format(python=inside / "bin" / "python"))
+        (programs / name).write_text(head_for(python) + _PIP)
         (programs / name).chmod(0o755)
-    return inside / "bin" / "python"
+    for found in command_folders(packages, interpreter):
+        _lay_commands(programs, Path(found), python)
+    return Path(python)
+
+
+def command_folders(packages: Iterable[str], interpreter: Interpreter) -> list[str]:
+    """Give the folders that hold the commands of `packages` folders, which only virtual environments have for themselves.
+
+    Not for the Python that runs this, as long as nobody named it: it may have hundreds, and each would cost every start.
+    """
+    folders = [Path(folder) for folder in packages if interpreter.is_named or folder not in interpreter.packages]
+    environments = dict.fromkeys(folder.parents[2] for folder in folders if len(folder.parents) > 2)
+    return [str(folder / "bin") for folder in environments if (folder / "pyvenv.cfg").is_file()]
+
+
+def _lay_commands(programs: Path, folder: Path, python: str) -> None:
+    """Put the commands in `folder` into `programs`: those of Python anew, for `python`, and links to all others."""
+    for command in _commands(folder):
+        place = programs / command.name
+        if place.exists():  # of two the first is the one whose package is imported; Python and pip are there already
+            continue
+        content = command.read_bytes() if _is_script(command) else b""
+        if (changed := run_by(python, content)) != content:
+            place.write_bytes(changed)
+            place.chmod(0o755)
+        else:
+            place.symlink_to(command)
+
+
+def _commands(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (path for path in folder.iterdir() if path.is_file() and os.access(path, os.R_OK | os.X_OK))
+
+
+def _is_script(program: Path) -> bool:
+    with open(program, "rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _inherit(folders: Iterable[str]) -> str:

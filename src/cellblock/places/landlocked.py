@@ -38,7 +38,7 @@ class LandlockPlace(SandboxPlace):
 
     def _confinement(self, *, grouped: bool) -> dict[str, Any]:
         readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *settings_of_programs(), "/proc"]
-        readable += [*self._own_prefixes(), *self.packages]
+        readable += [*self._own_prefixes(), *self._package_folders()]
         readable += [mount.source for mount in self.policy.mounts(writable=False)]
         writable = [self.work_dir, self.scratch, *(f"/dev/{name}" for name in DEVICES)]
         writable += [mount.source for mount in self.policy.mounts(writable=True)]

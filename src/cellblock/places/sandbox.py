@@ -21,7 +21,7 @@ from ..sandbox.namespaces import OUTER_USERS
 from ..sandbox.probe import unavailable
 from .base import PACKAGE, Connection, Place, start_server
 from .enforcement import plan_groups, rlimits
-from .interpreter import Interpreter
+from .interpreter import Interpreter, command_folders
 
 WORK_DIR = "/workspace"
 HOME = "/home/cell"
@@ -174,12 +174,16 @@ class SandboxPlace(Place):
         """Describe all that is shown besides what is an executor's own, and the links to it."""
         mounts, links = self._system()
         mounts += [_mount(folder, folder) for folder in self._own_prefixes()]
-        mounts += [_mount(folder, folder, mapped=True) for folder in self.packages if os.path.isdir(folder)]
+        mounts += [_mount(folder, folder, mapped=True) for folder in self._package_folders() if os.path.isdir(folder)]
         mounts.append(_mount(str(PACKAGE / "cell"), f"{_OURS}/cell"))
         mounts += [mount for mount in _given(self.policy) if not _is_own(mount)]
         if self.policy.network == "host":
             mounts += [_mount(path, path) for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
         return mounts, links
+
+    def _package_folders(self) -> list[str]:
+        """Give the folders of packages and, where these have some of their own, of commands."""
+        return [*self.packages, *command_folders(self.packages, self.interpreter)]
 
     def _system(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         mounts, links = [_mount("/usr", "/usr")], dict[str, str]()
