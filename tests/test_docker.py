@@ -15,7 +15,7 @@ import pytest
 
 import cellblock
 import engine
-from cellblock import CodeBlock, CodeResult, DockerCommandLineCodeExecutor, Limits, PlaceError
+from cellblock import CodeBlock, CodeResult, DockerCommandLineCodeExecutor, Limits, PackageError, PlaceError
 from cellblock.limits import MIB
 
 
@@ -193,7 +193,7 @@ def test_the_init_command_comes_first_and_its_failure_is_told(image: str) -> Non
 def test_preloaded_modules_are_there_and_threads_start(image: str) -> None:
     code = "import sys; print('decimal' in sys.modules); import decimal; print(decimal.Decimal(1) / 4)"
     assert result_of(code, image=image, preload=["decimal"]).output == "True\n0.25\n"
-    with pytest.raises(PlaceError, match="nonsense"):
+    with pytest.raises(PackageError, match="preload names 'nonsense'"):
         result_of(code, image=image, preload=["nonsense"])
 
 

@@ -7,7 +7,7 @@ CellblockError
 │   ├── ImageUnavailable                 the image is not there and cannot be fetched
 │   └── PlaceLost (ConnectionError)      the cell server ended while it was needed
 ├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
-├── PackageError (ValueError)            a requirement cannot be met; carries the resolver's words
+├── PackageError (ValueError)            a requirement cannot be met, or a module of `preload` not imported
 ├── FunctionError (ValueError)           a function cannot be given to blocks
 ├── SessionError (RuntimeError)          a live session could not do what it was asked for
 │   └── CheckpointError                  it cannot be copied, or the copy is not there any more
@@ -55,7 +55,7 @@ class WorkspaceError(CellblockError, OSError):
 
 
 class PackageError(CellblockError, ValueError):
-    """A requirement cannot be met; the message holds the resolver's own words."""
+    """A requirement cannot be met, or a module of `preload` not imported; the resolver's or Python's own words are in it."""
 
 
 class FunctionError(CellblockError, ValueError):

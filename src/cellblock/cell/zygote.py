@@ -21,6 +21,8 @@ from typing import Any
 from . import init, kernel, library, practice, script, streams
 from .confine import Confinement
 
+_WORDS = 2000  # characters of an error that are passed on: all of it is read at once
+
 
 def main() -> dict[str, Any]:
     """Be a zygote that was started as a program of its own, behind the walls. Returns as `serve` does."""
@@ -59,7 +61,7 @@ def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
             raise OSError("sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not have: take another runtime")
         _own_users()  # before anything that is imported starts a thread
     streams.renew()
-    preload(spec["preload"])
+    _preload(link, spec["preload"])
     kernel.keep_freed_memory()
     if "session_confinement" in spec:
         prepare_sessions()
@@ -173,11 +175,16 @@ def _settle(*, practising: bool, is_heard: bool) -> None:
     gc.freeze()
 
 
-def preload(modules: list[str]) -> None:
-    """Import `modules`.
+def _preload(link: socket.socket, modules: list[str]) -> None:
+    """Import `modules`; say which of them cannot be imported, and end.
 
     Threads that a library starts meanwhile do not live on in a cell, since a fork carries over the calling thread alone;
     OpenBLAS, which numpy brings, ends its own before a fork and starts them again when they are needed.
     """
     for module in modules:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except BaseException as error:  # a program that ends when it is imported, by SystemExit
+            said = f"{type(error).__name__}: {error}"[:_WORDS]
+            link.sendall(json.dumps({"error": said, "module": module}).encode())
+            os._exit(1)

@@ -20,7 +20,7 @@ from ..containers.client import Client, connect
 from ..containers.packages import image_with
 from ..containers.settings import WORK_DIR, ContainerOptions, ContainerSettings, checked_gifts, checked_options
 from ..containers.tenant import Tenant
-from ..errors import PlaceError, PlaceLost
+from ..errors import PackageError, PlaceError, PlaceLost
 from ..events import Event, PullProgress
 from ..functions import Function
 from ..languages import Action, Language
@@ -52,7 +52,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     init_command       a shell command that is run before the first block
     delete_tmp_files   remove the files of blocks that have no `# filename:` of their own
     packages           requirements for the image's Python, from wheels alone: they are put over the image once, and kept
-    preload            modules to import once, so that blocks find them imported
+    preload            modules to import once, so that blocks find them imported; `PackageError` where that does not work
     container          how the container is made: see `ContainerOptions`
 
     For the other parameters see `CommandLineExecutor`. Blocks of one container share its memory, its /tmp and its user.
@@ -303,7 +303,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
                         await lost.close()
                 if self._became == _REPLACED and self._copies is not None:
                     await self._copies.begin()
-            except PlaceError as error:
+            except (PlaceError, PackageError) as error:
                 raise PlaceLost(f"{why} The container could not be restarted: {error} Call restart().") from error
             return self._became
 

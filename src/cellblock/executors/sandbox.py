@@ -30,7 +30,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     """Run blocks in a sandbox of this machine: they see their work folder, Python and the system's programs, read-only.
 
     policy                what blocks may read, write and reach beyond that; without network by default
-    preload               modules to import once, so that blocks find them imported
+    preload               modules to import once, so that blocks find them imported; `PackageError` where that does not work
     virtual_env_context   its Python, its packages and their commands are the blocks'
     isolation             "full", or by name the weaker "landlock", which needs no namespaces; see `guarantees`
 

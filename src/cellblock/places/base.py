@@ -15,7 +15,7 @@ from typing import Any
 
 from ..cancellation import CancellationToken
 from ..cell import wire
-from ..errors import CellblockError, PlaceError, PlaceLost, WorkspaceError
+from ..errors import CellblockError, PackageError, PlaceError, PlaceLost, WorkspaceError
 from .link import PACKAGE, Link, start_process
 from .run import Run
 
@@ -33,7 +33,10 @@ class Place(ABC):
 
     @abstractmethod
     async def open(self) -> Connection:
-        """Start a cell server. Raises `PlaceError` when that cannot be done, with what to do about it."""
+        """Start a cell server. Raises `PlaceError` when that cannot be done, with what to do about it.
+
+        Raises `PackageError` when a module that is to be imported in advance cannot be.
+        """
 
 
 class Connection:
@@ -75,7 +78,7 @@ class Connection:
         return self._lost is None
 
     async def open(self, spec: dict[str, Any]) -> None:
-        """Tell the server what to be and wait until it is; close when that does not work. Raises `PlaceError`."""
+        """Tell the server what to be and wait until it is; close when that does not work. Raises as `Place.open` does."""
         self._send(wire.encode_json(wire.OPEN, 0, spec))
         try:
             await asyncio.wait_for(asyncio.shield(self._opened), _PATIENCE)
@@ -255,7 +258,8 @@ class Connection:
         if frame.kind == wire.READY:
             self._opened.set_result(None)
         elif frame.kind == wire.FAILED:
-            self._lose(f"The cell server failed: {frame.json().get('error')}.")
+            news = frame.json()
+            self._lose(f"The cell server failed: {news.get('error')}.", _not_imported(news) if "module" in news else None)
 
     def _deliver_to_run(self, frame: wire.Frame) -> None:
         run = self._runs.get(frame.run)
@@ -274,14 +278,14 @@ class Connection:
             self._paused = False
             self._on_engine(self.link.resume)  # what was too much is a run's of that loop
 
-    def _lose(self, why: str) -> None:
-        """Take the end of the server to everybody who waits for it."""
+    def _lose(self, why: str, error: CellblockError | None = None) -> None:
+        """Take the end of the server to everybody who waits for it; `error` to who waits for its start."""
         if self._lost is not None:
             return
         self._lost = why
         self.link.let_go()
         if not self._opened.done():
-            self._opened.set_exception(PlaceError(why))
+            self._opened.set_exception(error or PlaceError(why))
         for run in list(self._runs.values()):
             run.tell(has_ended=True)
 
@@ -308,6 +312,14 @@ class Connection:
         """In a forked child: let go of a stream that is the parent's."""
         self._lost = "This executor was started in another process: use one that is made in this one."
         self.link.forget()
+
+
+def _not_imported(news: dict[str, Any]) -> PackageError:
+    """Give the error for a module of `preload`."""
+    return PackageError(
+        f"preload names {news['module']!r}, which the Python that runs the blocks cannot import. It says:\n{news['error']}\n"
+        "Add what it needs to packages, or take it out of preload."
+    )
 
 
 def _failure(news: dict[str, Any]) -> CellblockError:
