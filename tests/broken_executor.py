@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from cellblock import CancellationToken, CodeBlock, Ended, Event, Started
+from cellblock import CodeBlock, Ended, Event, Started
+from cellblock.cancellation import Token
 from cellblock.executors.base import CodeExecutor
 
 
@@ -20,6 +21,6 @@ class Liar(CodeExecutor):
     async def _close(self, *, restarting: bool) -> None:
         pass
 
-    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
         yield Ended(number, 0, "ok")

@@ -1,10 +1,26 @@
-"""CancellationToken: one switch, thrown once, from any thread."""
+"""CancellationToken: one switch, thrown once, from any thread; and how a call heeds it, or another package's."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Token(Protocol):
+    """What executors ask of a token: ours has it, and so has AutoGen's."""
+
+    def is_cancelled(self) -> bool:
+        """Tell whether it was cancelled."""
+        ...
+
+    def add_callback(self, callback: Callable[[], None], /) -> object:
+        """Have `callback` run on cancel; at once when that has happened already."""
+        ...
 
 
 class _Cancellable(Protocol):
@@ -59,3 +75,30 @@ class CancellationToken:
 
 def _cancel(future: _Cancellable) -> None:
     future.cancel()
+
+
+@contextlib.contextmanager
+def heeding(token: Token | None, loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> Generator[None]:
+    """Inside, have `act` called on `loop` when `token` is cancelled, whichever thread does that; not after the end.
+
+    AutoGen's token cannot forget a callback. So what stays with it holds nothing, and does nothing any more.
+    """
+    held = [(loop, act)]
+
+    def now() -> None:
+        for _, held_act in held:
+            held_act()
+
+    def cancelled() -> None:
+        for held_loop, _ in held:
+            with contextlib.suppress(RuntimeError):  # the loop is gone with its process
+                held_loop.call_soon_threadsafe(now)
+
+    if token is not None:
+        token.add_callback(cancelled)
+    try:
+        yield
+    finally:
+        held.clear()
+        if forget := getattr(token, "remove_callback", None):
+            forget(cancelled)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from ..blocks import CodeBlock
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..components import Component
 from ..engine import engine
 from ..events import Ended, Event, Started
@@ -48,7 +48,7 @@ class CodeExecutor(Component, ABC):
     # the public interface
 
     async def execute_code_blocks(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: Token | None = None
     ) -> CodeResult:
         """Run `code_blocks` and give their result.
 
@@ -58,7 +58,7 @@ class CodeExecutor(Component, ABC):
         return await (work if self._serves_all_loops() else engine().call(work))
 
     def execute_stream(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken | None = None
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: Token | None = None
     ) -> AsyncGenerator[Event, None]:
         """Run `code_blocks` and give what happens as it happens; folded, the events are the result.
 
@@ -102,7 +102,7 @@ class CodeExecutor(Component, ABC):
         """End everything and clean up; while restarting, the work folder stays."""
 
     @abstractmethod
-    def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         """Run one block: `Started` first and `Ended` last. When closed early, it ends the block and cleans up."""
 
     def _serves_all_loops(self) -> bool:
@@ -135,7 +135,7 @@ class CodeExecutor(Component, ABC):
             await self._open()
             self._is_open = True
 
-    async def _events(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _events(self, blocks: Sequence[CodeBlock], token: Token | None) -> AsyncGenerator[Event, None]:
         if not self._is_open:
             async with contextlib.aclosing(engine().stream(self._starting())) as news:
                 async for event in news:
@@ -154,7 +154,7 @@ class CodeExecutor(Component, ABC):
             if exit_code != 0:
                 return
 
-    async def _collect(self, blocks: Sequence[CodeBlock], token: CancellationToken | None) -> CodeResult:
+    async def _collect(self, blocks: Sequence[CodeBlock], token: Token | None) -> CodeResult:
         """Do what `_events` does, without a generator around that of each block: that is a tenth of a short block's time."""
         if not self._is_open:
             await engine().call(self._start())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from ..blocks import CodeBlock, file_name, silence_pip
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..cell.folders import remove_tree
 from ..cell.wire import Frame
 from ..environments import environment_for, site_packages
@@ -225,7 +225,7 @@ class CommandLineExecutor(CodeExecutor):
         return near and self._on_input is None and self._workspace is not None and self._workspace.is_small
 
     # One generator from here to the connection: each one more is a turn for every event.
-    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
         action = action_for(language, self._execution_policies) if language else "ignore"
         if language is None or action == "ignore":
@@ -294,7 +294,7 @@ class CommandLineExecutor(CodeExecutor):
         assert self._workspace is not None
         return self._workspace.whole_name(name)
 
-    def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
+    def _frames(self, request: dict[str, Any], token: Token | None = None) -> AsyncGenerator[Frame, None]:
         return self._connected().run(request, token, on_input=self._on_input)
 
     def _connected(self) -> Connection:

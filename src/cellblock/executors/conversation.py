@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from typing import Any
 
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..events import Ended, Event
 from .kernel import Execution
 from .live_kernel import Alarm, Death, LiveKernel, Lost
@@ -27,7 +27,7 @@ class Conversation:
         self.deaf = False
         self._kernel, self._number, self._flush = kernel, number, flush
 
-    async def events(self, code: str, seconds: float, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def events(self, code: str, seconds: float, token: Token | None) -> AsyncGenerator[Event, None]:
         """Run `code`, and give what happens, `Ended` as the last. Afterwards the code has ended, if need be with its kernel.
 
         That holds as well when the generator is closed early, or its task cancelled.

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..cell import wire
 from ..cell.wire import Frame
 from ..containers import users
@@ -268,7 +268,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     def _as_seen(self, name: str) -> str:
         return f"{WORK_DIR}/{name}"
 
-    async def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
+    async def _frames(self, request: dict[str, Any], token: Token | None = None) -> AsyncGenerator[Frame, None]:
         connection, begun = self._connection, time.monotonic()
         assert connection is not None
         if self._watch is None or self._watch.done():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from ..blocks import CodeBlock
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..errors import ComponentError
 from ..events import Event
 from ..functions import Function
@@ -78,7 +78,7 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
         if self._owns_server and self._container is not None and not restarting:
             await self._container._stop()
 
-    async def _run_here(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_here(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         run = super()._run_here
         async with contextlib.aclosing(
             with_files(self._workspace, number, block, lambda: run(number, block, token))

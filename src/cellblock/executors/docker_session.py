@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..cell.folders import remove_tree
 from ..cell.wire import Frame
 from ..containers import users
@@ -143,7 +143,7 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
         session = {"op": "program", "session": self._number, "mounts": _NO_MOUNTS, "cwd": self._inside}
         return {**super()._command(language, name), **session}
 
-    async def _frames(self, request: dict[str, Any], token: CancellationToken | None = None) -> AsyncGenerator[Frame, None]:
+    async def _frames(self, request: dict[str, Any], token: Token | None = None) -> AsyncGenerator[Frame, None]:
         connection, begun = self._connection, time.monotonic()
         assert connection is not None
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..blocks import CodeBlock
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..cell.folders import remove_tree
 from ..environments import environment_for, site_packages
 from ..errors import PlaceError, PlaceLost
@@ -120,14 +120,14 @@ class JupyterCodeExecutor(KernelExecutor):
         environment = await environment_for(self._module.packages, python=self._beside.program or None)
         return [str(site_packages(environment))]
 
-    async def _run_here(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_here(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         workspace = None if self._given_work_dir is None or self._beside is None else self._beside.workspace
         run = super()._run_here
         async with contextlib.aclosing(with_files(workspace, number, block, lambda: run(number, block, token))) as events:
             async for event in events:
                 yield event
 
-    def _run_other(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    def _run_other(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         if self._beside is None:
             raise PlaceLost("The executor was stopped.")
         return self._beside.run(number, block, token)
@@ -166,7 +166,7 @@ class _Beside(CommandLineExecutor):
         assert self._workspace is not None
         return self._workspace
 
-    def run(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    def run(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         """Run one block."""
         return self._run_block(number, block, token)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from ..blocks import CodeBlock
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..errors import FunctionError, PlaceError
 from ..events import Ended, Event, Started
 from ..functions import Function
@@ -78,7 +78,7 @@ class JupyterServerCodeExecutor(KernelExecutor):
         # To say where it is, it may have to be started first.
         return await asyncio.to_thread(lambda: server.connection_info)
 
-    async def _run_other(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_other(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
         language = find_language(block.language)
         if language is not None and action_for(language) == "ignore":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ..blocks import CodeBlock, silence_pip
-from ..cancellation import CancellationToken
+from ..cancellation import Token, heeding
 from ..cell.folders import remove_tree
 from ..errors import CellblockError, FunctionError, PlaceLost
 from ..events import Display, Ended, Event, FileMade, Output, Started, Usage
@@ -150,7 +150,7 @@ class KernelExecutor(CodeExecutor):
         """Give a new kernel, ready. Raises `PlaceError`, and leaves nothing behind then."""
 
     @abstractmethod
-    def _run_other(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    def _run_other(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         """Run a block in a language that is not the kernel's."""
 
     @abstractmethod
@@ -198,7 +198,7 @@ class KernelExecutor(CodeExecutor):
             elif isinstance(event, Ended) and event.exit_code != 0:
                 raise FunctionError(f"Functions failed to load: {text}{event.message}")
 
-    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         kernel = self._kernel
         if kernel is None:
             raise PlaceLost(_STOPPED)
@@ -207,7 +207,7 @@ class KernelExecutor(CodeExecutor):
             async for event in events:
                 yield event
 
-    async def _run_here(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_here(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
         asked = time.monotonic()
         if not await self._get_turn(token):
@@ -221,31 +221,19 @@ class KernelExecutor(CodeExecutor):
         finally:
             self._turn.release()
 
-    async def _get_turn(self, token: CancellationToken | None) -> bool:
+    async def _get_turn(self, token: Token | None) -> bool:
         """Wait for the kernel to be free; tell whether that came before the cancellation."""
         turn = asyncio.ensure_future(self._turn.acquire())
-        loop = asyncio.get_running_loop()
-
-        def give_up() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone with its process
-                loop.call_soon_threadsafe(turn.cancel)
-
-        if token is not None:
-            token.add_callback(give_up)
         try:
-            await asyncio.wait([turn])
+            with heeding(token, asyncio.get_running_loop(), turn.cancel):
+                await asyncio.wait([turn])
         except asyncio.CancelledError:
             if not turn.cancel() and not turn.cancelled():
                 self._turn.release()
             raise
-        finally:
-            if token is not None:
-                token.remove_callback(give_up)
         return not turn.cancelled()
 
-    async def _shaped(
-        self, number: int, block: CodeBlock, token: CancellationToken | None, queued: float
-    ) -> AsyncGenerator[Event, None]:
+    async def _shaped(self, number: int, block: CodeBlock, token: Token | None, queued: float) -> AsyncGenerator[Event, None]:
         """Run a block and give its events as the result is to have them: output capped, displays saved, use measured."""
         cap, files = Cap(number, self._limits.output_bytes), DisplayFiles(self.output_dir)
         kernel, notice = await self._living_kernel()

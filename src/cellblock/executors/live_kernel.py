@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..cancellation import CancellationToken
+from ..cancellation import Token, heeding
 from ..events import Outcome
 
 _UNREAD = 512  # messages that wait for their reader, at which the sender has to wait
@@ -89,23 +89,15 @@ class Inbox:
         return None
 
     @contextlib.contextmanager
-    def alarms(self, seconds: float, token: CancellationToken | None) -> Generator[None]:
+    def alarms(self, seconds: float, token: Token | None) -> Generator[None]:
         """Raise an alarm after `seconds`, and when `token` is cancelled."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, self._raise, "timeout")
-
-        def cancel() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone with its process
-                loop.call_soon_threadsafe(self._raise, "cancelled")
-
-        if token is not None:
-            token.add_callback(cancel)
         try:
-            yield
+            with heeding(token, loop, lambda: self._raise("cancelled")):
+                yield
         finally:
             timer.cancel()
-            if token is not None:
-                token.remove_callback(cancel)
             self._alarm = None
 
     def _raise(self, alarm: Alarm) -> None:

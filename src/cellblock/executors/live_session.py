@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, ClassVar
 
 from ..blocks import CodeBlock, file_name, silence_pip
-from ..cancellation import CancellationToken
+from ..cancellation import Token
 from ..engine import engine
 from ..events import Display, Ended, Event, FileMade, Started
 from ..languages import action_for, find_language
@@ -58,7 +58,7 @@ class LiveSession(CommandLineExecutor):
 
     # blocks
 
-    async def _run_block(self, number: int, block: CodeBlock, token: CancellationToken | None) -> AsyncGenerator[Event, None]:
+    async def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
         if language is None or language.name != "python" or action_for(language, self._execution_policies) != "execute":
             async with contextlib.aclosing(super()._run_block(number, block, token)) as events:

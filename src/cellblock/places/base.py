@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from ..cancellation import CancellationToken
+from ..cancellation import Token, heeding
 from ..cell import wire
 from ..errors import CellblockError, PackageError, PlaceError, PlaceLost, WorkspaceError
 from .link import PACKAGE, Link, start_process
@@ -90,7 +90,7 @@ class Connection:
             raise
 
     async def ask(
-        self, request: dict[str, Any], value: bytes = b"", token: CancellationToken | None = None
+        self, request: dict[str, Any], value: bytes = b"", token: Token | None = None
     ) -> tuple[dict[str, Any], bytes]:
         """Have something done by or with a live session; give its answer, and the value that came with that.
 
@@ -108,7 +108,7 @@ class Connection:
     async def run(
         self,
         request: dict[str, Any],
-        token: CancellationToken | None = None,
+        token: Token | None = None,
         *,
         value: bytes = b"",
         on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None,
@@ -123,26 +123,18 @@ class Connection:
         number = next(self._numbers)
         order = wire.encode_json(wire.ASK if "op" in request else wire.RUN, number, request)
         run = self._new_run(number)
-
-        def cancel() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone with its process
-                self._loop.call_soon_threadsafe(self._send, wire.encode(wire.CANCEL, number))
-
         try:
             self._send(order)
             for start in range(0, len(value), _PIECE):
                 self._send(wire.encode(wire.DATA, number, value[start : start + _PIECE]))
-            if token is not None:
-                token.add_callback(cancel)
-            while not run.over:
-                for frame in await self._frames(run):
-                    if frame.kind == wire.INPUT and on_input is not None:
-                        await self._answer(run, number, on_input(frame.json()))
-                    else:
-                        yield frame
+            with heeding(token, self._loop, lambda: self._send(wire.encode(wire.CANCEL, number))):
+                while not run.over:
+                    for frame in await self._frames(run):
+                        if frame.kind == wire.INPUT and on_input is not None:
+                            await self._answer(run, number, on_input(frame.json()))
+                        else:
+                            yield frame
         finally:
-            if token is not None:
-                token.remove_callback(cancel)
             if not run.over and self.is_open:
                 self._send(wire.encode(wire.CANCEL, number))
                 run.drop = True
