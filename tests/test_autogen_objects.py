@@ -8,7 +8,9 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from cellblock import (
     LocalCommandLineCodeExecutor,
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
+    fold,
 )
 from cellblock.cancellation import heeding
 from cellblock.testing.subject import assert_dead, heartbeat, until
@@ -56,6 +59,21 @@ class TokenLikeAutoGens:
                 callback()
             else:
                 self.callbacks.append(callback)
+
+
+@dataclass
+class BlockLikeAutoGens:
+    """It is not ours."""
+
+    code: str
+    language: str
+
+
+class BlockLikeAG2s(BlockLikeAutoGens):
+    """It can be iterated over, as pydantic's objects can: that gives its fields."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        yield from vars(self).items()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -124,3 +142,48 @@ def test_a_cancellation_that_comes_with_the_end_is_not_taken_for_the_next_block(
         return calls
 
     assert asyncio.run(main()) == []
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+@pytest.mark.parametrize("kind", KINDS)
+def test_their_blocks_run(kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with KINDS[kind](tmp_path) as executor:
+            blocks = [BlockLikeAutoGens("print(1)", "python"), BlockLikeAG2s("print(2)", "py")]
+            assert (await executor.execute_code_blocks(blocks)).output == "1\n2\n"
+            assert [block.language for block in fold([event async for event in executor.execute_stream(blocks)]).blocks] == [
+                "python",
+                "py",
+            ]
+            result = await executor.execute_code_blocks([BlockLikeAG2s("print(3)", "")])
+            assert (result.exit_code, result.output.strip()) == (1, "unknown language")
+
+    asyncio.run(main())
+
+
+ONE = BlockLikeAG2s("1", "python")
+NO_BLOCKS: dict[str, tuple[Any, str]] = {
+    "one block": (CodeBlock("1", "python"), r"passed as a list, not as a cellblock\.blocks\.CodeBlock: \[CodeBlock\(code="),
+    "one block of theirs": (ONE, r"passed as a list, not as a test_autogen_objects\.BlockLikeAG2s"),
+    "a text": ("print(1)", "passed as a list, not as a str:"),
+    "bytes": (b"print(1)", "passed as a list, not as a bytes:"),
+    "the values of one block": (vars(ONE), "passed as a list, not as a dict:"),
+    "nothing": (None, "passed as a list, not as a NoneType:"),
+    "values of blocks": ([vars(ONE)], r"^A dict is no code block: pass \[CodeBlock\(code="),
+    "texts": (["print(1)"], "^A str is no code block"),
+    "the class": ([CodeBlock], "^A type is no code block"),
+    "another object": ([ONE, Held([])], r"^A test_autogen_objects\.Held is no code block"),
+    "no code": ([CodeBlock(None, "python")], "of a cellblock.blocks.CodeBlock must be texts, not NoneType and str"),  # pyright: ignore[reportArgumentType] - from untyped callers
+    "no language": ([BlockLikeAutoGens("1", 3)], "must be texts, not str and int"),  # pyright: ignore[reportArgumentType] - from untyped callers
+    "none in an iterator": (iter(()), r"^There are no code blocks to run\.$"),
+}
+
+
+@pytest.mark.parametrize("name", NO_BLOCKS)
+def test_what_is_no_list_of_blocks_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    given, message = NO_BLOCKS[name]
+    executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
+    with pytest.raises(ValueError, match=message):
+        executor.execute_stream(given)
+    with pytest.raises(ValueError, match=message):
+        asyncio.run(executor.execute_code_blocks(given))

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from .languages import find_language
 
@@ -18,6 +18,20 @@ class CodeBlock:
 
     code: str
     language: str
+
+
+class Block(Protocol):
+    """What is taken for a `CodeBlock`: those of AutoGen and AG2 are, among others."""
+
+    @property
+    def code(self) -> str:
+        """The source text."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """The tag of its language."""
+        ...
 
 
 def extract_code_blocks(markdown: str) -> list[CodeBlock]:

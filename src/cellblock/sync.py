@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from .blocks import CodeBlock, MarkdownCodeExtractor
+from .blocks import Block, MarkdownCodeExtractor
 from .cancellation import Token
 from .components import ComponentModel
 from .driver import can_drive, drive
@@ -53,7 +53,7 @@ class SyncCodeExecutor:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._executor = type(self)._kind(*args, **kwargs)
 
-    def execute_code_blocks(self, code_blocks: Sequence[CodeBlock], cancellation_token: Token | None = None) -> CodeResult:
+    def execute_code_blocks(self, code_blocks: Sequence[Block], cancellation_token: Token | None = None) -> CodeResult:
         """Run `code_blocks` and give their result; see `CodeExecutor.execute_code_blocks`.
 
         An interrupt (Ctrl-C) ends the block, waits for its clean-up and goes on up.
@@ -62,7 +62,7 @@ class SyncCodeExecutor:
             return drive(self._executor.execute_code_blocks, code_blocks, cancellation_token)
         return engine().wait(self._executor.execute_code_blocks(code_blocks, cancellation_token))
 
-    def execute_stream(self, code_blocks: Sequence[CodeBlock], cancellation_token: Token | None = None) -> Generator[Event]:
+    def execute_stream(self, code_blocks: Sequence[Block], cancellation_token: Token | None = None) -> Generator[Event]:
         """Run `code_blocks` and give what happens as it happens."""
         return engine().iterate(self._executor.execute_stream(code_blocks, cancellation_token))
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeGuard
 
-from ..blocks import CodeBlock
+from ..blocks import Block, CodeBlock
 from ..cancellation import Token
 from ..components import Component
 from ..engine import engine
 from ..events import Ended, Event, Started
 from ..result import CodeResult, Folder
 from .output import CANCELLED_TEXT, EXIT_CANCELLED
+
+_LIKE_THIS = """[CodeBlock(code="print('hi')", language="python")]"""
 
 
 class CodeExecutor(Component, ABC):
@@ -47,18 +49,16 @@ class CodeExecutor(Component, ABC):
 
     # the public interface
 
-    async def execute_code_blocks(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: Token | None = None
-    ) -> CodeResult:
+    async def execute_code_blocks(self, code_blocks: Sequence[Block], cancellation_token: Token | None = None) -> CodeResult:
         """Run `code_blocks` and give their result.
 
-        Raises `ValueError` without blocks, and our errors where they could not be run; see the class.
+        Raises `ValueError` without blocks or for what is none, and our errors where they could not be run; see the class.
         """
         work = self._collect(_checked(code_blocks), cancellation_token)
         return await (work if self._serves_all_loops() else engine().call(work))
 
     def execute_stream(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: Token | None = None
+        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
     ) -> AsyncGenerator[Event, None]:
         """Run `code_blocks` and give what happens as it happens; folded, the events are the result.
 
@@ -183,10 +183,32 @@ def _never_run(number: int, block: CodeBlock) -> tuple[Event, ...]:
     return Started(number, block.language), Ended(number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
 
 
-def _checked(blocks: Sequence[CodeBlock]) -> list[CodeBlock]:
-    if not blocks:
+def _checked(blocks: object) -> list[CodeBlock]:
+    """Give `blocks` as a list of ours. Raises `ValueError` where they are none, or there are none."""
+    if not _can_be_list(blocks):
+        raise ValueError(f"Code blocks are passed as a list, not as a {_name(blocks)}: {_LIKE_THIS}")
+    checked = [_block(block) for block in blocks]
+    if not checked:
         raise ValueError("There are no code blocks to run.")
-    for block in blocks:
-        if not isinstance(block, CodeBlock):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
-            raise ValueError(f"Not a CodeBlock: {block!r}.")
-    return list(blocks)
+    return checked
+
+
+def _can_be_list(blocks: object) -> TypeGuard[Iterable[object]]:
+    # One block of another package may be iterable as well: pydantic's objects give their fields.
+    return not hasattr(blocks, "code") and not isinstance(blocks, str | bytes | Mapping) and isinstance(blocks, Iterable)
+
+
+def _block(block: object) -> CodeBlock:
+    code, language = getattr(block, "code", None), getattr(block, "language", None)
+    if isinstance(code, str) and isinstance(language, str):
+        return block if isinstance(block, CodeBlock) else CodeBlock(code, language)
+    if hasattr(block, "code") and hasattr(block, "language"):
+        kinds = f"{_name(code)} and {_name(language)}"
+        raise ValueError(f"The code and the language of a {_name(block)} must be texts, not {kinds}.")
+    raise ValueError(f"A {_name(block)} is no code block: pass {_LIKE_THIS}, or objects with the same two attributes.")
+
+
+def _name(value: object) -> str:
+    """Give the name of the class of `value`, with its module."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
