@@ -18,11 +18,14 @@ import kernels
 from cellblock import (
     CodeBlock,
     CodeExecutor,
+    ComponentError,
     JupyterCodeExecutor,
     LocalCommandLineCodeExecutor,
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
     fold,
+    load_component,
+    sync,
 )
 from cellblock.cancellation import heeding
 from cellblock.testing.subject import assert_dead, heartbeat, until
@@ -187,3 +190,43 @@ def test_what_is_no_list_of_blocks_is_refused_by_name(name: str, tmp_path: Path)
         executor.execute_stream(given)
     with pytest.raises(ValueError, match=message):
         asyncio.run(executor.execute_code_blocks(given))
+
+
+class ComponentModelLikeAutoGens:
+    """It gives its values as pydantic's objects do, and they can be iterated over."""
+
+    def __init__(self, **values: object) -> None:
+        self.__dict__.update(values)
+
+    def __iter__(self) -> Iterator[tuple[str, object]]:
+        yield from vars(self).items()
+
+    def model_dump(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+def test_their_configuration_loads_as_it_is(tmp_path: Path) -> None:
+    saved = ComponentModelLikeAutoGens(
+        provider="autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
+        component_type="code_executor",
+        version=1,
+        component_version=1,
+        description=None,
+        label="LocalCommandLineCodeExecutor",
+        config={"timeout": 30, "work_dir": str(tmp_path), "functions_module": "tools", "cleanup_temp_files": False},
+    )
+    for load in (
+        load_component,
+        LocalCommandLineCodeExecutor.load_component,
+        sync.LocalCommandLineCodeExecutor.load_component,
+    ):
+        executor: Any = load(saved)
+        found = (executor.timeout, executor.work_dir, executor.functions_module, executor.cleanup_temp_files)
+        assert found == (30, tmp_path, "tools", False)
+
+
+@pytest.mark.parametrize("given", [5, None, ["provider"], LocalCommandLineCodeExecutor])
+def test_what_is_no_configuration_is_refused(given: Any) -> None:
+    with pytest.raises(ComponentError, match="is no saved configuration: pass a ComponentModel"):
+        load_component(given)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 from .errors import CellblockError, ComponentError
 
@@ -105,6 +105,16 @@ class ComponentModel:
         return self.to_json(indent=indent)
 
 
+class Dumpable(Protocol):
+    """An object that gives its values, such as AutoGen's own `ComponentModel`."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Give the values."""
+        ...
+
+
+Saved = ComponentModel | Dumpable | Mapping[str, Any] | str
+
 _TEXT, _NUMBER = (str, type(None)), (int, type(None))
 _KINDS: dict[str, tuple[type, ...]] = {
     "provider": (str,),
@@ -147,8 +157,8 @@ class Component:
         )
 
     @classmethod
-    def load_component(cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None) -> Self:
-        """Make the component that `model`, a configuration, its values or its JSON text, describes.
+    def load_component(cls, model: Saved, expected: type[Any] | None = None) -> Self:
+        """Make the component that `model`, a configuration (AutoGen's too), its values or its JSON text, describes.
 
         Raises `ComponentError` when its class is not on the allow-list, or is not this one and `expected`.
         """
@@ -193,19 +203,16 @@ def register_component(cls: type[ComponentT], *aliases: str) -> type[ComponentT]
     return cls
 
 
-def load_component(model: ComponentModel | Mapping[str, Any] | str) -> Component:
-    """Make the component that `model`, a configuration, its values or its JSON text, describes.
+def load_component(model: Saved) -> Component:
+    """Make the component that `model`, a configuration (AutoGen's too), its values or its JSON text, describes.
 
     Raises `ComponentError` when its class is not on the allow-list, or the configuration is not one of it.
     """
     return _load(model, Component, Component)
 
 
-def _load(model: ComponentModel | Mapping[str, Any] | str, *expected: type[Any]) -> Component:
-    if isinstance(model, str):
-        model = ComponentModel.from_json(model)
-    elif not isinstance(model, ComponentModel):
-        model = ComponentModel.from_dict(model)
+def _load(saved: Saved, *expected: type[Any]) -> Component:
+    model = _model(saved)
     cls = _find(model.provider)
     for kind in expected:
         if not issubclass(cls, kind):
@@ -218,6 +225,18 @@ def _load(model: ComponentModel | Mapping[str, Any] | str, *expected: type[Any])
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise ComponentError(f"The configuration of {model.provider!r} does not fit: {error}") from error
+
+
+def _model(saved: Saved) -> ComponentModel:
+    if isinstance(saved, ComponentModel):
+        return saved
+    if isinstance(saved, str):
+        return ComponentModel.from_json(saved)
+    # What comes out of AutoGen's dump_component() is an object of pydantic's.
+    values: object = saved if isinstance(saved, Mapping) or not hasattr(saved, "model_dump") else saved.model_dump()
+    if not isinstance(values, Mapping):
+        raise ComponentError(f"{saved!r:.200} is no saved configuration: pass a ComponentModel, its values or its JSON text.")
+    return ComponentModel.from_dict(cast(Mapping[str, Any], values))
 
 
 def _make(cls: type[Component], model: ComponentModel) -> Component:

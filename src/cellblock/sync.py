@@ -6,13 +6,13 @@ uses them just now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from .blocks import Block, MarkdownCodeExtractor
 from .cancellation import Token
-from .components import ComponentModel
+from .components import ComponentModel, Saved
 from .driver import can_drive, drive
 from .engine import engine
 from .events import Event
@@ -83,7 +83,7 @@ class SyncCodeExecutor:
         return self._executor.dump_component()
 
     @classmethod
-    def load_component(cls, model: ComponentModel | Mapping[str, Any] | str, expected: type[Any] | None = None) -> Self:
+    def load_component(cls, model: Saved, expected: type[Any] | None = None) -> Self:
         """Make an executor from a saved configuration; see `Component.load_component`."""
         face = cls.__new__(cls)
         face._executor = cls._kind.load_component(model, expected)  # pyright: ignore[reportFunctionMemberAccess] - a class
