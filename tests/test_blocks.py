@@ -194,6 +194,11 @@ def test_deep_nesting_does_not_hide_the_blocks_after_it() -> None:
     assert pairs("- " * 20 + "x\n\n```python\nprint(1)\n```\n") == [("python", "print(1)")]
 
 
+def test_a_byte_order_mark_at_the_start_is_no_text() -> None:
+    assert extract_code_blocks("\ufeff```python\nprint(1)\n```") == [CodeBlock("print(1)", "python")]
+    assert extract_code_blocks("```python\n\ufeff1\n```") == [CodeBlock("\ufeff1", "python")]
+
+
 def test_extraction_gives_mutable_blocks() -> None:
     [block] = extract_code_blocks("```sh\nls\n```")
     block.language = "bash"

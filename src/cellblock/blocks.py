@@ -42,7 +42,7 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
 
     `code` is what stands between the fence's two lines, without the last line end. Line ends come out as LF
     and NUL as U+FFFD, as CommonMark demands; the rest is exact. `language` is the tag as written, known or
-    not. That of an untagged fence is inferred; it is "" where that fails.
+    not. That of an untagged fence is inferred; it is "" where that fails. A byte order mark at the start is no text.
     """
     # Most uses of the library never see Markdown, and the parser takes longer to import than all the rest.
     from markdown_it import MarkdownIt
@@ -51,7 +51,7 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
     # A new parser each time: a shared one is not safe in threads, and making it takes 0.3 ms. What paragraphs
     # hold does not matter here. Lists nested deeper than the limit (20 if not given) hide all that follows.
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join"])
-    fences = (token for token in parser.parse(markdown) if token.type == "fence")
+    fences = (token for token in parser.parse(markdown.removeprefix("\ufeff")) if token.type == "fence")
     return [_block(token.content.removesuffix("\n"), unescapeAll(token.info)) for token in fences]
 
 
