@@ -157,6 +157,11 @@ def test_blocks_that_are_not_meant_to_be_run_are_counted() -> None:
     assert runnable(good) == (good, "")
 
 
+def test_a_block_that_names_its_file_is_handed_over_to_be_saved() -> None:
+    blocks = [CodeBlock("# filename: a.yaml\na: 1", "yaml"), CodeBlock("a: 1", "yaml")]
+    assert runnable(blocks) == (blocks[:1], "not run: 1 x yaml")
+
+
 def test_nothing_to_run_is_refused() -> None:
     with pytest.raises(NoSource, match=r"nothing to run \(no code blocks\)"):
         runnable([])

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .languages import find_language
+from .languages import Action, Language, action_for, find_language
 
 
 @dataclass
@@ -141,6 +141,13 @@ def file_name(code: str) -> str | None:
             if comment.startswith("filename:"):
                 return comment.removeprefix("filename:").strip() or None
     return None
+
+
+def action_on(block: Block, language: Language, policies: Mapping[str, Action] | None = None) -> Action:
+    """Give what is to be done with `block`, which is in `language`; see `action_for`."""
+    # Most are not looked into: they are run anyway.
+    names_file = language.policy == "ignore" and file_name(block.code) is not None
+    return action_for(language, policies, names_file=names_file)
 
 
 _PIP = {

@@ -48,7 +48,8 @@ LANGUAGES: tuple[Language, ...] = (
     Language("javascript", ("js", "node", "nodejs"), "js", ("node",), "execute"),
     Language("html", ("htm",), "html", None, "save"),
     Language("css", (), "css", None, "save"),
-    # What agents show in these is an example more often than a file; `execution_policies` says otherwise.
+    # What agents show in these is an example more often than a file, unless it has a file's name on its first line;
+    # `execution_policies` says otherwise.
     Language("json", (), "json", None, "ignore"),
     Language("yaml", ("yml",), "yaml", None, "ignore"),
     Language("toml", (), "toml", None, "ignore"),
@@ -71,16 +72,16 @@ def find_language(tag: str) -> Language | None:
     return _BY_TAG.get(tag.strip().lower())
 
 
-def action_for(language: Language, policies: Mapping[str, Action] | None = None) -> Action:
+def action_for(language: Language, policies: Mapping[str, Action] | None = None, *, names_file: bool = False) -> Action:
     """Give what is to be done with blocks of `language`.
 
     `policies` says it for some languages, each under any of its names; the table says it for the rest. Check
-    `policies` with `check_policies` first.
+    `policies` with `check_policies` first. What the table ignores is saved where the block names its file.
     """
     for tag, action in (policies or {}).items():
         if find_language(tag) is language:
             return action
-    return language.policy
+    return "save" if names_file and language.policy == "ignore" else language.policy
 
 
 def check_policies(policies: Mapping[str, Action]) -> None:

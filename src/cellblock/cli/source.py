@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..blocks import CodeBlock, extract_code_blocks
-from ..languages import action_for, find_language
+from ..blocks import CodeBlock, action_on, extract_code_blocks
+from ..languages import find_language
 
 _MESSAGES = ("", ".md", ".markdown", ".txt")
 
@@ -63,4 +63,4 @@ def runnable(blocks: Sequence[CodeBlock]) -> tuple[list[CodeBlock], str]:
 def _is_run(block: CodeBlock) -> bool:
     """Tell whether a block is handed over. One in an unknown language is: the result says that it is unknown."""
     language = find_language(block.language)
-    return bool(block.language) and (language is None or action_for(language) != "ignore")
+    return bool(block.language) and (language is None or action_on(block, language) != "ignore")

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from ..blocks import CodeBlock, file_name, silence_pip
+from ..blocks import CodeBlock, action_on, file_name, silence_pip
 from ..cancellation import Token
 from ..cell.folders import remove_tree
 from ..cell.wire import Frame
@@ -21,7 +21,7 @@ from ..environments import environment_for, site_packages
 from ..errors import FunctionError, PlaceLost
 from ..events import Ended, Event, FileMade, Output, Started
 from ..functions import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
-from ..languages import LANGUAGES, Action, Language, action_for, check_policies, find_language
+from ..languages import LANGUAGES, Action, Language, check_policies, find_language
 from ..limits import Limits
 from ..places.base import Connection, Place
 from .base import CodeExecutor
@@ -51,7 +51,8 @@ class CommandLineExecutor(CodeExecutor):
     cleanup_temp_files    remove the files of blocks that have no `# filename:` of their own
     packages              requirements for the blocks' Python, installed once and cached; their commands come first in PATH
     limits                how much one block may use
-    execution_policies    language to "execute", "save" or "ignore", where that is to differ from the table's
+    execution_policies    language to "execute", "save" or "ignore", where that is to differ from the table's; what the table
+                          ignores is saved where the block has a `# filename:`
     save_output           keep the whole output of each block in a file `output_….txt` in the work folder
     """
 
@@ -227,7 +228,7 @@ class CommandLineExecutor(CodeExecutor):
     # One generator from here to the connection: each one more is a turn for every event.
     async def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
-        action = action_for(language, self._execution_policies) if language else "ignore"
+        action = action_on(block, language, self._execution_policies) if language else "ignore"
         if language is None or action == "ignore":
             yield Started(number, block.language)
             yield _unknown(number, block) if language is None else Ended(number, 0, "ok")

@@ -7,12 +7,12 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from ..blocks import CodeBlock
+from ..blocks import CodeBlock, action_on
 from ..cancellation import Token
 from ..errors import FunctionError, PlaceError
 from ..events import Ended, Event, Started
 from ..functions import Function
-from ..languages import action_for, find_language
+from ..languages import find_language
 from ..limits import LOCAL_LIMITS, Limits
 from .jupyter_connection import JupyterConnectable, JupyterConnectionInfo
 from .kernel_executor import KernelExecutor
@@ -81,7 +81,7 @@ class JupyterServerCodeExecutor(KernelExecutor):
     async def _run_other(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
         language = find_language(block.language)
-        if language is not None and action_for(language) == "ignore":
+        if language is not None and action_on(block, language) == "ignore":
             yield Ended(number, 0, "ok")
         else:
             yield Ended(number, 1, "error", message=f"unknown language {block.language}")
