@@ -92,6 +92,7 @@ FILES = {
     "holder.py": "class A:\n    def __del__(self):\n        print('del')\na = A()\n",
     "other.py": "import sys\nprint(__name__, __file__, __spec__, sys.argv)\n",
     "resource.py": "mine = 1\n",
+    "waiter.py": "async def f():\n    pass\nc = f()\n",
     "json/data.txt": "",
     **{f"{name}.py": "" for name in ("cellblock", "init", "kernel", "script", "wire", "zygote")},
 }

@@ -8,6 +8,7 @@ bootstrap, at the bottom of the stack, so that user code has the depth of recurs
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import gc
 import itertools
@@ -15,8 +16,9 @@ import os
 import signal
 import sys
 import weakref
+from collections.abc import Callable
 from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
 from . import farewell, kernel
@@ -28,8 +30,23 @@ _NO_FILE = 2
 _READ = 1 << 16
 _ANNOTATES = hasattr(sys.modules["__main__"], "__annotations__")  # whether this interpreter gives them to a main module
 # The script may have replaced them by the time of its end; other modules have copies, see `library`.
-_modules, _settrace, _setprofile = sys.modules, sys.settrace, sys.setprofile
+_modules: dict[str, Any] = sys.modules
+_settrace, _setprofile = sys.settrace, sys.setprofile
 _getframe, _current_frames = sys._getframe, sys._current_frames
+
+
+def _nowhere() -> Callable[..., object]:
+    """Give what calls a function from no file of ours.
+
+    At its end the interpreter calls finalizers and exit functions from no frame at all, for which warnings have a name.
+    """
+    file, line = ("<sys>", 0) if sys.version_info >= (3, 13) else ("sys", 1)
+    text = "lambda function, *arguments: function(*arguments)"
+    code: CodeType = eval(text).__code__
+    return FunctionType(code.replace(co_filename=file, co_firstlineno=line), {"__name__": "sys", "__builtins__": builtins})
+
+
+_from_nowhere = _nowhere()
 
 
 class _Known:
@@ -223,13 +240,13 @@ def finish(status: int, namespace: dict[str, Any] | None) -> None:
             with contextlib.suppress(BaseException):
                 threading._shutdown()
         try:  # not by `contextlib`, of which nothing was touched yet, and so copied
-            atexit._run_exitfuncs()
+            _from_nowhere(atexit._run_exitfuncs)
         except BaseException:
             pass
         _flush()
         # The bootstrap and we let go of the script's objects, so that nothing but themselves keeps them.
         del namespace
-        _getframe(1).f_globals.update(code=None, namespace=None, failure=None)
+        _from_nowhere(_getframe(1).f_globals.update, {"code": None, "namespace": None, "failure": None})
         try:
             let_go()
         except BaseException:
@@ -257,15 +274,21 @@ def let_go() -> None:
     """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
     # Generations in which nothing is need no look; what is alive moves to the next one.
     oldest = next((generation for generation in (2, 1) if gc.get_objects(generation)), 0)
-    gc.collect(oldest)  # also puts what is alive into the order of its references: a file before its descriptor
-    sys.last_type = sys.last_value = sys.last_traceback = None
-    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
-    names = [name for name in ("__main__", "__mp_main__", *_imported()) if name in _modules]
+    _from_nowhere(
+        gc.collect, oldest
+    )  # also puts what is alive into the order of its references: a file before its descriptor
+    is_alone = len(_current_frames()) == 1
+    if is_alone:
+        _modules["warnings"] = None  # the interpreter does without it by now, and says less
+    last = {"last_type": None, "last_value": None, "last_traceback": None}
+    streams = {"stdin": sys.__stdin__, "stdout": sys.__stdout__, "stderr": sys.__stderr__}
+    _from_nowhere(sys.__dict__.update, last | streams)
+    names = [name for name in ("__main__", "__mp_main__", *_imported()) if name in _modules and name != "warnings"]
     dropped: list[object] = [_modules.pop(name) for name in names]  # anybody may put anything there
     modules = [weakref.ref(module) for module in dropped if isinstance(module, ModuleType)]
-    del dropped
-    gc.collect(min(oldest + 1, 2))
-    if len(_current_frames()) > 1:
+    _from_nowhere(dropped.clear)
+    _from_nowhere(gc.collect, min(oldest + 1, 2))
+    if not is_alone:
         return  # daemon threads would stumble over what is gone; the interpreter would have stopped them
     for reference in reversed(modules):
         if (module := reference()) is not None:
@@ -289,4 +312,4 @@ def _clear(namespace: dict[str, Any]) -> None:
     for private in (True, False):
         for name in list(namespace):
             if name != "__builtins__" and (name[:1] == "_" and name[1:2] != "_") == private:
-                namespace[name] = None
+                _from_nowhere(namespace.__setitem__, name, None)
