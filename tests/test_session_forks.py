@@ -254,6 +254,55 @@ def test_what_cannot_be_copied_is_refused_by_name(name: str, shared: SandboxSess
         live.checkpoint()
 
 
+# scripts
+
+
+def test_after_a_script_cell_the_session_can_be_copied(live: Live) -> None:
+    """IPython has such cells' programs looked after by a thread of its own, which no copy could carry over."""
+    live.done("import os, threading\nx = 1")
+    assert live.done("%%bash\necho one") == "one"
+    mark = live.checkpoint()
+    assert live.done("threading.active_count(), len(os.listdir('/proc/self/task'))") == "(1, 1)"
+    assert live.done("x = 2\nget_ipython().run_cell_magic('sh', '', 'echo two')") == "two"
+    ended = live.run("import os; os._exit(3)")
+    assert (ended.session_restored, live.done("x")) == (True, "2"), ended
+    assert live.done("%%script bash --out said\necho three") == ""
+    with forked(live) as (branch,), forked(live, mark=mark) as (earlier,):
+        assert [one.done("%%bash\necho branch") for one in (branch, earlier, live)] == ["branch"] * 3
+        assert branch.done("x, said") == "(2, 'three\\n')"
+        ended = branch.run("import os; os._exit(3)")
+        assert (ended.session_restored, branch.done("x"), earlier.done("x")) == (True, "2", "1"), ended
+    live.restore(mark)
+    assert live.done("%%bash\necho four") == "four"
+
+
+@pytest.mark.parametrize("code", ["exit 3", "sleep 100", "sleep 100 & echo so far; wait", "trap '' INT; sleep 100"])
+def test_after_a_script_cell_that_failed_the_session_recovers(code: str, shared: SandboxSessionServer) -> None:
+    with session(shared, timeout=2) as live:
+        live.done("x = 1")
+        assert live.run(f"x = 2\nget_ipython().run_cell_magic('bash', '', {code!r})").exit_code != 0
+        before = live.done("x")
+        ended = live.run("x = 3; import os; os._exit(3)")
+        assert (ended.session_restored, live.done("x")) == (True, before), ended
+        assert live.done("%%bash\necho again") == "again"
+        live.checkpoint()
+
+
+def test_a_script_in_the_background_keeps_its_thread_while_it_is_needed(shared: SandboxSessionServer) -> None:
+    with session(shared, keep_processes=True) as live:
+        live.done("%%bash --bg --out said --proc process\necho done")
+        assert live.done("(await said.read()).decode()") == "'done\\n'"
+        assert live.done("await process.wait()") == "0"
+        with pytest.raises(CheckpointError, match="run_forever"):
+            live.checkpoint()
+        live.done("del said, process")
+        live.done("%%bash --bg\nexec sleep 100")
+        with pytest.raises(CheckpointError, match="run_forever"):
+            live.checkpoint()
+        live.done("%killbgscripts")
+        live.checkpoint()
+
+
 # lifetime
 
 

@@ -230,7 +230,7 @@ class Session:
 
     def _keep(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
         """Make a keeper that listens on `descriptor`. `exact`: refuse whatever it could not carry over."""
-        is_alone = forks.is_alone()  # mostly, and then no thread need be asked for its name
+        is_alone = self._is_alone()  # mostly, and then no thread need be asked for its name
         if exact:
             why = forks.obstacles(self._keepers, self._shell.pending_tasks())
         else:
@@ -254,6 +254,14 @@ class Session:
         self._reap()
         return {"refused": why} if why else {"keepers": [pid]}
 
+    def _is_alone(self) -> bool:
+        if forks.is_alone():
+            return True
+        try:
+            return self._shell.end_script_thread() and forks.is_alone()
+        except Exception:
+            return False  # code may have done anything to the shell: then its threads are named
+
     def _freeze(self, *, flush: bool, besides: Iterable[int] = ()) -> forks.Frozen:
         return forks.Frozen(flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams, *besides})
 
@@ -268,6 +276,7 @@ class Session:
                 self._keepers.discard(pid)
 
     def _branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        self._is_alone()  # if it can be
         why = forks.obstacles(self._keepers, self._shell.pending_tasks())
         if why:
             close_all(descriptors)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ Ask = Callable[[str, bool], str]
 
 _NOBODY = "input() has nobody to ask: this session was made without an input_callback."
 _INLINE = "module://matplotlib_inline.backend_inline"
+_PATIENCE = 0.5  # seconds for what is ending already
 
 
 class Shell:
@@ -34,6 +36,7 @@ class Shell:
         self.interrupted = False  # from outside, so that there is nothing to tell of it
         self._shell = _make(self)
         self._ask_outside: Callable[..., str] | None = None
+        self._waited_for: object = None
         self._plain = PlainCells(self._shell, self._show_value)
 
     @property
@@ -118,6 +121,41 @@ class Shell:
             return []
         return [task.get_name() for task in asyncio.all_tasks(loop)]
 
+    def end_script_thread(self) -> bool:
+        """End the thread that ``%%bash`` and its like have left, where nothing needs it any more; tell whether it did."""
+        # Without a look for magics that were never loaded.
+        magics = self._shell.magics_manager.registry.get("ScriptMagics")
+        loop = getattr(magics, "event_loop", None)
+        if loop is None or self._needs(loop) or not self._await_scripts(magics, loop):
+            return False
+        magics.event_loop = None  # the next such cell makes another
+        if finalizer := getattr(magics, "_event_loop_finalizer", None):  # of later versions
+            finalizer.detach()
+        return _end_loop(loop)
+
+    def _await_scripts(self, magics: Any, loop: Any) -> bool:
+        """Wait for what is ending, where a cell was interrupted say; tell whether `loop` has nothing left to do."""
+        import asyncio
+
+        deadline = time.monotonic() + (_PATIENCE if loop is not self._waited_for else 0)
+        while (pids := [script.pid for script in magics.bg_processes if script.returncode is None]) or asyncio.all_tasks(
+            loop
+        ):
+            if any(map(_is_running, pids)):
+                return False
+            if time.monotonic() > deadline:
+                self._waited_for = loop  # a process of a script's holds its output open: not before each cell anew
+                return False
+            time.sleep(0.001)
+        return True
+
+    def _needs(self, loop: object) -> bool:
+        """Tell whether a variable speaks to a background script through `loop`: one of ``--out``, ``--err`` or ``--proc``."""
+        from IPython.core.async_helpers import _AsyncIOProxy
+
+        proxies = [value for value in self.variables.values() if type(value) is _AsyncIOProxy]
+        return any(vars(proxy).get("_event_loop") is loop for proxy in proxies)
+
 
 def _make(owner: Shell) -> Any:
     """Give an IPython shell without terminal, colours, history file and threads, whose displays go to `owner.publish`."""
@@ -175,6 +213,39 @@ def _exit_call() -> Any:
             raise SystemExit(code)
 
     return Exit()
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _end_loop(loop: Any) -> bool:
+    """Stop `loop` and close it, and wait for its threads; tell whether that could be done."""
+    import threading
+
+    # Besides the one that runs it there is one for each script that it waits for, up to Python 3.11; both end by themselves.
+    threads = [thread for thread in threading.enumerate() if _is_of(thread, loop)]
+    loop.call_soon_threadsafe(loop.stop)
+    deadline = time.monotonic() + _PATIENCE
+    for thread in threads:
+        thread.join(max(0, deadline - time.monotonic()))
+        # Python counts it as ended a moment before the kernel does.
+        while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < deadline:
+            time.sleep(0.0002)
+    if loop.is_running():
+        return False
+    loop.close()
+    return True
+
+
+def _is_of(thread: Any, loop: Any) -> bool:
+    if "_target" not in vars(thread):  # it is about to end
+        return True
+    return thread._target == loop.run_forever or getattr(thread, "_args", ())[:1] == (loop,)
 
 
 def _publisher(owner: Shell) -> Any:
