@@ -46,6 +46,7 @@ SHOWN = {
     "%%capture caught\nprint('hidden')": "",
     "%env LEFT=set": "env: LEFT=set",
     "import sys; sys.stdout.write('no newline')": "no newline10",
+    "import argparse, sys\nargparse.ArgumentParser().parse_args(), sys.argv, sys.orig_argv[1:]": "(Namespace(), [''], [])",
 }
 
 

@@ -152,6 +152,8 @@ def guard() -> ModuleType:
 
 def prepare_sessions() -> None:
     """Make the shell that all sessions begin with, and import what they run on. Raises what says that IPython is missing."""
+    # As in the interactive interpreter, and not how we were started: blocks beside a session set their own.
+    sys.argv, sys.orig_argv = [""], [sys.executable]
     try:
         guard().zygote_shell().run("None", quietly=True)
     except ImportError as error:
