@@ -203,6 +203,22 @@ def test_branches_start_from_all_there_is_and_see_nothing_of_each_other(live: Li
     assert live.done("out.close(); x") == "[1]"
 
 
+def test_each_branch_has_the_folders_of_before_in_its_own_work_folder(image: str) -> None:
+    with session(image) as live:
+        assert (
+            live.done("import sys, os\nsys.argv, sys.orig_argv[1:], [*map(str, _dh)] == [os.getcwd()]") == "([''], [], True)"
+        )
+        live.done("%mkdir in\n%cd -q in\n%cd -q /\n%cd -q -")
+        with forked(live) as (branch,):
+            here = branch.done("print(os.getcwd())")
+            assert here != "/workspace"
+            assert branch.done("print(*_dh)") == f"{here} {here}/in / {here}/in {here}"
+            assert branch.done("%cd -") == f"{here}/in"
+            assert branch.done("%%bash\npwd") == f"{here}/in"
+            branch.checkpoint()
+            assert live.done("print(os.getcwd(), *_dh)") == "/workspace/in /workspace /workspace/in / /workspace/in"
+
+
 def test_files_of_branches_belong_to_the_owner_of_the_work_folder(image: str, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         os.chown(tmp_path, 54321, 54322)

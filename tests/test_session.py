@@ -47,6 +47,7 @@ SHOWN = {
     "%env LEFT=set": "env: LEFT=set",
     "import sys; sys.stdout.write('no newline')": "no newline10",
     "import argparse, sys\nargparse.ArgumentParser().parse_args(), sys.argv, sys.orig_argv[1:]": "(Namespace(), [''], [])",
+    "%mkdir in\n%cd -q in\n%cd -q -\nprint(*_dh)": "/workspace /workspace/in /workspace",
 }
 
 

@@ -83,6 +83,19 @@ def test_branches_start_from_all_there_is(live: Live) -> None:
             assert branch.folder != live.folder
 
 
+def test_a_branch_begins_in_its_work_folder_and_knows_the_folders_of_before(live: Live) -> None:
+    live.done("%mkdir in\n%cd -q in")
+    with forked(live) as (branch,):
+        assert (
+            branch.done("import os\nos.getcwd(), *map(str, _dh)")
+            == "('/workspace', '/workspace', '/workspace/in', '/workspace')"
+        )
+        assert branch.done("%cd -") == "/workspace/in"
+    live.done("_dh[:] = [None]; import os")
+    with forked(live) as (branch,):
+        assert branch.done("os.getcwd()") == "'/workspace'"
+
+
 def test_what_open_files_hold_back_is_in_a_branch_too(live: Live) -> None:
     live.done("out = open('log', 'w'); out.write('held back\\n') and None")
     with forked(live) as (branch,):

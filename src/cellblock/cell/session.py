@@ -72,6 +72,7 @@ class Session:
         """Go into the work folder, now that it is there."""
         os.chdir(self._cwd)
         sys.path[0:0] = [""]
+        self._shell.begin_in(self._cwd)
 
     def _hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -304,6 +305,7 @@ class Session:
         if born.streams is not None:
             self._cwd = born.folder or before
             self._settle(born.streams)
+            self._shell.move(before, self._cwd)
         born.frozen.thaw(moved=(before, self._cwd))
         if born.streams is not None:
             forks.reseed()

@@ -6,10 +6,12 @@ The one module of this folder that needs more than the standard library: the IPy
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from .plain import PlainCells, forget_old_inputs
@@ -88,6 +90,20 @@ class Shell:
         """Do what is left to do of a cell, and nobody waits for."""
         self._plain.tidy()
         forget_old_inputs(self._shell)
+
+    def begin_in(self, folder: str) -> None:
+        """Have the history of folders begin in `folder`: the shell itself was made elsewhere."""
+        self._shell.history_manager.dir_hist[:] = [Path(folder)]
+
+    def move(self, before: str, after: str) -> None:
+        """In a branch, which goes on in `after`: have the history of folders name that in the place of `before`, and last."""
+        with contextlib.suppress(Exception):  # code may have done anything to it
+            known = self._shell.history_manager.dir_hist
+            for index, folder in enumerate(known):
+                if (path := Path(folder)).is_relative_to(before):
+                    known[index] = Path(after, path.relative_to(before))
+            if not known or known[-1] != Path(after):
+                known.append(Path(after))
 
     def _install_input(self) -> None:
         import getpass
