@@ -274,9 +274,8 @@ def let_go() -> None:
     """Drop the script and what it imported in the interpreter's order, so that each __del__ runs and each file is written."""
     # Generations in which nothing is need no look; what is alive moves to the next one.
     oldest = next((generation for generation in (2, 1) if gc.get_objects(generation)), 0)
-    _from_nowhere(
-        gc.collect, oldest
-    )  # also puts what is alive into the order of its references: a file before its descriptor
+    # Which also puts what is alive into the order of its references: a file before its descriptor.
+    _from_nowhere(gc.collect, oldest)
     is_alone = len(_current_frames()) == 1
     if is_alone:
         _modules["warnings"] = None  # the interpreter does without it by now, and says less
