@@ -38,11 +38,18 @@ def test_a_block_that_names_its_file_is_saved_for_the_next_one(kind: str, tmp_pa
         assert read.output == CONFIG.code + "\n"
 
 
-@pytest.mark.parametrize("language", ["json", "toml", "csv", "sql", "md", "text", "xml", "diff", "output", "console"])
+@pytest.mark.parametrize("language", ["toml", "sql", "md", "xml", "diff"])
 def test_whatever_its_language(language: str, tmp_path: Path) -> None:
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         executor.execute_code_blocks([CodeBlock("// filename: one\ntext", language), CodeBlock("example", language)])
         assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"one": "// filename: one\ntext"}
+
+
+@pytest.mark.parametrize("language", ["json", "csv", "text", "output", "console"])
+def test_where_there_are_no_comments_the_name_is_no_part_of_the_file(language: str, tmp_path: Path) -> None:
+    with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        executor.execute_code_blocks([CodeBlock('// filename: one\n{"a": 1}\n', language)])
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"one": '{"a": 1}\n'}
 
 
 def test_a_name_outside_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ class Language:
     suffix    suffix of its files, without the dot
     argv      program and leading arguments; the file's path is appended. None: it cannot be run
     policy    what is done with its blocks unless the caller says otherwise
+    comments  whether its files may hold comments; else the line that names a block's file is no part of that
     """
 
     name: str
@@ -25,6 +26,7 @@ class Language:
     suffix: str
     argv: tuple[str, ...] | None
     policy: Action
+    comments: bool = True
 
 
 _PYTHON_VERSIONS = tuple(f"python3.{minor}" for minor in range(30))
@@ -50,18 +52,18 @@ LANGUAGES: tuple[Language, ...] = (
     Language("css", (), "css", None, "save"),
     # What agents show in these is an example more often than a file, unless it has a file's name on its first line;
     # `execution_policies` says otherwise.
-    Language("json", (), "json", None, "ignore"),
+    Language("json", (), "json", None, "ignore", comments=False),
     Language("yaml", ("yml",), "yaml", None, "ignore"),
     Language("toml", (), "toml", None, "ignore"),
     Language("xml", ("svg",), "xml", None, "ignore"),
-    Language("csv", (), "csv", None, "ignore"),
+    Language("csv", (), "csv", None, "ignore", comments=False),
     Language("sql", (), "sql", None, "ignore"),
     Language("markdown", ("md",), "md", None, "ignore"),
     Language("diff", ("patch",), "diff", None, "ignore"),
-    Language("text", ("txt", "plain", "plaintext", "none"), "txt", None, "ignore"),
+    Language("text", ("txt", "plain", "plaintext", "none"), "txt", None, "ignore", comments=False),
     # What a program printed, or a transcript with prompts in it: shown to the reader, never meant to be run.
-    Language("output", ("stdout", "stderr", "log", "traceback", "pytb"), "txt", None, "ignore"),
-    Language("console", ("shell-session", "shellsession", "sh-session", "pycon"), "txt", None, "ignore"),
+    Language("output", ("stdout", "stderr", "log", "traceback", "pytb"), "txt", None, "ignore", comments=False),
+    Language("console", ("shell-session", "shellsession", "sh-session", "pycon"), "txt", None, "ignore", comments=False),
 )
 
 _BY_TAG = {tag: language for language in LANGUAGES for tag in (language.name, *language.aliases)}

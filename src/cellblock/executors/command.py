@@ -275,7 +275,8 @@ class CommandLineExecutor(CodeExecutor):
         workspace, code = self._workspace, silence_pip(block.code, block.language)
         if own_name := file_name(block.code):
             name = workspace.place(own_name)
-            return _CodeFile(name, True, workspace.write(name, code))
+            content = code if language.comments else code.partition("\n")[2]
+            return _CodeFile(name, True, workspace.write(name, content))
         name = workspace.temporary_name(language.suffix)
         if self._server_writes and self._cleanup_temp_files and action == "execute" and len(code) <= _LARGE:
             workspace.expect(name)
