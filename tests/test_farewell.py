@@ -138,6 +138,16 @@ def test_files_of_earlier_blocks_are_no_memory_of_later_ones(executor: SandboxCo
     assert all(0 < peak < 50 * MIB for peak in peaks[1:]), peaks
 
 
+def test_files_of_earlier_blocks_that_gave_way_take_nothing_from_the_peak(tmp_path: Path) -> None:
+    if not cgroups.find().memory:
+        pytest.skip("no control groups that count memory can be made here")
+    written = "with open('large', 'wb') as file:\n  for _ in range(150): file.write(b'x' * (1 << 20))"
+    codes = [written, *["x = bytearray(b'x') * (160 << 20)"] * 4]
+    with sandbox(tmp_path, limits=Limits(memory_bytes=200 * MIB)) as executor:
+        peaks = [executor.execute_code_blocks([CodeBlock(code, "python")]).usage.peak_memory_bytes for code in codes]
+    assert all(160 * MIB < peak <= 200 * MIB for peak in peaks[1:]), peaks
+
+
 @pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
 def test_too_much_time_is_named_also_where_nobody_saw_it(kind: Callable[..., SyncCodeExecutor]) -> None:
     with kind(limits=Limits(cpu_seconds=0.02)) as executor:

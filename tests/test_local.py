@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cellblock import CodeBlock, CommandLineCodeResult, LocalCommandLineCodeExecutor
+from cellblock import CodeBlock, CommandLineCodeResult, LocalCommandLineCodeExecutor, sync
 
 WARNING = (
     "Using LocalCommandLineCodeExecutor may execute code on the local machine which can be unsafe. "
@@ -174,3 +174,15 @@ def test_it_needs_no_start(tmp_path: Path) -> None:
         return str(result)
 
     assert asyncio.run(main()).startswith(f"exit_code=0 output='hi\\n' code_file='{tmp_path}/tmp_code_")
+
+
+def test_shared_memory_that_a_block_leaves_is_removed_as_after_any_program(tmp_path: Path) -> None:
+    name = f"cellblock_test_{os.getpid()}"
+    code = (
+        f"from multiprocessing import shared_memory\nkept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)"
+    )
+    with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        for _ in range(5):
+            result = executor.execute_code_blocks([CodeBlock(code, "python")])
+            assert result.exit_code == 0, result.output
+            assert not os.path.exists(f"/dev/shm/{name}")

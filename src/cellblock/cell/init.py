@@ -37,6 +37,7 @@ _detach: Callable[[socket.socket], int] = importlib.import_module("_socket").soc
 # What the zygote is asked for: a first process for blocks, or for a session; another zygote, for a guest.
 CELL, SESSION, ZYGOTE = b"c", b"s", b"z"
 HELLO, GO, READY, REHEARSE, ERROR = b"H", b"G", b"R", b"P", b"E"
+_TRACKING = 0.5  # seconds that it may take; it begins when the program has ended, and takes milliseconds
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 REPORT = struct.Struct("<idq")
 PACKET = 1 << 16  # longest packet
@@ -340,10 +341,27 @@ def _supervise(main: int, kill: Callable[[], None], *, at_once: bool) -> bytes:
         if pid == main:
             status = ended
         if status is not None and (pid == main or not at_once):
+            if pid == main and not at_once:
+                _await_trackers()
             kill()
         if pid == 0:
             time.sleep(0.001)
     return REPORT.pack(status or 0, cpu, peak)
+
+
+def _await_trackers() -> None:
+    """Let the process that Python starts beside shared memory remove what its program has left, which is the machine's."""
+    deadline = time.monotonic() + _TRACKING
+    while any(map(_is_tracker, tree.children(os.getpid()))) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _is_tracker(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:
+        return False
 
 
 if sys.platform != "linux":

@@ -123,7 +123,20 @@ class Meter:
 
     def group_peak_bytes(self) -> int:
         """Give the most memory that the control group has held for the block; 0 without one."""
-        return max(0, self._group_peak() - self._left_bytes)
+        left = (
+            min(self._left_bytes, self._files_bytes()) if self._left_bytes else 0
+        )  # what gave way to the block was used by it
+        return max(0, self._group_peak() - left)
+
+    def _files_bytes(self) -> int:
+        """Give how much of files the control group holds."""
+        if self._groups.peak is not None:
+            with contextlib.suppress(OSError, ValueError, LookupError):
+                counts = dict(
+                    line.split() for line in _read(f"{self._folders[self._groups.peak[0]]}/memory.stat").splitlines()
+                )
+                return int(counts.get("file") or counts["cache"])  # by version
+        return 0
 
     def _group_peak(self) -> int:
         try:
