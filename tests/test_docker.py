@@ -277,5 +277,5 @@ def test_nothing_is_left_of_a_start_that_failed(image: str) -> None:
         {"network": "no-such"},
     ]
     for wrong in wrongs:
-        with pytest.raises(PlaceError):
+        with pytest.raises((PlaceError, PackageError)):
             result_of("print(1)", image=image, **wrong)
