@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.figures import Bound, Figure, alone, beside
+from benchmarks.measure import HI, Effort, interleave, run_plain, run_sandboxed
 from cellblock.sync import SandboxCommandLineCodeExecutor
-
-from .figures import Bound, Figure, alone, beside
-from .measure import HI, Effort, interleave, run_plain, run_sandboxed
 
 _EXECUTORS = 8
 _FEW, _MANY = 8, 64
@@ -78,11 +77,21 @@ def eight(effort: Effort) -> list[Figure]:
         values = interleave(
             effort.pick(7, 2),
             {
-                "ours": lambda: crowd(_FEW, seconds, lambda _, code: run_sandboxed(executor, code)).rate,
+                "ours": lambda: (
+                    crowd(_FEW, seconds, lambda _, code: run_sandboxed(executor, code)).rate
+                ),
                 "theirs": lambda: crowd(_FEW, seconds, lambda _, code: run_plain(str(file))).rate,
             },
         )
-    return [beside("8 callers at once", values["ours"], values["theirs"], Bound("at least", 3), unit="runs/s")]
+    return [
+        beside(
+            "8 callers at once",
+            values["ours"],
+            values["theirs"],
+            Bound("at least", 3),
+            unit="runs/s",
+        )
+    ]
 
 
 def sixty_four(effort: Effort) -> list[Figure]:
@@ -93,7 +102,10 @@ def sixty_four(effort: Effort) -> list[Figure]:
     for _ in range(effort.pick(_SERVERS, 1)):
         for name, rates in _turns(effort, one_crowds, many_crowds).items():
             values[name] += rates
-    on_one, on_many = f"{_MANY} callers on one executor", f"{_MANY} callers on {_EXECUTORS} executors"
+    on_one, on_many = (
+        f"{_MANY} callers on one executor",
+        f"{_MANY} callers on {_EXECUTORS} executors",
+    )
     return [
         _beside_few(on_one, values["one"], values["few of one"], "of the same"),
         *_verdicts(on_one, one_crowds),
@@ -103,10 +115,14 @@ def sixty_four(effort: Effort) -> list[Figure]:
     ]
 
 
-def _turns(effort: Effort, one_crowds: list[Crowd], many_crowds: list[Crowd]) -> dict[str, list[float]]:
+def _turns(
+    effort: Effort, one_crowds: list[Crowd], many_crowds: list[Crowd]
+) -> dict[str, list[float]]:
     """Give the rates of all crowds in turn, of executors that are new; note what each caller of the large ones got."""
     with contextlib.ExitStack() as stack:
-        executors = [stack.enter_context(SandboxCommandLineCodeExecutor()) for _ in range(_EXECUTORS)]
+        executors = [
+            stack.enter_context(SandboxCommandLineCodeExecutor()) for _ in range(_EXECUTORS)
+        ]
 
         def asked_of(used: Sequence[SandboxCommandLineCodeExecutor]) -> Ask:
             return lambda caller, code: run_sandboxed(used[caller % len(used)], code)
@@ -132,12 +148,31 @@ def _turns(effort: Effort, one_crowds: list[Crowd], many_crowds: list[Crowd]) ->
 
 
 def _beside_few(where: str, rates: list[float], few: list[float], whose: str) -> Figure:
-    return beside(where, rates, few, Bound("at least", 1), unit="runs/s", note=f"beside {_FEW} callers {whose}")
+    return beside(
+        where,
+        rates,
+        few,
+        Bound("at least", 1),
+        unit="runs/s",
+        note=f"beside {_FEW} callers {whose}",
+    )
 
 
 def _verdicts(where: str, crowds: list[Crowd]) -> list[Figure]:
     return [
-        alone(f"{where}: fewest runs / median, worst round", [min(one.fewest for one in crowds)], Bound("at least", 0.5)),
-        alone(f"{where}: most runs / median, worst round", [max(one.most for one in crowds)], Bound("at most", 2)),
-        alone(f"{where}: results of somebody else", [sum(one.wrong for one in crowds)], Bound("at most", 0)),
+        alone(
+            f"{where}: fewest runs / median, worst round",
+            [min(one.fewest for one in crowds)],
+            Bound("at least", 0.5),
+        ),
+        alone(
+            f"{where}: most runs / median, worst round",
+            [max(one.most for one in crowds)],
+            Bound("at most", 2),
+        ),
+        alone(
+            f"{where}: results of somebody else",
+            [sum(one.wrong for one in crowds)],
+            Bound("at most", 0),
+        ),
     ]

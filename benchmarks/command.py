@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Figure, head, line, machine
+from benchmarks.measure import Effort, NotMeasured
 from cellblock import CellblockError
-
-from .figures import Figure, head, line, machine
-from .measure import Effort, NotMeasured
 
 Measure = Callable[[Effort], list[Figure]]
 
@@ -33,7 +32,11 @@ def run(
     options = _parser(module, measures, about, texts or {}, counts).parse_args(arguments)
     facts = machine()
     given = vars(options)
-    effort = Effort(options.quick, {name: given[name] for name in counts}, {name: given[name] for name in texts or {}})
+    effort = Effort(
+        options.quick,
+        {name: given[name] for name in counts},
+        {name: given[name] for name in texts or {}},
+    )
     figures: list[Figure] = []
     if not options.json:
         print(head())
@@ -42,7 +45,11 @@ def run(
             figures.append(figure)
             if not options.json:
                 print(line(figure), flush=True)
-    report = {"machine": facts, "quick": options.quick, "figures": [figure.to_dict() for figure in figures]}
+    report = {
+        "machine": facts,
+        "quick": options.quick,
+        "figures": [figure.to_dict() for figure in figures],
+    }
     _give(report, options)
 
 
@@ -55,12 +62,20 @@ def measured(name: str, measure: Measure, effort: Effort) -> list[Figure]:
 
 
 def _parser(
-    module: str, measures: Mapping[str, Measure], about: str | None, texts: Mapping[str, str], counts: Mapping[str, str]
+    module: str,
+    measures: Mapping[str, Measure],
+    about: str | None,
+    texts: Mapping[str, str],
+    counts: Mapping[str, str],
 ) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON, and nothing else"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON there as well")
-    parser.add_argument("--only", action="append", choices=measures, metavar="NAME", help=", ".join(measures))
+    parser.add_argument(
+        "--only", action="append", choices=measures, metavar="NAME", help=", ".join(measures)
+    )
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
     for name, meaning in texts.items():
         parser.add_argument(f"--{name}", metavar="TEXT", help=meaning)
@@ -74,6 +89,8 @@ def _give(report: dict[str, Any], options: argparse.Namespace) -> None:
     if options.json:
         print(text)
     else:
-        print(f"\nmedians on {', '.join(f'{name} {value}' for name, value in report['machine'].items())}")
+        print(
+            f"\nmedians on {', '.join(f'{name} {value}' for name, value in report['machine'].items())}"
+        )
     if options.output is not None:
         options.output.write_text(f"{text}\n", encoding="utf-8")

@@ -11,14 +11,13 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import cellblock
+from benchmarks.callers import crowd
+from benchmarks.figures import Bound, Figure, alone, beside
+from benchmarks.measure import HI, Effort, NotMeasured, interleave, timed, times
+from benchmarks.session_speed import CELL, in_turn, run_live, seconds_of
+from benchmarks.single import PANDAS
 from cellblock import CodeBlock
 from cellblock.sync import DockerCommandLineCodeExecutor
-
-from .callers import crowd
-from .figures import Bound, Figure, alone, beside
-from .measure import HI, Effort, NotMeasured, interleave, timed, times
-from .session_speed import CELL, in_turn, run_live, seconds_of
-from .single import PANDAS
 
 _IMAGE = "python:3-slim"
 _CALLERS = 8
@@ -69,7 +68,11 @@ def back_to_back(effort: Effort) -> list[Figure]:
             },
         )
     bound = Bound("at most", 0.12)
-    return [beside("print('hi') per block, started container", *_both(values), bound, unit="ms", scale=1000)]
+    return [
+        beside(
+            "print('hi') per block, started container", *_both(values), bound, unit="ms", scale=1000
+        )
+    ]
 
 
 def preloaded(effort: Effort) -> list[Figure]:
@@ -80,7 +83,9 @@ def preloaded(effort: Effort) -> list[Figure]:
         values = interleave(
             effort.pick(12, 2),
             {
-                "ours": lambda: statistics.median(times(lambda: run_block(executor, PANDAS), 5, pause=0.02)),
+                "ours": lambda: statistics.median(
+                    times(lambda: run_block(executor, PANDAS), 5, pause=0.02)
+                ),
                 "theirs": lambda: timed(lambda: exec_plain(container, PANDAS)),
             },
         )
@@ -107,7 +112,9 @@ def eight(effort: Effort) -> list[Figure]:
             },
         )
     note = f"results of somebody else: {sum(wrong)}"
-    return [beside("8 callers at once", *_both(values), Bound("at least", 8), unit="runs/s", note=note)]
+    return [
+        beside("8 callers at once", *_both(values), Bound("at least", 8), unit="runs/s", note=note)
+    ]
 
 
 def session_cell(effort: Effort) -> list[Figure]:
@@ -130,14 +137,21 @@ async def _session_cells(kind: Any, effort: Effort) -> dict[str, list[float]]:
 
         return await seconds_of(cells()) / _BATCH
 
-    async with kind(_image(effort), packages=["ipython"]) as ours, cellblock.SandboxSessionCodeExecutor() as theirs:
-        return await in_turn(effort.pick(20, 2), ours=lambda: batch(ours), theirs=lambda: batch(theirs))
+    async with (
+        kind(_image(effort), packages=["ipython"]) as ours,
+        cellblock.SandboxSessionCodeExecutor() as theirs,
+    ):
+        return await in_turn(
+            effort.pick(20, 2), ours=lambda: batch(ours), theirs=lambda: batch(theirs)
+        )
 
 
 def starting(effort: Effort) -> list[Figure]:
     """Compare `start()` with `docker run -d` and a first `docker exec`."""
     image = _image(effort)
-    values = interleave(effort.pick(12, 2), {"ours": lambda: _start(image), "theirs": lambda: _run_and_exec(image)})
+    values = interleave(
+        effort.pick(12, 2), {"ours": lambda: _start(image), "theirs": lambda: _run_and_exec(image)}
+    )
     measure, bound = "start(), beside docker run -d and a first exec", Bound("at most", 1.3)
     return [beside(measure, *_both(values), bound, unit="ms", scale=1000)]
 
@@ -168,7 +182,15 @@ def _run_and_exec(image: str) -> float:
 def stopping(effort: Effort) -> list[Figure]:
     """Time `stop()` of an executor in which a shell runs that ignores SIGTERM."""
     values = [asyncio.run(_stop(_image(effort))) for _ in range(effort.pick(8, 2))]
-    return [alone("stop(), while a shell ignores SIGTERM", values, Bound("at most", 1000), unit="ms", scale=1000)]
+    return [
+        alone(
+            "stop(), while a shell ignores SIGTERM",
+            values,
+            Bound("at most", 1000),
+            unit="ms",
+            scale=1000,
+        )
+    ]
 
 
 async def _stop(image: str) -> float:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from .processes import tree
+from benchmarks.processes import tree
 
 _ROOT = "/sys/fs/cgroup"
 _PATIENCE = 2.0  # seconds that ended processes may take to leave the group
@@ -58,7 +58,9 @@ def _meter(home: _Home, group: str) -> CpuMeter:
 
 def _homes() -> list[_Home]:
     with open("/proc/self/cgroup") as file:
-        own = {names: path for _, names, path in (entry.rstrip("\n").split(":", 2) for entry in file)}
+        own = {
+            names: path for _, names, path in (entry.rstrip("\n").split(":", 2) for entry in file)
+        }
     homes: list[_Home] = []
     for names, path in own.items():
         folder = f"{_ROOT}/{names}{path}".rstrip("/")
@@ -67,7 +69,13 @@ def _homes() -> list[_Home]:
     if "" in own and os.path.exists(f"{_ROOT}/cgroup.controllers"):
         folder = f"{_ROOT}{own['']}".rstrip("/")
         # A group that holds processes may not have children with controllers: ours goes beside it.
-        homes.append(_Home("control group v2, cpu.stat", folder if folder == _ROOT else os.path.dirname(folder), folder))
+        homes.append(
+            _Home(
+                "control group v2, cpu.stat",
+                folder if folder == _ROOT else os.path.dirname(folder),
+                folder,
+            )
+        )
     return homes
 
 

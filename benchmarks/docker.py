@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import command, containers
+from benchmarks import command, containers
 
 MEASURES: dict[str, command.Measure] = {
     "hi": containers.back_to_back,

@@ -28,7 +28,9 @@ def cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def summary(rounds: list[float], alone: list[float], cpu: float, threads: int, lost: int) -> dict[str, float]:
+def summary(
+    rounds: list[float], alone: list[float], cpu: float, threads: int, lost: int
+) -> dict[str, float]:
     """Give the numbers of one library; `lost` execs ended well, but without their output."""
     execs = CONCURRENT * ROUNDS + ALONE
     return {
@@ -105,7 +107,12 @@ async def main() -> None:
 
     async with aiodocker.Docker() as client:
         containers: Any = client.containers
-        config = {"Image": sys.argv[1], "Entrypoint": ["/bin/sh"], "Cmd": ["-c", "read _"], "OpenStdin": True}
+        config = {
+            "Image": sys.argv[1],
+            "Entrypoint": ["/bin/sh"],
+            "Cmd": ["-c", "read _"],
+            "OpenStdin": True,
+        }
         container = await containers.create({**config, "HostConfig": {"NetworkMode": "none"}})
         try:
             await container.start()

@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 WIDTHS = (62, 15, 15, 14, 13)
 TITLES = ("measure", "ours", "theirs", "ratio", "must be")
-_OF_A_MEDIAN = 1.2533 * 1.4826  # its standard error times the root of the number, by the median absolute deviation
+_OF_A_MEDIAN = (
+    1.2533 * 1.4826
+)  # its standard error times the root of the number, by the median absolute deviation
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,33 @@ class Figure:
 
 
 def beside(
-    measure: str, ours: Sequence[float], theirs: Sequence[float], bound: Bound, *, unit: str, scale: float = 1, note: str = ""
+    measure: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    bound: Bound,
+    *,
+    unit: str,
+    scale: float = 1,
+    note: str = "",
 ) -> Figure:
     """Compare the medians of two that ran in turn. `scale` turns what was measured into `unit`."""
     ours, theirs = [value * scale for value in ours], [value * scale for value in theirs]
     median, other = statistics.median(ours), statistics.median(theirs)
     ratio = median / other
     must_be = f"{bound} ×"
-    return Figure(measure, unit, must_be, bound.holds(ratio), median, other, ratio, _noise(ours, theirs), ours, theirs, note)
+    return Figure(
+        measure,
+        unit,
+        must_be,
+        bound.holds(ratio),
+        median,
+        other,
+        ratio,
+        _noise(ours, theirs),
+        ours,
+        theirs,
+        note,
+    )
 
 
 def _noise(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
@@ -73,15 +94,29 @@ def _noise(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     if len(ratios) < 2:
         return None
     middle = statistics.median(ratios)
-    return _OF_A_MEDIAN * statistics.median(abs(ratio - middle) for ratio in ratios) / math.sqrt(len(ratios))
+    return (
+        _OF_A_MEDIAN
+        * statistics.median(abs(ratio - middle) for ratio in ratios)
+        / math.sqrt(len(ratios))
+    )
 
 
-def alone(measure: str, values: Sequence[float], bound: Bound, *, unit: str = "", scale: float = 1, note: str = "") -> Figure:
+def alone(
+    measure: str,
+    values: Sequence[float],
+    bound: Bound,
+    *,
+    unit: str = "",
+    scale: float = 1,
+    note: str = "",
+) -> Figure:
     """Hold the median of `values` against `bound`, which is in `unit`."""
     values = [value * scale for value in values]
     median = statistics.median(values)
     must_be = f"{bound} {unit}".rstrip()
-    return Figure(measure, unit, must_be, bound.holds(median), ours=median, ours_rounds=values, note=note)
+    return Figure(
+        measure, unit, must_be, bound.holds(median), ours=median, ours_rounds=values, note=note
+    )
 
 
 def line(figure: Figure) -> str:
@@ -123,7 +158,11 @@ def _columns(values: Sequence[str]) -> str:
 def _ratio(figure: Figure) -> str:
     if figure.ratio is None:
         return ""
-    return f"{figure.ratio:.3f}" if figure.noise is None else f"{figure.ratio:.3f} ± {figure.noise:.3f}"
+    return (
+        f"{figure.ratio:.3f}"
+        if figure.noise is None
+        else f"{figure.ratio:.3f} ± {figure.noise:.3f}"
+    )
 
 
 def _amount(value: float | None, unit: str) -> str:

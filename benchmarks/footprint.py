@@ -11,11 +11,18 @@ import sys
 import tempfile
 import time
 
+from benchmarks.figures import Bound, Figure, alone
+from benchmarks.measure import HI, Effort, in_fresh_process, run_sandboxed
+from benchmarks.processes import (
+    control_groups,
+    descriptors,
+    living,
+    mounts,
+    own_bytes,
+    processes_of,
+    proportional_bytes,
+)
 from cellblock.sync import SandboxCommandLineCodeExecutor
-
-from .figures import Bound, Figure, alone
-from .measure import HI, Effort, in_fresh_process, run_sandboxed
-from .processes import control_groups, descriptors, living, mounts, own_bytes, processes_of, proportional_bytes
 
 _MIB = 1 << 20
 _WARM_UP = 500
@@ -35,9 +42,13 @@ def idle(effort: Effort) -> list[Figure]:
             time.sleep(_IDLE)
             pids = processes_of(executor)
             values.append(proportional_bytes(pids))
-            shares.append(f"{len(pids)} processes; {own_bytes(pids) / _MIB:.1f} MB of it is no file's")
+            shares.append(
+                f"{len(pids)} processes; {own_bytes(pids) / _MIB:.1f} MB of it is no file's"
+            )
     measure = "an idle executor, all its processes (PSS)"
-    return [alone(measure, values, Bound("at most", 25), unit="MB", scale=1 / _MIB, note=shares[-1])]
+    return [
+        alone(measure, values, Bound("at most", 25), unit="MB", scale=1 / _MIB, note=shares[-1])
+    ]
 
 
 def growth(effort: Effort) -> list[Figure]:
@@ -54,7 +65,9 @@ def grown(what: str, before: dict[str, int], after: dict[str, int]) -> list[Figu
         measure, note = f"{what}: growth of {name}", f"{before[name]} before"
         if name.endswith("memory"):
             note = f"{before[name] / _MIB:.1f} MB before; of what is no file's"
-            figures.append(alone(measure, [difference], _SETTLING, unit="MB", scale=1 / _MIB, note=note))
+            figures.append(
+                alone(measure, [difference], _SETTLING, unit="MB", scale=1 / _MIB, note=note)
+            )
         else:
             figures.append(alone(measure, [difference], _NOTHING, note=note))
     return figures
@@ -82,7 +95,9 @@ def holdings(pids: list[int], whose: str) -> dict[str, int]:
         "processes": len(living(pids)),
         "control groups": control_groups(pids),
         "mounts": mounts([os.getpid(), *pids]),
-        "temporary files": sum(len(folders) + len(files) for _, folders, files in os.walk(tempfile.gettempdir())),
+        "temporary files": sum(
+            len(folders) + len(files) for _, folders, files in os.walk(tempfile.gettempdir())
+        ),
     }
 
 

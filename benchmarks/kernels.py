@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from .measure import NotMeasured
-from .processes import tree
+from benchmarks.measure import NotMeasured
+from benchmarks.processes import tree
 
 _PATIENCE = 60.0  # seconds for one message; far more than a loaded machine needs
 
@@ -25,7 +25,9 @@ class Kernel:
     async def started(cls) -> Kernel:
         """Start one, and wait until it takes cells."""
         # Of the extra `bench`, so that the other rows can be measured without.
-        manager: Any = importlib.import_module("jupyter_client.manager").AsyncKernelManager(kernel_name="python3")
+        manager: Any = importlib.import_module("jupyter_client.manager").AsyncKernelManager(
+            kernel_name="python3"
+        )
         await manager.start_kernel(stderr=subprocess.DEVNULL)  # it warns of how it is reached
         client = manager.client()
         client.start_channels()

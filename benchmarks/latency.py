@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import callers, command, footprint, humaneval, printing, single, start
+from benchmarks import callers, command, footprint, humaneval, printing, single, start
 
 MEASURES: dict[str, command.Measure] = {
     "spaced": single.spaced,

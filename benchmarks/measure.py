@@ -55,12 +55,17 @@ class Pair:
 @contextlib.contextmanager
 def pair(code: str, *, preload: tuple[str, ...] = ()) -> Generator[Pair]:
     """Give both ways to run `code`, which were seen to give the same."""
-    with tempfile.TemporaryDirectory() as folder, SandboxCommandLineCodeExecutor(preload=preload) as executor:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SandboxCommandLineCodeExecutor(preload=preload) as executor,
+    ):
         file = Path(folder, "block.py")
         file.write_text(code, encoding="utf-8")
         both = Pair(lambda: run_sandboxed(executor, code), lambda: run_plain(str(file)))
         if (ours := both.ours()) != (theirs := both.theirs()):
-            raise RuntimeError(f"The sandbox gives {ours!r} where a plain process gives {theirs!r}.")
+            raise RuntimeError(
+                f"The sandbox gives {ours!r} where a plain process gives {theirs!r}."
+            )
         yield both
 
 
@@ -71,10 +76,14 @@ def run_sandboxed(executor: SandboxCommandLineCodeExecutor, code: str) -> str:
 
 def run_plain(*arguments: str) -> str:
     """Run this interpreter with `arguments` as a plain process."""
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True
+    ).stdout
 
 
-def interleave(rounds: int, contenders: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+def interleave(
+    rounds: int, contenders: Mapping[str, Callable[[], float]]
+) -> dict[str, list[float]]:
     """Measure each contender once a round, A B A B; what the first round gives is thrown away."""
     values: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
@@ -107,5 +116,7 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", module, *arguments]
         environment = {**os.environ, "TMPDIR": folder}
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True
+        )
     return json.loads(done.stdout)

@@ -12,10 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.figures import Bound, Figure, alone, beside
+from benchmarks.measure import HI, Effort, in_fresh_process, interleave, run_sandboxed, timed
 from cellblock.sync import SandboxCommandLineCodeExecutor
-
-from .figures import Bound, Figure, alone, beside
-from .measure import HI, Effort, in_fresh_process, interleave, run_sandboxed, timed
 
 _MIB = 1 << 20
 _LINES = "for _ in range({count}):\n    print('x' * {length})"
@@ -36,11 +35,25 @@ def printing(effort: Effort) -> list[Figure]:
             growths.append(seen["growth_bytes"])
             return seen["seconds"]
 
-        values = interleave(effort.pick(5, 2), {"ours": ours, "theirs": lambda: timed(lambda: _cat(file))})
+        values = interleave(
+            effort.pick(5, 2), {"ours": ours, "theirs": lambda: timed(lambda: _cat(file))}
+        )
     measure = f"{megabytes} MB printed"
     return [
-        alone(f"{measure}: growth of the caller's memory", growths, Bound("at most", 16), unit="MB", scale=1 / _MIB),
-        beside(f"{measure}, beside cat", values["ours"], values["theirs"], Bound("at most", 2), unit="s"),
+        alone(
+            f"{measure}: growth of the caller's memory",
+            growths,
+            Bound("at most", 16),
+            unit="MB",
+            scale=1 / _MIB,
+        ),
+        beside(
+            f"{measure}, beside cat",
+            values["ours"],
+            values["theirs"],
+            Bound("at most", 2),
+            unit="s",
+        ),
     ]
 
 
@@ -56,7 +69,9 @@ def measured_alone(megabytes: int) -> dict[str, float]:
     code = _LINES.format(count=megabytes, length=_MIB - 1)
     with SandboxCommandLineCodeExecutor() as executor:
         run_sandboxed(executor, HI)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest so far is now the present
+        Path("/proc/self/clear_refs").write_text(
+            "5", encoding="ascii"
+        )  # the highest so far is now the present
         before = _status("VmRSS")
         result: list[str] = []
         seconds = timed(lambda: result.append(run_sandboxed(executor, code)))

@@ -8,10 +8,9 @@ import os
 import re
 from typing import Any
 
+from benchmarks.measure import NotMeasured
 from cellblock import SandboxSessionServer
 from cellblock.sync import SandboxCommandLineCodeExecutor
-
-from .measure import NotMeasured
 
 
 def processes_of(executor: SandboxCommandLineCodeExecutor) -> list[int]:
@@ -54,7 +53,9 @@ def memory(pid: int) -> dict[str, int]:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = [entry.split() for entry in file.readlines()[1:]]
     except OSError as error:
-        raise NotMeasured(f"The memory of process {pid} cannot be read: {error.strerror}.") from error
+        raise NotMeasured(
+            f"The memory of process {pid} cannot be read: {error.strerror}."
+        ) from error
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
 
 
@@ -73,7 +74,9 @@ def table_bytes(pids: list[int]) -> int:
     total = 0
     for pid in living(pids):
         with open(f"/proc/{pid}/status") as file:
-            total += sum(int(entry.split()[1]) * 1024 for entry in file if entry.startswith("VmPTE:"))
+            total += sum(
+                int(entry.split()[1]) * 1024 for entry in file if entry.startswith("VmPTE:")
+            )
     return total
 
 
@@ -93,5 +96,7 @@ def mounts(pids: list[int]) -> int:
 
 def control_groups(pids: list[int]) -> int:
     """Give the number of control groups that the servers among `pids` have made."""
-    found = (re.search(r"/cellblock-\d+-(\d+)-", folder) for folder, _, _ in os.walk("/sys/fs/cgroup"))
+    found = (
+        re.search(r"/cellblock-\d+-(\d+)-", folder) for folder, _, _ in os.walk("/sys/fs/cgroup")
+    )
     return sum(int(match[1]) in pids for match in found if match)

@@ -7,14 +7,13 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
+from benchmarks.figures import Bound, Figure, alone
+from benchmarks.kernels import need
+from benchmarks.measure import Effort
+from benchmarks.processes import processes_of_server, proportional_bytes, table_bytes
+from benchmarks.session_speed import run_live, seconds_of
 from cellblock import Checkpoint, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
 from cellblock.limits import GIB
-
-from .figures import Bound, Figure, alone
-from .kernels import need
-from .measure import Effort
-from .processes import processes_of_server, proportional_bytes, table_bytes
-from .session_speed import run_live, seconds_of
 
 _MIB = 1 << 20
 _SETTLED = 0.3  # seconds after which nothing that a copy has begun goes on
@@ -43,10 +42,19 @@ def copying(effort: Effort) -> list[Figure]:
     held = f"a session that holds {megabytes / 1000:g} GB"
     note = "sum of PSS over all processes, and of their page tables, divided by the number of forks"
     return [
-        alone(f"checkpoint of {held}", found.checkpoints, Bound("at most", 60), unit="ms", scale=1000),
+        alone(
+            f"checkpoint of {held}", found.checkpoints, Bound("at most", 60), unit="ms", scale=1000
+        ),
         alone(f"fork of {held}", found.forks, Bound("at most", 60), unit="ms", scale=1000),
         alone(f"restore of {held}", found.restores, Bound("at most", 20), unit="ms", scale=1000),
-        alone("memory of an untouched fork", found.fork_bytes, Bound("at most", 10), unit="MB", scale=1 / _MIB, note=note),
+        alone(
+            "memory of an untouched fork",
+            found.fork_bytes,
+            Bound("at most", 10),
+            unit="MB",
+            scale=1 / _MIB,
+            note=note,
+        ),
     ]
 
 
@@ -68,7 +76,9 @@ async def _copy(megabytes: int, rounds: int, branches: int) -> Copies:
 
 
 @contextlib.asynccontextmanager
-async def _holding(megabytes: int) -> AsyncGenerator[tuple[SandboxSessionServer, SandboxSessionCodeExecutor]]:
+async def _holding(
+    megabytes: int,
+) -> AsyncGenerator[tuple[SandboxSessionServer, SandboxSessionCodeExecutor]]:
     limits = Limits(memory_bytes=8 * GIB, checkpoints=4)
     async with (
         SandboxSessionServer(preload=("numpy", "pandas"), limits=limits) as server,
@@ -97,7 +107,9 @@ async def _fork(session: SandboxSessionCodeExecutor) -> float:
             await branch.stop()
 
 
-async def _weigh(server: SandboxSessionServer, session: SandboxSessionCodeExecutor, count: int) -> float:
+async def _weigh(
+    server: SandboxSessionServer, session: SandboxSessionCodeExecutor, count: int
+) -> float:
     await asyncio.sleep(_SETTLED)
     before = _memory(server)
     branches = await session.fork(count)

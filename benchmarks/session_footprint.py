@@ -10,14 +10,13 @@ import contextlib
 import json
 import sys
 
+from benchmarks.figures import Bound, Figure, beside
+from benchmarks.footprint import grown, holdings
+from benchmarks.kernels import kernel, need, need_kernels
+from benchmarks.measure import Effort, in_fresh_process
+from benchmarks.processes import processes_of_server, proportional_bytes
+from benchmarks.session_speed import CELL, run_live
 from cellblock import Limits, SandboxSessionCodeExecutor, SandboxSessionServer
-
-from .figures import Bound, Figure, beside
-from .footprint import grown, holdings
-from .kernels import kernel, need, need_kernels
-from .measure import Effort, in_fresh_process
-from .processes import processes_of_server, proportional_bytes
-from .session_speed import CELL, run_live
 
 _MIB = 1 << 20
 _WARM_UP = 1200  # cells; IPython itself lets go of old results from the 1000th on
@@ -35,7 +34,11 @@ def idle(effort: Effort) -> list[Figure]:
     theirs = asyncio.run(_idle_kernel())
     measure = f"{count} idle sessions with numpy and pandas, PSS a session"
     note = f"{processes} processes, all of the server's; each session with its automatic checkpoint"
-    return [beside(measure, [ours], [theirs], Bound("at most", 0.1), unit="MB", scale=1 / _MIB, note=note)]
+    return [
+        beside(
+            measure, [ours], [theirs], Bound("at most", 0.1), unit="MB", scale=1 / _MIB, note=note
+        )
+    ]
 
 
 async def _idle_sessions(count: int) -> tuple[float, int]:
@@ -60,7 +63,9 @@ def growth(effort: Effort) -> list[Figure]:
     """Count what there is before and after many cells of one session; before come as many that only warm up."""
     cells = effort.count("cells", 10_000, 300)
     warm_up = min(_WARM_UP, cells)
-    return grown(f"{cells} cells with checkpoints", *in_fresh_process(__name__, str(warm_up), str(cells)))
+    return grown(
+        f"{cells} cells with checkpoints", *in_fresh_process(__name__, str(warm_up), str(cells))
+    )
 
 
 async def measured_alone(*counts: int) -> list[dict[str, int]]:

@@ -9,11 +9,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple
 
+from benchmarks.figures import Bound, Figure, beside
+from benchmarks.kernels import Kernel, kernel, need_kernels
+from benchmarks.measure import Effort
 from cellblock import CodeBlock, SandboxSessionCodeExecutor, SandboxSessionServer
-
-from .figures import Bound, Figure, beside
-from .kernels import Kernel, kernel, need_kernels
-from .measure import Effort
 
 CELL = "x = 1 + 1; x"
 _BATCH = 40
@@ -103,7 +102,11 @@ def back_to_back(effort: Effort) -> list[Figure]:
     values, figures = asyncio.run(measure()), list[Figure]()
     for name, with_copies, most in (("keeping", "on", 0.5), ("plain", "off", 0.12)):
         title = f"trivial cell, back to back, automatic checkpoint {with_copies}"
-        figures.append(beside(title, values[name], values["theirs"], Bound("at most", most), unit="ms", scale=1000))
+        figures.append(
+            beside(
+                title, values[name], values["theirs"], Bound("at most", most), unit="ms", scale=1000
+            )
+        )
     return figures
 
 
@@ -119,7 +122,10 @@ def spaced(effort: Effort) -> list[Figure]:
             )
 
     values = asyncio.run(measure())
-    measure_name, bound = "trivial cell, 5 ms between, automatic checkpoint on", Bound("at most", 0.15)
+    measure_name, bound = (
+        "trivial cell, 5 ms between, automatic checkpoint on",
+        Bound("at most", 0.15),
+    )
     return [beside(measure_name, values["keeping"], values["theirs"], bound, unit="ms", scale=1000)]
 
 
@@ -131,7 +137,9 @@ async def _three() -> AsyncGenerator[Three]:
         SandboxSessionCodeExecutor(server=server) as keeping,
         SandboxSessionCodeExecutor(server=server, checkpoints=False) as plain,
     ):
-        cells = Three(lambda: run_live(keeping, CELL), lambda: run_live(plain, CELL), lambda: other.run(CELL))
+        cells = Three(
+            lambda: run_live(keeping, CELL), lambda: run_live(plain, CELL), lambda: other.run(CELL)
+        )
         if (answers := {await cell() for cell in cells}) != {"2"}:
             raise RuntimeError(f"The answers should all be 2, and are {answers}.")
         yield cells

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import command, session_copies, session_footprint, session_speed
+from benchmarks import command, session_copies, session_footprint, session_speed
 
 MEASURES: dict[str, command.Measure] = {
     "start": session_speed.starting,

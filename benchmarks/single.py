@@ -7,9 +7,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-from .cpu import CpuMeter, cpu_meter
-from .figures import Bound, Figure, beside
-from .measure import HI, Effort, NotMeasured, interleave, pair, times
+from benchmarks.cpu import CpuMeter, cpu_meter
+from benchmarks.figures import Bound, Figure, beside
+from benchmarks.measure import HI, Effort, NotMeasured, interleave, pair, times
 
 PANDAS = """\
 import numpy as np
@@ -32,7 +32,11 @@ def spaced(effort: Effort) -> list[Figure]:
             },
         )
     measure = "print('hi'), one call at a time with 20 ms between"
-    return [beside(measure, values["ours"], values["theirs"], Bound("at most", 0.15), unit="ms", scale=1000)]
+    return [
+        beside(
+            measure, values["ours"], values["theirs"], Bound("at most", 0.15), unit="ms", scale=1000
+        )
+    ]
 
 
 def back_to_back(effort: Effort) -> list[Figure]:
@@ -46,7 +50,11 @@ def back_to_back(effort: Effort) -> list[Figure]:
             },
         )
     measure = "print('hi'), back to back"
-    return [beside(measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="ms", scale=1000)]
+    return [
+        beside(
+            measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="ms", scale=1000
+        )
+    ]
 
 
 def preloaded(effort: Effort) -> list[Figure]:
@@ -63,7 +71,11 @@ def preloaded(effort: Effort) -> list[Figure]:
             },
         )
     measure = "numpy + pandas imported and a groupby, preloaded"
-    return [beside(measure, values["ours"], values["theirs"], Bound("at most", 0.04), unit="ms", scale=1000)]
+    return [
+        beside(
+            measure, values["ours"], values["theirs"], Bound("at most", 0.04), unit="ms", scale=1000
+        )
+    ]
 
 
 def cpu(effort: Effort) -> list[Figure]:
@@ -71,11 +83,18 @@ def cpu(effort: Effort) -> list[Figure]:
     with cpu_meter() as meter, pair(HI) as both:
         values = interleave(
             effort.pick(10, 3),
-            {"ours": lambda: _cpu_per_call(meter, both.ours), "theirs": lambda: _cpu_per_call(meter, both.theirs)},
+            {
+                "ours": lambda: _cpu_per_call(meter, both.ours),
+                "theirs": lambda: _cpu_per_call(meter, both.theirs),
+            },
         )
     measure = "CPU per run, of everything"
     ours, theirs, bound = values["ours"], values["theirs"], Bound("at most", 0.4)
-    return [beside(measure, ours, theirs, bound, unit="ms", scale=1000, note=f"measured by {meter.source}")]
+    return [
+        beside(
+            measure, ours, theirs, bound, unit="ms", scale=1000, note=f"measured by {meter.source}"
+        )
+    ]
 
 
 def _cpu_per_call(meter: CpuMeter, call: Callable[[], object]) -> float:

@@ -10,7 +10,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from cellblock import SandboxSessionServer
-from live import Live, session
+from tests.executors.session.live_session import Live, session
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -28,7 +28,11 @@ class _Together(LoadScopeScheduling):
         file, _, name = nodeid.partition("::")
         if "docker" in f"{file} {name}":
             return "Docker's engine"
-        return f"{file} {name.partition('[')[2].partition('-')[0]}" if "test_conformance" in file else file
+        return (
+            f"{file} {name.partition('[')[2].partition('-')[0]}"
+            if "test_conformance" in file
+            else file
+        )
 
 
 @pytest.fixture

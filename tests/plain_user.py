@@ -37,13 +37,21 @@ def _start() -> tuple[str, ...] | None:
     # Root's own interpreter may lie in a folder that others cannot enter.
     for python in (sys.executable, _SYSTEM_PYTHON):
         argv = [*become, python, "-c", _TRIAL]
-        if subprocess.run(argv, env=_environment(), cwd="/", capture_output=True, check=False).returncode == 0:
+        if (
+            subprocess.run(
+                argv, env=_environment(), cwd="/", capture_output=True, check=False
+            ).returncode
+            == 0
+        ):
             return (*become, python)
     return None
 
 
 def _environment() -> dict[str, str]:
-    path = [str(Path(cellblock.__file__).parent.parent), *(entry for entry in sys.path if "site-packages" in entry)]
+    path = [
+        str(Path(cellblock.__file__).parent.parent),
+        *(entry for entry in sys.path if "site-packages" in entry),
+    ]
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": "/nonexistent",

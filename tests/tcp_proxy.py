@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from cellblock import JupyterConnectionInfo
-from cellblock.engine import engine
+from cellblock.aio.background_loop import engine
 
 
 class TcpProxy:
@@ -44,7 +44,12 @@ class TcpProxy:
         self.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     async def _open(self) -> None:
@@ -62,20 +67,27 @@ class TcpProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection(self._target.host, self._target.port)
+            far_reader, far_writer = await asyncio.open_connection(
+                self._target.host, self._target.port
+            )
         except OSError:
             writer.transport.abort()
             return
         both = {writer, far_writer}
         self._writers |= both
         try:
-            await asyncio.gather(self._pass(reader, far_writer, back=False), self._pass(far_reader, writer, back=True))
+            await asyncio.gather(
+                self._pass(reader, far_writer, back=False),
+                self._pass(far_reader, writer, back=True),
+            )
         finally:
             self._writers -= both
             for end in both:
                 end.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 if not (self.swallow_answers if back else self.swallow_requests):

@@ -37,7 +37,9 @@ def from_fence(code: str) -> str:
 
 def fenced(code: str, mark: str = "`", info: str = "python") -> str:
     """Put `code` in a fence longer than any run of `mark` in it."""
-    longest = max((len(run) for run in "".join(c if c == mark else " " for c in code).split()), default=0)
+    longest = max(
+        (len(run) for run in "".join(c if c == mark else " " for c in code).split()), default=0
+    )
     fence = mark * max(3, longest + 1)
     return f"{fence}{info}\n{code}\n{fence}\n"
 
@@ -123,7 +125,9 @@ def test_the_language_is_read_from_the_info_string(info: str, language: str) -> 
     assert pairs(f"```{info}\ncode\n```") == [(language, "code")]
 
 
-@pytest.mark.parametrize("info", ["", "  ", 'title="my python"', "{}", "{#setup}", ":app.py", "{=x}"])
+@pytest.mark.parametrize(
+    "info", ["", "  ", 'title="my python"', "{}", "{#setup}", ":app.py", "{=x}"]
+)
 def test_an_info_string_without_language_leaves_it_to_the_code(info: str) -> None:
     assert pairs(f"```{info}\npip install x\n```") == [("sh", "pip install x")]
 
@@ -134,7 +138,10 @@ def test_an_untagged_fence_that_is_no_code_has_no_language() -> None:
 
 def test_a_longer_fence_holds_shorter_ones() -> None:
     inner = "```python\nprint(1)\n```"
-    assert pairs(f"````markdown\n{inner}\n````\n{inner}\n") == [("markdown", inner), ("python", "print(1)")]
+    assert pairs(f"````markdown\n{inner}\n````\n{inner}\n") == [
+        ("markdown", inner),
+        ("python", "print(1)"),
+    ]
 
 
 def test_tildes_hold_backticks_and_the_other_way_round() -> None:
@@ -154,7 +161,9 @@ def test_an_unclosed_last_fence_goes_to_the_end(end: str) -> None:
 
 
 def test_an_indented_fence_loses_its_own_indent_alone() -> None:
-    assert pairs("   ```python\n   if x:\n       y\n z\n   ```\n") == [("python", "if x:\n    y\nz")]
+    assert pairs("   ```python\n   if x:\n       y\n z\n   ```\n") == [
+        ("python", "if x:\n    y\nz")
+    ]
 
 
 def test_fences_in_numbered_steps_and_quotes_are_found() -> None:
@@ -195,7 +204,9 @@ def test_deep_nesting_does_not_hide_the_blocks_after_it() -> None:
 
 
 def test_a_byte_order_mark_at_the_start_is_no_text() -> None:
-    assert extract_code_blocks("\ufeff```python\nprint(1)\n```") == [CodeBlock("print(1)", "python")]
+    assert extract_code_blocks("\ufeff```python\nprint(1)\n```") == [
+        CodeBlock("print(1)", "python")
+    ]
     assert extract_code_blocks("```python\n\ufeff1\n```") == [CodeBlock("\ufeff1", "python")]
 
 
@@ -223,7 +234,9 @@ def test_extraction_gives_mutable_blocks() -> None:
         ([{"type": "text", "text": None}], []),
     ],
 )
-def test_the_extractor_takes_any_message_content(message: str | list[str] | None, codes: list[str]) -> None:
+def test_the_extractor_takes_any_message_content(
+    message: str | list[str] | None, codes: list[str]
+) -> None:
     assert [block.code for block in MarkdownCodeExtractor().extract_code_blocks(message)] == codes
 
 
@@ -252,7 +265,9 @@ def test_the_language_is_inferred_from_the_code(code: str, language: str) -> Non
     assert infer_language(code) == language
 
 
-@pytest.mark.parametrize("code", ["-" * 100_000 + "1", "(" * 10_000, "x" + ".a" * 100_000, "9" * 100_000])
+@pytest.mark.parametrize(
+    "code", ["-" * 100_000 + "1", "(" * 10_000, "x" + ".a" * 100_000, "9" * 100_000]
+)
 def test_code_that_is_too_much_for_the_compiler_is_not_python(code: str) -> None:
     assert infer_language(code) == "unknown"
 
@@ -266,7 +281,10 @@ def test_doubtful_python_is_python_and_says_nothing() -> None:
 
 def test_inferring_in_threads_leaves_the_warning_filters_alone() -> None:
     filters = list(warnings.filters)
-    threads = [threading.Thread(target=lambda: [infer_language("x = '\\d'") for _ in range(300)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [infer_language("x = '\\d'") for _ in range(300)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -317,7 +335,11 @@ def test_other_first_lines_name_no_file(code: str) -> None:
     assert file_name(code) is None
 
 
-@given(st.one_of(TEXTS, st.tuples(st.sampled_from(["#", "//", "/*", "<!--"]), TEXTS).map(" filename:".join)))
+@given(
+    st.one_of(
+        TEXTS, st.tuples(st.sampled_from(["#", "//", "/*", "<!--"]), TEXTS).map(" filename:".join)
+    )
+)
 def test_a_file_name_is_never_blank_nor_more_than_a_line(code: str) -> None:
     name = file_name(code)
     assert name is None or (name == name.strip() != "" and not {"\n", "\r"} & set(name))
@@ -345,7 +367,11 @@ def test_pip_is_made_quiet_where_the_language_runs_it(language: str, code: str, 
 
 
 @given(
-    st.lists(st.sampled_from(["pip install", "! pip install", "!pip install", " ", "\n", "-qqq", "x", "\r", "-q"])),
+    st.lists(
+        st.sampled_from(
+            ["pip install", "! pip install", "!pip install", " ", "\n", "-qqq", "x", "\r", "-q"]
+        )
+    ),
     st.sampled_from(["python", "py", "sh", "shell", "bash", "pwsh", "js", ""]),
 )
 def test_making_pip_quiet_twice_is_the_same_as_once(pieces: list[str], language: str) -> None:
@@ -354,5 +380,7 @@ def test_making_pip_quiet_twice_is_the_same_as_once(pieces: list[str], language:
 
 
 def test_importing_blocks_does_not_import_the_markdown_parser() -> None:
-    check = "import sys, cellblock.blocks; sys.exit(any('markdown_it' in name for name in sys.modules))"
+    check = (
+        "import sys, cellblock.blocks; sys.exit(any('markdown_it' in name for name in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -69,7 +69,11 @@ def test_each_callback_runs_once_whichever_thread_is_first() -> None:
     for _ in range(200):
         token, calls, ready = CancellationToken(), list[int](), threading.Barrier(4)
 
-        def add(token: CancellationToken = token, calls: list[int] = calls, ready: threading.Barrier = ready) -> None:
+        def add(
+            token: CancellationToken = token,
+            calls: list[int] = calls,
+            ready: threading.Barrier = ready,
+        ) -> None:
             ready.wait()
             token.add_callback(lambda: calls.append(1))
 

@@ -126,7 +126,7 @@ def test_name_in_json_is_never_imported(tmp_path: Path, monkeypatch: pytest.Monk
         "os.system",
         "builtins.eval",
         "cellblock.errors.ComponentError",
-        "cellblock.executors.local:LocalCommandLineCodeExecutor",
+        "cellblock.executors.command_line.local:LocalCommandLineCodeExecutor",
         f"{__name__}.UnregisteredBox",
         "",
     ],
@@ -197,7 +197,9 @@ def test_older_configuration_goes_to_the_class_and_newer_is_refused() -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"size": "x"}])
-def test_configuration_that_does_not_fit_is_refused_with_the_reason(config: dict[str, object]) -> None:
+def test_configuration_that_does_not_fit_is_refused_with_the_reason(
+    config: dict[str, object],
+) -> None:
     with pytest.raises(ComponentError, match=r"configuration of .*Box' does not fit: .*size"):
         load_component(saved(f"{__name__}.Box", **config))
 

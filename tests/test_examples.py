@@ -18,12 +18,23 @@ ROOT = Path(__file__).parent.parent
 
 def run(argv: list[str], folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.run(argv, cwd=folder, env=environment, input=given, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        argv, cwd=folder, env=environment, input=given, capture_output=True, text=True, check=False
+    )
 
 
 def test_report_makes_a_real_picture_and_a_real_table(tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: the extra `bench` brings it")
-    argv = [sys.executable, "-m", "cellblock", "run", str(ROOT / "examples/report.md"), "--work-dir", "out", "--json"]
+    argv = [
+        sys.executable,
+        "-m",
+        "cellblock",
+        "run",
+        str(ROOT / "examples/report.md"),
+        "--work-dir",
+        "out",
+        "--json",
+    ]
     done = run(argv, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
@@ -46,7 +57,9 @@ def live() -> None:
     if reason := unavailable():
         pytest.skip(reason)
     for module, extra in (("IPython", "session"), ("matplotlib", "bench"), ("pandas", "bench")):
-        pytest.importorskip(module, reason=f"{module} is not installed: the extra `{extra}` brings it")
+        pytest.importorskip(
+            module, reason=f"{module} is not installed: the extra `{extra}` brings it"
+        )
 
 
 def test_eight_models_are_tried_and_the_best_is_named(live: None, tmp_path: Path) -> None:
@@ -79,7 +92,9 @@ def test_the_analysis_goes_on_after_its_segfault(live: None, tmp_path: Path) -> 
     assert "still there: 365 days\n" in done.stdout
     assert "calm days: 48\n" in done.stdout
     assert (tmp_path / "coding/wind.csv").read_text().count("\n") == 366
-    assert len([*(tmp_path / "coding").glob("*.png")]) == 1, "the one that was drawn before the way back went with it"
+    assert len([*(tmp_path / "coding").glob("*.png")]) == 1, (
+        "the one that was drawn before the way back went with it"
+    )
 
 
 def readme_programs() -> list[str]:
@@ -110,7 +125,9 @@ def test_the_third_program_of_the_readme_gives_blocks_what_it_names(tmp_path: Pa
     data.mkdir()
     (data / "given.txt").write_text("given")
     code = readme_programs()[2].replace('"/data"', repr(str(data)))
-    code = code.replace("from cellblock import", "from cellblock import CodeBlock, SandboxCommandLineCodeExecutor,")
+    code = code.replace(
+        "from cellblock import", "from cellblock import CodeBlock, SandboxCommandLineCodeExecutor,"
+    )
     block = "import os, numpy\nfrom functions import load_data\nprint(load_data().age.sum(), os.environ['MODE'])\n"
     block += f"print(open({str(data / 'given.txt')!r}).read())"
     code += f"""
@@ -126,7 +143,9 @@ asyncio.run(main())
     assert done.stdout == "57 test\ngiven\n", done.stdout + done.stderr
 
 
-def test_the_program_about_sessions_in_the_readme_does_what_it_says(live: None, tmp_path: Path) -> None:
+def test_the_program_about_sessions_in_the_readme_does_what_it_says(
+    live: None, tmp_path: Path
+) -> None:
     [code] = [program for program in readme_programs() if "SandboxSessionCodeExecutor(" in program]
     done = run([sys.executable, "-c", f"{code}\nimport asyncio\nasyncio.run(main())"], tmp_path)
     assert done.returncode == 0, done.stderr

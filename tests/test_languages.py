@@ -17,7 +17,10 @@ def known(tag: str) -> Language:
 @pytest.mark.parametrize(
     ("name", "tags"),
     [
-        ("python", ["python", "Python", "PYTHON", "py", "python3", "python3.11", "ipython", " python "]),
+        (
+            "python",
+            ["python", "Python", "PYTHON", "py", "python3", "python3.11", "ipython", " python "],
+        ),
         ("sh", ["sh", "shell", "Shell"]),
         ("bash", ["bash", "zsh"]),
         ("pwsh", ["pwsh", "powershell", "ps1", "PowerShell"]),
@@ -57,13 +60,21 @@ def test_languages_with_a_program_are_executed_and_no_others() -> None:
         ("html", "html", None),
     ],
 )
-def test_a_language_has_its_suffix_and_its_program(tag: str, suffix: str, argv: tuple[str, ...] | None) -> None:
+def test_a_language_has_its_suffix_and_its_program(
+    tag: str, suffix: str, argv: tuple[str, ...] | None
+) -> None:
     assert (known(tag).suffix, known(tag).argv) == (suffix, argv)
 
 
 @pytest.mark.parametrize(
     ("tag", "action"),
-    [("py", "execute"), ("bash", "execute"), ("js", "execute"), ("css", "save"), ("output", "ignore")],
+    [
+        ("py", "execute"),
+        ("bash", "execute"),
+        ("js", "execute"),
+        ("css", "save"),
+        ("output", "ignore"),
+    ],
 )
 def test_without_policies_the_table_decides(tag: str, action: str) -> None:
     assert action_for(known(tag)) == action
@@ -96,4 +107,6 @@ def test_policies_that_cannot_hold_are_refused(policies: Mapping[str, Any], mess
 
 
 def test_policies_that_can_hold_are_accepted() -> None:
-    check_policies({"py": "save", "python": "save", "Bash": "ignore", "html": "ignore", "sh": "execute"})
+    check_policies(
+        {"py": "save", "python": "save", "Bash": "ignore", "html": "ignore", "sh": "execute"}
+    )

@@ -15,7 +15,9 @@ WHOLE = st.none() | st.integers(1, 2**40)
 NUMBERS = st.none() | st.integers(1, 10**6) | st.floats(0.001, 10**6)
 
 
-@given(st.fixed_dictionaries({name: NUMBERS if name.endswith("seconds") else WHOLE for name in NAMES}))
+@given(
+    st.fixed_dictionaries({name: NUMBERS if name.endswith("seconds") else WHOLE for name in NAMES})
+)
 def test_limits_are_the_same_after_json(values: dict[str, int | None]) -> None:
     limits = Limits(**values)
     assert Limits.from_dict(json.loads(json.dumps(limits.to_dict()))) == limits
@@ -28,7 +30,9 @@ def test_what_is_no_number_above_zero_is_refused(name: str, value: int) -> None:
         Limits(**{name: value})
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith(("seconds", "processors"))])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if not name.endswith(("seconds", "processors"))]
+)
 def test_fractions_of_what_is_counted_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"Limits.{name} must be a whole number"):
         Limits(**{name: 1.5})  # pyright: ignore[reportArgumentType] - what callers without types write
@@ -51,7 +55,9 @@ def test_limits_cannot_be_changed() -> None:
 
 
 def test_without_a_sandbox_output_alone_is_bounded() -> None:
-    assert [name for name, value in LOCAL_LIMITS.to_dict().items() if value is not None] == ["output_bytes"]
+    assert [name for name, value in LOCAL_LIMITS.to_dict().items() if value is not None] == [
+        "output_bytes"
+    ]
 
 
 def test_sandbox_bounds_all_but_time() -> None:

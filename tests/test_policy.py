@@ -10,15 +10,24 @@ from hypothesis import strategies as st
 
 from cellblock import Mount, Policy
 
-PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0/."), min_size=1).map(lambda name: f"/{name}")
+PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0/."), min_size=1).map(
+    lambda name: f"/{name}"
+)
 MOUNTS = st.lists(st.builds(Mount, PATHS, st.none() | PATHS), max_size=3).map(tuple)
 VARIABLES = st.dictionaries(
-    st.text(st.characters(exclude_characters="=\0"), min_size=1), st.text(st.characters(exclude_characters="\0"))
+    st.text(st.characters(exclude_characters="=\0"), min_size=1),
+    st.text(st.characters(exclude_characters="\0")),
 )
 
 
 @given(
-    st.builds(Policy, network=st.sampled_from(["none", "host"]), read_only=MOUNTS, read_write=MOUNTS, environment=VARIABLES)
+    st.builds(
+        Policy,
+        network=st.sampled_from(["none", "host"]),
+        read_only=MOUNTS,
+        read_write=MOUNTS,
+        environment=VARIABLES,
+    )
 )
 def test_policy_is_the_same_after_json(policy: Policy) -> None:
     again = Policy.from_dict(json.loads(json.dumps(policy.to_dict())))
@@ -27,7 +36,12 @@ def test_policy_is_the_same_after_json(policy: Policy) -> None:
 
 
 def test_nothing_is_given_by_default() -> None:
-    assert Policy().to_dict() == {"network": "none", "read_only": [], "read_write": [], "environment": {}}
+    assert Policy().to_dict() == {
+        "network": "none",
+        "read_only": [],
+        "read_write": [],
+        "environment": {},
+    }
 
 
 def test_paths_become_mounts_under_their_own_name() -> None:
@@ -43,14 +57,23 @@ def test_unknown_network_is_refused(network: str) -> None:
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("data", None), ("", None), ("/data", "data"), ("/data", "/a/../b"), ("/", None), ("/data", "/")],
+    [
+        ("data", None),
+        ("", None),
+        ("/data", "data"),
+        ("/data", "/a/../b"),
+        ("/", None),
+        ("/data", "/"),
+    ],
 )
 def test_mount_that_could_mean_anything_is_refused(source: str, target: str | None) -> None:
     with pytest.raises(ValueError, match="^Mount (source|target) must"):
         Mount(source, target)
 
 
-@pytest.mark.parametrize("variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}, {1: "x"}])
+@pytest.mark.parametrize(
+    "variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}, {1: "x"}]
+)
 def test_what_is_no_variable_is_refused(variables: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="environment variable"):
         Policy(environment=variables)

@@ -14,11 +14,24 @@ from pathlib import Path
 import pytest
 
 import cellblock
-from cellblock import CancellationToken, CodeBlock, CodeExecutor, CommandLineCodeResult, Ended, Output, fold, sync
+from cellblock import (
+    CancellationToken,
+    CodeBlock,
+    CodeExecutor,
+    CommandLineCodeResult,
+    Ended,
+    Output,
+    fold,
+    sync,
+)
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
 HI = [CodeBlock("print('hi')", "python")]
-FACES = [face for face in map(vars(sync).get, sync.__all__) if face and issubclass(face, sync.SyncCodeExecutor)]
+FACES = [
+    face
+    for face in map(vars(sync).get, sync.__all__)
+    if face and issubclass(face, sync.SyncCodeExecutor)
+]
 _SERVER = cellblock.JupyterConnectionInfo("127.0.0.1", False)
 NEEDED = {"JupyterServerCodeExecutor": (_SERVER,), "DockerJupyterCodeExecutor": (_SERVER,)}
 ASYNC_ONLY = {"__aenter__", "__aexit__"}
@@ -35,7 +48,9 @@ def public(kind: type[object]) -> set[str]:
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_every_public_name_of_the_executor_is_there_without_await(face: type[sync.SyncCodeExecutor]) -> None:
+def test_every_public_name_of_the_executor_is_there_without_await(
+    face: type[sync.SyncCodeExecutor],
+) -> None:
     kind = getattr(cellblock, face.__name__)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Using LocalCommandLineCodeExecutor")
@@ -45,7 +60,9 @@ def test_every_public_name_of_the_executor_is_there_without_await(face: type[syn
         original = inspect.getattr_static(kind, name)
         if inspect.iscoroutinefunction(original) or name == "execute_stream":
             assert not inspect.iscoroutinefunction(getattr(made, name)), name
-            assert any(name in vars(base) for base in face.__mro__), f"{name} would give a coroutine"
+            assert any(name in vars(base) for base in face.__mro__), (
+                f"{name} would give a coroutine"
+            )
 
 
 def test_there_is_a_face_for_every_executor() -> None:
@@ -95,11 +112,15 @@ def test_inside_a_running_loop(executor: SandboxCommandLineCodeExecutor) -> None
     assert asyncio.run(main()) == "hi\n"
 
 
-def test_from_many_threads_each_gets_its_own_result(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_from_many_threads_each_gets_its_own_result(
+    executor: SandboxCommandLineCodeExecutor,
+) -> None:
     results: dict[int, str] = {}
 
     def run(number: int) -> None:
-        results[number] = executor.execute_code_blocks([CodeBlock(f"print({number})", "python")]).output
+        results[number] = executor.execute_code_blocks(
+            [CodeBlock(f"print({number})", "python")]
+        ).output
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(16)]
     for thread in threads:
@@ -116,7 +137,10 @@ def test_token_thrown_in_another_thread_cancels(executor: SandboxCommandLineCode
     found = [next(events), next(events)]
     threading.Thread(target=token.cancel).start()
     result = fold([*found, *events])
-    assert (result.exit_code, result.output) == (125, "begun\n\nCancelled: Code execution was cancelled.")
+    assert (result.exit_code, result.output) == (
+        125,
+        "begun\n\nCancelled: Code execution was cancelled.",
+    )
 
 
 def test_errors_come_through(executor: SandboxCommandLineCodeExecutor) -> None:

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from .blocks import CodeBlock, MarkdownCodeExtractor, extract_code_blocks
     from .cancellation import CancellationToken
     from .components import Component, ComponentModel, load_component, register_component
-    from .environments import create_virtual_env
+    from .environments.virtualenv import create_virtual_env
     from .errors import (
+        BackendError,
+        BackendLost,
         CellblockError,
         CheckpointError,
         ComponentError,
-        EngineUnavailable,
+        ContainerEngineUnavailable,
         ExecutionCancelled,
         ExecutionError,
         ExecutionFailed,
@@ -26,29 +28,37 @@ if TYPE_CHECKING:
         FunctionError,
         ImageUnavailable,
         PackageError,
-        PlaceError,
-        PlaceLost,
         SandboxUnavailable,
         SessionError,
         WorkspaceError,
     )
-    from .events import Cut, Display, Ended, Event, FileMade, Output, PullProgress, Started, Usage
+    from .events import (
+        Display,
+        Ended,
+        Event,
+        FileCreated,
+        Output,
+        OutputTruncated,
+        PullProgress,
+        Started,
+        Usage,
+    )
     from .executors.base import CodeExecutor
-    from .executors.checkpoints import Checkpoint
-    from .executors.docker import DockerCommandLineCodeExecutor
-    from .executors.docker_jupyter import DockerJupyterCodeExecutor
-    from .executors.docker_jupyter_server import DockerJupyterServer
-    from .executors.docker_session import DockerSessionCodeExecutor
-    from .executors.jupyter import JupyterCodeExecutor
-    from .executors.jupyter_client import JupyterClient
-    from .executors.jupyter_connection import JupyterConnectable, JupyterConnectionInfo
-    from .executors.jupyter_server import JupyterServerCodeExecutor
-    from .executors.local import LocalCommandLineCodeExecutor
-    from .executors.local_jupyter_server import LocalJupyterServer
-    from .executors.sandbox import SandboxCommandLineCodeExecutor
-    from .executors.session import SandboxSessionCodeExecutor, Variable
-    from .executors.session_server import SandboxSessionServer
-    from .functions import (
+    from .executors.command_line.docker import DockerCommandLineCodeExecutor
+    from .executors.command_line.local import LocalCommandLineCodeExecutor
+    from .executors.command_line.sandbox import SandboxCommandLineCodeExecutor
+    from .executors.jupyter.admin_client import JupyterClient
+    from .executors.jupyter.connection_info import JupyterConnectable, JupyterConnectionInfo
+    from .executors.jupyter.docker import DockerJupyterCodeExecutor
+    from .executors.jupyter.local import JupyterCodeExecutor
+    from .executors.jupyter.remote import JupyterServerCodeExecutor
+    from .executors.jupyter.servers.docker import DockerJupyterServer
+    from .executors.jupyter.servers.local import LocalJupyterServer
+    from .executors.session.checkpoint import Checkpoint
+    from .executors.session.docker import DockerSessionCodeExecutor
+    from .executors.session.sandbox import SandboxSessionCodeExecutor, Variable
+    from .executors.session.sandbox_server import SandboxSessionServer
+    from .functions.module import (
         Alias,
         FunctionWithRequirements,
         FunctionWithRequirementsStr,
@@ -57,12 +67,21 @@ if TYPE_CHECKING:
     )
     from .limits import Limits
     from .policy import Mount, Policy
-    from .result import BlockResult, CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult, fold
+    from .results import (
+        BlockResult,
+        CodeResult,
+        CommandLineCodeResult,
+        JupyterCodeResult,
+        SessionCodeResult,
+        fold,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Alias",
+    "BackendError",
+    "BackendLost",
     "BlockResult",
     "CancellationToken",
     "CellblockError",
@@ -75,20 +94,19 @@ __all__ = [
     "Component",
     "ComponentError",
     "ComponentModel",
-    "Cut",
+    "ContainerEngineUnavailable",
     "Display",
     "DockerCommandLineCodeExecutor",
     "DockerJupyterCodeExecutor",
     "DockerJupyterServer",
     "DockerSessionCodeExecutor",
     "Ended",
-    "EngineUnavailable",
     "Event",
     "ExecutionCancelled",
     "ExecutionError",
     "ExecutionFailed",
     "ExecutionTimeout",
-    "FileMade",
+    "FileCreated",
     "FunctionError",
     "FunctionWithRequirements",
     "FunctionWithRequirementsStr",
@@ -106,9 +124,8 @@ __all__ = [
     "MarkdownCodeExtractor",
     "Mount",
     "Output",
+    "OutputTruncated",
     "PackageError",
-    "PlaceError",
-    "PlaceLost",
     "Policy",
     "PullProgress",
     "SandboxCommandLineCodeExecutor",
@@ -133,32 +150,32 @@ _HOMES = {
     "blocks": "CodeBlock MarkdownCodeExtractor extract_code_blocks",
     "cancellation": "CancellationToken",
     "components": "Component ComponentModel load_component register_component",
-    "environments": "create_virtual_env",
+    "environments.virtualenv": "create_virtual_env",
     "errors": (
-        "CellblockError CheckpointError ComponentError EngineUnavailable "
+        "CellblockError CheckpointError ComponentError ContainerEngineUnavailable "
         "ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
-        "ImageUnavailable PackageError PlaceError PlaceLost SandboxUnavailable SessionError WorkspaceError"
+        "ImageUnavailable PackageError BackendError BackendLost SandboxUnavailable SessionError WorkspaceError"
     ),
-    "events": "Cut Display Ended Event FileMade Output PullProgress Started Usage",
+    "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",
-    "executors.docker": "DockerCommandLineCodeExecutor",
-    "executors.docker_jupyter": "DockerJupyterCodeExecutor",
-    "executors.docker_jupyter_server": "DockerJupyterServer",
-    "executors.docker_session": "DockerSessionCodeExecutor",
-    "executors.jupyter": "JupyterCodeExecutor",
-    "executors.jupyter_client": "JupyterClient",
-    "executors.jupyter_connection": "JupyterConnectable JupyterConnectionInfo",
-    "executors.jupyter_server": "JupyterServerCodeExecutor",
-    "executors.local_jupyter_server": "LocalJupyterServer",
-    "executors.local": "LocalCommandLineCodeExecutor",
-    "executors.checkpoints": "Checkpoint",
-    "executors.sandbox": "SandboxCommandLineCodeExecutor",
-    "executors.session": "SandboxSessionCodeExecutor Variable",
-    "executors.session_server": "SandboxSessionServer",
-    "functions": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",
+    "executors.command_line.docker": "DockerCommandLineCodeExecutor",
+    "executors.jupyter.docker": "DockerJupyterCodeExecutor",
+    "executors.jupyter.servers.docker": "DockerJupyterServer",
+    "executors.session.docker": "DockerSessionCodeExecutor",
+    "executors.jupyter.local": "JupyterCodeExecutor",
+    "executors.jupyter.admin_client": "JupyterClient",
+    "executors.jupyter.connection_info": "JupyterConnectable JupyterConnectionInfo",
+    "executors.jupyter.remote": "JupyterServerCodeExecutor",
+    "executors.jupyter.servers.local": "LocalJupyterServer",
+    "executors.command_line.local": "LocalCommandLineCodeExecutor",
+    "executors.session.checkpoint": "Checkpoint",
+    "executors.command_line.sandbox": "SandboxCommandLineCodeExecutor",
+    "executors.session.sandbox": "SandboxSessionCodeExecutor Variable",
+    "executors.session.sandbox_server": "SandboxSessionServer",
+    "functions.module": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",
     "limits": "Limits",
     "policy": "Mount Policy",
-    "result": "BlockResult CodeResult CommandLineCodeResult JupyterCodeResult SessionCodeResult fold",
+    "results": "BlockResult CodeResult CommandLineCodeResult JupyterCodeResult SessionCodeResult fold",
 }
 
 

@@ -51,7 +51,9 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
     # A new parser each time: a shared one is not safe in threads, and making it takes 0.3 ms. What paragraphs
     # hold does not matter here. Lists nested deeper than the limit (20 if not given) hide all that follows.
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join"])
-    fences = (token for token in parser.parse(markdown.removeprefix("\ufeff")) if token.type == "fence")
+    fences = (
+        token for token in parser.parse(markdown.removeprefix("\ufeff")) if token.type == "fence"
+    )
     return [_block(token.content.removesuffix("\n"), unescapeAll(token.info)) for token in fences]
 
 
@@ -81,7 +83,9 @@ def _tag(info: str) -> str:
 class MarkdownCodeExtractor:
     """Extract code blocks from the content of a message: AutoGen 0.2's name and method."""
 
-    def extract_code_blocks(self, message: str | Sequence[str | Mapping[str, Any]] | None) -> list[CodeBlock]:
+    def extract_code_blocks(
+        self, message: str | Sequence[str | Mapping[str, Any]] | None
+    ) -> list[CodeBlock]:
         """Give the blocks of `message`: a text, the parts of a multimodal message, or None.
 
         Each part is a document of its own. Parts without text, such as images, hold no blocks.
@@ -143,7 +147,9 @@ def file_name(code: str) -> str | None:
     return None
 
 
-def action_on(block: Block, language: Language, policies: Mapping[str, Action] | None = None) -> Action:
+def action_on(
+    block: Block, language: Language, policies: Mapping[str, Action] | None = None
+) -> Action:
     """Give what is to be done with `block`, which is in `language`; see `action_for`."""
     # Most are not looked into: they are run anyway.
     names_file = language.policy == "ignore" and file_name(block.code) is not None

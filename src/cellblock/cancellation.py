@@ -78,7 +78,9 @@ def _cancel(future: _Cancellable) -> None:
 
 
 @contextlib.contextmanager
-def heeding(token: Token | None, loop: asyncio.AbstractEventLoop, act: Callable[[], object]) -> Generator[None]:
+def heeding(
+    token: Token | None, loop: asyncio.AbstractEventLoop, act: Callable[[], object]
+) -> Generator[None]:
     """Inside, have `act` called on `loop` when `token` is cancelled, whichever thread does that; not after the end.
 
     AutoGen's token cannot forget a callback. So what stays with it holds nothing, and does nothing any more.

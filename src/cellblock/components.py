@@ -15,23 +15,23 @@ from .errors import CellblockError, ComponentError
 
 # Provider -> where its class is. The first name of a class is the one it is saved under.
 _OURS = {
-    "cellblock.SandboxCommandLineCodeExecutor": "cellblock.executors.sandbox:SandboxCommandLineCodeExecutor",
-    "cellblock.SandboxSessionCodeExecutor": "cellblock.executors.session:SandboxSessionCodeExecutor",
-    "cellblock.LocalCommandLineCodeExecutor": "cellblock.executors.local:LocalCommandLineCodeExecutor",
+    "cellblock.SandboxCommandLineCodeExecutor": "cellblock.executors.command_line.sandbox:SandboxCommandLineCodeExecutor",
+    "cellblock.SandboxSessionCodeExecutor": "cellblock.executors.session.sandbox:SandboxSessionCodeExecutor",
+    "cellblock.LocalCommandLineCodeExecutor": "cellblock.executors.command_line.local:LocalCommandLineCodeExecutor",
     "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor": (
-        "cellblock.executors.local:LocalCommandLineCodeExecutor"
+        "cellblock.executors.command_line.local:LocalCommandLineCodeExecutor"
     ),
-    "cellblock.DockerCommandLineCodeExecutor": "cellblock.executors.docker:DockerCommandLineCodeExecutor",
+    "cellblock.DockerCommandLineCodeExecutor": "cellblock.executors.command_line.docker:DockerCommandLineCodeExecutor",
     "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor": (
-        "cellblock.executors.docker:DockerCommandLineCodeExecutor"
+        "cellblock.executors.command_line.docker:DockerCommandLineCodeExecutor"
     ),
-    "cellblock.DockerSessionCodeExecutor": "cellblock.executors.docker_session:DockerSessionCodeExecutor",
-    "cellblock.JupyterCodeExecutor": "cellblock.executors.jupyter:JupyterCodeExecutor",
-    "autogen_ext.code_executors.jupyter.JupyterCodeExecutor": "cellblock.executors.jupyter:JupyterCodeExecutor",
-    "cellblock.DockerJupyterServer": "cellblock.executors.docker_jupyter_server:DockerJupyterServer",
-    "cellblock.DockerJupyterCodeExecutor": "cellblock.executors.docker_jupyter:DockerJupyterCodeExecutor",
+    "cellblock.DockerSessionCodeExecutor": "cellblock.executors.session.docker:DockerSessionCodeExecutor",
+    "cellblock.JupyterCodeExecutor": "cellblock.executors.jupyter.local:JupyterCodeExecutor",
+    "autogen_ext.code_executors.jupyter.JupyterCodeExecutor": "cellblock.executors.jupyter.local:JupyterCodeExecutor",
+    "cellblock.DockerJupyterServer": "cellblock.executors.jupyter.servers.docker:DockerJupyterServer",
+    "cellblock.DockerJupyterCodeExecutor": "cellblock.executors.jupyter.docker:DockerJupyterCodeExecutor",
     "autogen_ext.code_executors.docker_jupyter.DockerJupyterCodeExecutor": (
-        "cellblock.executors.docker_jupyter:DockerJupyterCodeExecutor"
+        "cellblock.executors.jupyter.docker:DockerJupyterCodeExecutor"
     ),
 }
 # Written by `register_component` alone: what the caller allows holds for the whole process, as imports do.
@@ -198,7 +198,9 @@ def register_component(cls: type[ComponentT], *aliases: str) -> type[ComponentT]
     for name in names:
         holder = _registered.get(name)
         if name in _OURS or (holder is not None and _place(holder) != _place(cls)):
-            raise ComponentError(f"{name!r} is the name of another component. Register {_place(cls)} under its own.")
+            raise ComponentError(
+                f"{name!r} is the name of another component. Register {_place(cls)} under its own."
+            )
     _registered.update(dict.fromkeys(names, cls))
     return cls
 
@@ -218,13 +220,17 @@ def _load(saved: Saved, *expected: type[Any]) -> Component:
         if not issubclass(cls, kind):
             raise ComponentError(f"{model.provider!r} is not a {kind.__name__}.")
     if model.component_type not in (None, cls.component_type):
-        raise ComponentError(f"{model.provider!r} is a {cls.component_type}, not a {model.component_type}.")
+        raise ComponentError(
+            f"{model.provider!r} is a {cls.component_type}, not a {model.component_type}."
+        )
     try:
         return _make(cls, model)
     except CellblockError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise ComponentError(f"The configuration of {model.provider!r} does not fit: {error}") from error
+        raise ComponentError(
+            f"The configuration of {model.provider!r} does not fit: {error}"
+        ) from error
 
 
 def _model(saved: Saved) -> ComponentModel:
@@ -233,9 +239,15 @@ def _model(saved: Saved) -> ComponentModel:
     if isinstance(saved, str):
         return ComponentModel.from_json(saved)
     # What comes out of AutoGen's dump_component() is an object of pydantic's.
-    values: object = saved if isinstance(saved, Mapping) or not hasattr(saved, "model_dump") else saved.model_dump()
+    values: object = (
+        saved
+        if isinstance(saved, Mapping) or not hasattr(saved, "model_dump")
+        else saved.model_dump()
+    )
     if not isinstance(values, Mapping):
-        raise ComponentError(f"{saved!r:.200} is no saved configuration: pass a ComponentModel, its values or its JSON text.")
+        raise ComponentError(
+            f"{saved!r:.200} is no saved configuration: pass a ComponentModel, its values or its JSON text."
+        )
     return ComponentModel.from_dict(cast(Mapping[str, Any], values))
 
 

@@ -1,11 +1,11 @@
 """Everything that can go wrong on our side. What a program did is never here: that is data, in the result.
 
 CellblockError
-├── PlaceError (RuntimeError)            the place that runs the code cannot be built or used
+├── BackendError (RuntimeError)            the place that runs the code cannot be built or used
 │   ├── SandboxUnavailable               this machine lacks what the sandbox needs; carries the report
-│   ├── EngineUnavailable                no container engine answers, or not to us
+│   ├── ContainerEngineUnavailable                no container engine answers, or not to us
 │   ├── ImageUnavailable                 the image is not there and cannot be fetched
-│   └── PlaceLost (ConnectionError)      the cell server ended while it was needed
+│   └── BackendLost (ConnectionError)      the cell server ended while it was needed
 ├── WorkspaceError (OSError)             the work folder vanished, is full or is not writable
 ├── PackageError (ValueError)            a requirement cannot be met, or a module of `preload` not imported
 ├── FunctionError (ValueError)           a function cannot be given to blocks
@@ -23,30 +23,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .result import CodeResult
+    from .results import CodeResult
 
 
 class CellblockError(Exception):
     """Base of every error that this library raises on its own account."""
 
 
-class PlaceError(CellblockError, RuntimeError):
+class BackendError(CellblockError, RuntimeError):
     """The place that runs the code cannot be built or used."""
 
 
-class SandboxUnavailable(PlaceError):
+class SandboxUnavailable(BackendError):
     """This machine cannot give the protection that was asked for; the message is the report."""
 
 
-class EngineUnavailable(PlaceError):
+class ContainerEngineUnavailable(BackendError):
     """No container engine answers, or not to this user; the message says which, and what to do."""
 
 
-class ImageUnavailable(PlaceError):
+class ImageUnavailable(BackendError):
     """The image is not there and cannot be fetched; the message holds the engine's own words."""
 
 
-class PlaceLost(PlaceError, ConnectionError):
+class BackendLost(BackendError, ConnectionError):
     """The cell server ended while it was needed; what it said last is in the message."""
 
 

@@ -53,7 +53,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Cut:
+class OutputTruncated:
     """Output beyond the cap was left out here: so many bytes of each stream."""
 
     block: int
@@ -72,7 +72,7 @@ class Display:
 
 
 @dataclass(frozen=True)
-class FileMade:
+class FileCreated:
     """The block made or changed a file. `path` is relative to the work folder."""
 
     block: int
@@ -115,4 +115,4 @@ class PullProgress:
         return f"{self.image}: {self.layers_done} of {self.layers} layers, {done:.1f} of {known:.1f} MB"
 
 
-Event = Started | Output | Cut | Display | FileMade | Ended | PullProgress
+Event = Started | Output | OutputTruncated | Display | FileCreated | Ended | PullProgress

@@ -62,8 +62,22 @@ LANGUAGES: tuple[Language, ...] = (
     Language("diff", ("patch",), "diff", None, "ignore"),
     Language("text", ("txt", "plain", "plaintext", "none"), "txt", None, "ignore", comments=False),
     # What a program printed, or a transcript with prompts in it: shown to the reader, never meant to be run.
-    Language("output", ("stdout", "stderr", "log", "traceback", "pytb"), "txt", None, "ignore", comments=False),
-    Language("console", ("shell-session", "shellsession", "sh-session", "pycon"), "txt", None, "ignore", comments=False),
+    Language(
+        "output",
+        ("stdout", "stderr", "log", "traceback", "pytb"),
+        "txt",
+        None,
+        "ignore",
+        comments=False,
+    ),
+    Language(
+        "console",
+        ("shell-session", "shellsession", "sh-session", "pycon"),
+        "txt",
+        None,
+        "ignore",
+        comments=False,
+    ),
 )
 
 _BY_TAG = {tag: language for language in LANGUAGES for tag in (language.name, *language.aliases)}
@@ -74,7 +88,9 @@ def find_language(tag: str) -> Language | None:
     return _BY_TAG.get(tag.strip().lower())
 
 
-def action_for(language: Language, policies: Mapping[str, Action] | None = None, *, names_file: bool = False) -> Action:
+def action_for(
+    language: Language, policies: Mapping[str, Action] | None = None, *, names_file: bool = False
+) -> Action:
     """Give what is to be done with blocks of `language`.
 
     `policies` says it for some languages, each under any of its names; the table says it for the rest. Check
@@ -95,13 +111,21 @@ def check_policies(policies: Mapping[str, Action]) -> None:
     for tag, action in policies.items():
         language = find_language(tag)
         if language is None:
-            raise ValueError(f"Unknown language in the policies: {tag!r}. Known: {', '.join(_names())}.")
+            raise ValueError(
+                f"Unknown language in the policies: {tag!r}. Known: {', '.join(_names())}."
+            )
         if action not in get_args(Action):
-            raise ValueError(f"The policy of {tag!r} must be 'execute', 'save' or 'ignore', not {action!r}.")
+            raise ValueError(
+                f"The policy of {tag!r} must be 'execute', 'save' or 'ignore', not {action!r}."
+            )
         if action == "execute" and language.argv is None:
-            raise ValueError(f"{language.name} cannot be run: its policy must be 'save' or 'ignore'.")
+            raise ValueError(
+                f"{language.name} cannot be run: its policy must be 'save' or 'ignore'."
+            )
         if seen.setdefault(language.name, action) != action:
-            raise ValueError(f"The policies name {language.name} twice and do not agree: keep one of the names.")
+            raise ValueError(
+                f"The policies name {language.name} twice and do not agree: keep one of the names."
+            )
 
 
 def _names() -> list[str]:

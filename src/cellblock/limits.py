@@ -48,12 +48,20 @@ class Limits:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"Limits.{field.name} must be a number above 0 or None, not {value!r}.")
+                raise ValueError(
+                    f"Limits.{field.name} must be a number above 0 or None, not {value!r}."
+                )
             if value > _MOST:
-                raise ValueError(f"Limits.{field.name} is too large: {value!r}. None means no limit.")
+                raise ValueError(
+                    f"Limits.{field.name} is too large: {value!r}. None means no limit."
+                )
             if field.name == "processors" and value < _LEAST_PROCESSORS:
-                raise ValueError(f"Limits.processors must be at least {_LEAST_PROCESSORS}, not {value!r}.")
-            if field.name.endswith(("_bytes", "processes", "open_files", "checkpoints")) and not isinstance(value, int):
+                raise ValueError(
+                    f"Limits.processors must be at least {_LEAST_PROCESSORS}, not {value!r}."
+                )
+            if field.name.endswith(
+                ("_bytes", "processes", "open_files", "checkpoints")
+            ) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")
 
     def to_dict(self) -> dict[str, Any]:

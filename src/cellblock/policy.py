@@ -23,7 +23,9 @@ class Mount:
             raise ValueError(f"Mount source must be an absolute path, not {self.source!r}.")
         target = Path(self.inside)
         if not target.is_absolute() or ".." in target.parts:
-            raise ValueError(f"Mount target must be an absolute path without '..', not {self.inside!r}.")
+            raise ValueError(
+                f"Mount target must be an absolute path without '..', not {self.inside!r}."
+            )
         if target == Path("/"):
             raise ValueError("Mount target must not be '/': name a folder below it.")
 
@@ -80,8 +82,15 @@ class Policy:
         unknown = sorted(set(values) - {"network", "read_only", "read_write", "environment"})
         if unknown:
             raise ValueError(f"Unknown policy entries: {', '.join(unknown)}.")
-        mounts = {name: tuple(Mount(*pair) for pair in values.get(name, ())) for name in ("read_only", "read_write")}
-        return cls(network=values.get("network", "none"), environment=values.get("environment", {}), **mounts)
+        mounts = {
+            name: tuple(Mount(*pair) for pair in values.get(name, ()))
+            for name in ("read_only", "read_write")
+        }
+        return cls(
+            network=values.get("network", "none"),
+            environment=values.get("environment", {}),
+            **mounts,
+        )
 
 
 def _mount(item: Mount | str | Path) -> Mount:

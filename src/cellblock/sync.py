@@ -10,27 +10,27 @@ from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from .aio.background_loop import engine
+from .aio.inline_loop import can_drive, drive
 from .blocks import Block, MarkdownCodeExtractor
 from .cancellation import Token
 from .components import ComponentModel, Saved
-from .driver import can_drive, drive
-from .engine import engine
 from .events import Event
-from .executors import (
-    copied_session,
-    docker,
-    docker_jupyter,
-    docker_session,
-    jupyter,
-    jupyter_server,
-    local,
-    sandbox,
-    session,
-    session_server,
-)
 from .executors.base import CodeExecutor
-from .executors.checkpoints import Checkpoint
-from .result import CodeResult
+from .executors.command_line.docker import DockerCommandLineCodeExecutor as AsyncDockerCommandLine
+from .executors.command_line.local import LocalCommandLineCodeExecutor as AsyncLocalCommandLine
+from .executors.command_line.sandbox import (
+    SandboxCommandLineCodeExecutor as AsyncSandboxCommandLine,
+)
+from .executors.jupyter.docker import DockerJupyterCodeExecutor as AsyncDockerJupyter
+from .executors.jupyter.local import JupyterCodeExecutor as AsyncJupyter
+from .executors.jupyter.remote import JupyterServerCodeExecutor as AsyncJupyterServer
+from .executors.session.checkpoint import Checkpoint
+from .executors.session.checkpointing import CopiedSession, Variable
+from .executors.session.docker import DockerSessionCodeExecutor as AsyncDockerSession
+from .executors.session.sandbox import SandboxSessionCodeExecutor as AsyncSandboxSession
+from .executors.session.sandbox_server import SandboxSessionServer as AsyncSandboxSessionServer
+from .results import CodeResult
 
 __all__ = [
     "DockerCommandLineCodeExecutor",
@@ -53,7 +53,9 @@ class SyncCodeExecutor:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._executor = type(self)._kind(*args, **kwargs)
 
-    def execute_code_blocks(self, code_blocks: Sequence[Block], cancellation_token: Token | None = None) -> CodeResult:
+    def execute_code_blocks(
+        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+    ) -> CodeResult:
         """Run `code_blocks` and give their result; see `CodeExecutor.execute_code_blocks`.
 
         An interrupt (Ctrl-C) ends the block, waits for its clean-up and goes on up.
@@ -62,7 +64,9 @@ class SyncCodeExecutor:
             return drive(self._executor.execute_code_blocks, code_blocks, cancellation_token)
         return engine().wait(self._executor.execute_code_blocks(code_blocks, cancellation_token))
 
-    def execute_stream(self, code_blocks: Sequence[Block], cancellation_token: Token | None = None) -> Generator[Event]:
+    def execute_stream(
+        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+    ) -> Generator[Event]:
         """Run `code_blocks` and give what happens as it happens."""
         return engine().iterate(self._executor.execute_stream(code_blocks, cancellation_token))
 
@@ -103,39 +107,44 @@ class SyncCodeExecutor:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
 
 class DockerCommandLineCodeExecutor(SyncCodeExecutor):
     """`cellblock.DockerCommandLineCodeExecutor`, without `await`."""
 
-    _kind = docker.DockerCommandLineCodeExecutor
+    _kind = AsyncDockerCommandLine
 
 
 class DockerJupyterCodeExecutor(SyncCodeExecutor):
     """`cellblock.DockerJupyterCodeExecutor`, without `await`."""
 
-    _kind = docker_jupyter.DockerJupyterCodeExecutor
+    _kind = AsyncDockerJupyter
 
 
 class JupyterCodeExecutor(SyncCodeExecutor):
     """`cellblock.JupyterCodeExecutor`, without `await`."""
 
-    _kind = jupyter.JupyterCodeExecutor
+    _kind = AsyncJupyter
 
 
 class JupyterServerCodeExecutor(SyncCodeExecutor):
     """`cellblock.JupyterServerCodeExecutor`, without `await`."""
 
-    _kind = jupyter_server.JupyterServerCodeExecutor
+    _kind = AsyncJupyterServer
 
 
 class SandboxSessionServer:
     """`cellblock.SandboxSessionServer`, for ``with``; its `session` makes executors of this face."""
 
     def __init__(self, **options: Any) -> None:
-        self._server = session_server.SandboxSessionServer(**options)
+        self._server = AsyncSandboxSessionServer(**options)
 
     def session(self, *args: Any, **options: Any) -> SandboxSessionCodeExecutor:
         """Make a session of this server; it takes what `SandboxSessionCodeExecutor` takes."""
@@ -145,14 +154,19 @@ class SandboxSessionServer:
         engine().wait(self._server.warm.open())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         engine().wait(self._server.warm.close())
 
 
 class _SyncSession(SyncCodeExecutor):
     """What live sessions have beyond, without `await`."""
 
-    _executor: copied_session.CopiedSession
+    _executor: CopiedSession
 
     def get(self, name: str) -> Any:
         """Give the value of a variable."""
@@ -162,7 +176,7 @@ class _SyncSession(SyncCodeExecutor):
         """Set a variable."""
         engine().wait(self._executor.set(name, value))
 
-    def variables(self) -> list[copied_session.Variable]:
+    def variables(self) -> list[Variable]:
         """List the variables that blocks have made."""
         return engine().wait(self._executor.variables())
 
@@ -180,10 +194,12 @@ class _SyncSession(SyncCodeExecutor):
 
     def fork(self, count: int = 1, *, mark: Checkpoint | None = None) -> list[Self]:
         """Make independent sessions that start from here, or from a checkpoint."""
-        return [self._face(branch) for branch in engine().wait(self._executor.fork(count, mark=mark))]
+        return [
+            self._face(branch) for branch in engine().wait(self._executor.fork(count, mark=mark))
+        ]
 
     @classmethod
-    def _face(cls, executor: copied_session.CopiedSession) -> Self:
+    def _face(cls, executor: CopiedSession) -> Self:
         face = cls.__new__(cls)
         face._executor = executor
         return face
@@ -192,22 +208,22 @@ class _SyncSession(SyncCodeExecutor):
 class SandboxSessionCodeExecutor(_SyncSession):
     """`cellblock.SandboxSessionCodeExecutor`, without `await`."""
 
-    _kind = session.SandboxSessionCodeExecutor
+    _kind = AsyncSandboxSession
 
 
 class DockerSessionCodeExecutor(_SyncSession):
     """`cellblock.DockerSessionCodeExecutor`, without `await`."""
 
-    _kind = docker_session.DockerSessionCodeExecutor
+    _kind = AsyncDockerSession
 
 
 class LocalCommandLineCodeExecutor(SyncCodeExecutor):
     """`cellblock.LocalCommandLineCodeExecutor`, without `await`."""
 
-    _kind = local.LocalCommandLineCodeExecutor
+    _kind = AsyncLocalCommandLine
 
 
 class SandboxCommandLineCodeExecutor(SyncCodeExecutor):
     """`cellblock.SandboxCommandLineCodeExecutor`, without `await`."""
 
-    _kind = sandbox.SandboxCommandLineCodeExecutor
+    _kind = AsyncSandboxCommandLine

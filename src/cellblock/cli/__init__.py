@@ -38,7 +38,9 @@ class _Commands(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-@click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def _cellblock() -> None:
     """Run the code that language-model agents write: contained, exact, fast."""
@@ -56,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _say(_usage(error), _EXIT_USAGE)
     except CellblockError as error:
         code = _say(str(error), _EXIT_FAILED)
-    except OSError as error:  # a full disk behind our output, say; a closed pipe is click's, who ends quietly
+    except (
+        OSError
+    ) as error:  # a full disk behind our output, say; a closed pipe is click's, who ends quietly
         code = _say(str(error), _EXIT_FAILED)
     except click.Abort:
         code = _EXIT_INTERRUPTED

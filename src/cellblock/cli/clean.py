@@ -17,7 +17,10 @@ def command() -> int:
     for path in _clean_groups():
         click.echo(path)
     if importlib.util.find_spec("aiodocker") is None:
-        click.echo("Containers were not looked at: that needs the extra `docker`, pip install 'cellblock[docker]'.", err=True)
+        click.echo(
+            "Containers were not looked at: that needs the extra `docker`, pip install 'cellblock[docker]'.",
+            err=True,
+        )
         return 0
     for name in asyncio.run(_clean_containers()):
         click.echo(name)
@@ -25,15 +28,15 @@ def command() -> int:
 
 
 def _clean_groups() -> list[str]:
-    from ..cell import groups  # `clean --help` does without
+    from ..runtime.server.cgroups import sweep  # `clean --help` does without
     from ..sandbox import cgroups
 
-    return [path for folder in cgroups.find().folders for path in groups.sweep(folder)]
+    return [path for folder in cgroups.find().folders for path in sweep(folder)]
 
 
 async def _clean_containers() -> list[str]:
     from ..containers.client import connected
-    from ..containers.owners import remove_orphans
+    from ..containers.orphans import remove_orphans
 
     async with connected() as client:
         return await remove_orphans(client)

@@ -27,7 +27,9 @@ def command(as_json: bool) -> int:
     import asyncio
 
     from ..containers.report import as_text, engine_report
-    from ..executors.sandbox import SandboxCommandLineCodeExecutor  # `doctor --help` does without
+    from ..executors.command_line.sandbox import (
+        SandboxCommandLineCodeExecutor,  # `doctor --help` does without
+    )
 
     engine = asyncio.run(engine_report())
     guarantees, reason = SandboxCommandLineCodeExecutor().guarantees(), unavailable()
@@ -43,7 +45,9 @@ def command(as_json: bool) -> int:
         for line in rows(guarantees, _width()):
             click.echo(line)
         click.echo(f"\n{as_text(engine)}")
-        click.echo(f"The full sandbox {f'cannot be started here. {reason}' if reason else 'can be started here.'}")
+        click.echo(
+            f"The full sandbox {f'cannot be started here. {reason}' if reason else 'can be started here.'}"
+        )
     return 1 if reason else 0
 
 

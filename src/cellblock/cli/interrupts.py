@@ -28,14 +28,21 @@ class _Signals(ABC):
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._starting = True
         # Ignored from the start: a job in the background, which the terminal's Ctrl-C is not for.
-        self._numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._numbers = [
+            number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        ]
 
     def __enter__(self) -> Self:
         for number in self._numbers:
             self._loop.add_signal_handler(number, self._take, number)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number in self._numbers:
             self._loop.remove_signal_handler(number)
             # Not Python's: an exception in the last moments of the process would only be noise.

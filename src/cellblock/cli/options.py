@@ -22,7 +22,9 @@ def _memory(context: click.Context, parameter: click.Parameter, value: str | Non
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: float) -> float:
     if not 1 <= value < math.inf:
-        raise click.BadParameter(f"{value:g} is not a number of seconds from 1 on", context, parameter)
+        raise click.BadParameter(
+            f"{value:g} is not a number of seconds from 1 on", context, parameter
+        )
     return value
 
 
@@ -36,10 +38,28 @@ _OPTIONS = (
         callback=_seconds,
         help="How long one block may run.",
     ),
-    click.option("--memory", "memory_bytes", metavar="SIZE", callback=_memory, help="How much memory, such as 512M or 2G."),
-    click.option("--network", is_flag=True, help="Give the sandbox this machine's network. Without it there is none."),
-    click.option("--package", "packages", multiple=True, metavar="NAME", help="Install a package first. Can be repeated."),
-    click.option("--work-dir", metavar="FOLDER", help="The folder that blocks share.  [default: coding]"),
+    click.option(
+        "--memory",
+        "memory_bytes",
+        metavar="SIZE",
+        callback=_memory,
+        help="How much memory, such as 512M or 2G.",
+    ),
+    click.option(
+        "--network",
+        is_flag=True,
+        help="Give the sandbox this machine's network. Without it there is none.",
+    ),
+    click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="NAME",
+        help="Install a package first. Can be repeated.",
+    ),
+    click.option(
+        "--work-dir", metavar="FOLDER", help="The folder that blocks share.  [default: coding]"
+    ),
 )
 
 

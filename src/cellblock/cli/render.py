@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..blocks import CodeBlock, file_name
-from ..events import Cut, Display, Ended, Event, FileMade, Output, PullProgress, Started, Stream
-from ..result import cut_mark
+from ..events import (
+    Display,
+    Ended,
+    Event,
+    FileCreated,
+    Output,
+    OutputTruncated,
+    PullProgress,
+    Started,
+    Stream,
+)
+from ..results import cut_mark
 from .sizes import format_size
 
 Style = Literal["plain", "dim", "bold"]
@@ -35,7 +45,7 @@ class Renderer:
     def __init__(self, blocks: Sequence[CodeBlock], *, folder: str, one_place: bool) -> None:
         self._blocks, self._folder, self._one_place = blocks, folder, one_place
         self._mid_line = False
-        self._files: list[FileMade] = []
+        self._files: list[FileCreated] = []
 
     def pieces(self, event: Event) -> Iterator[Piece]:
         """Give what is to be written for `event`."""
@@ -44,14 +54,14 @@ class Renderer:
                 yield from self.note(self._heading(number, language), "bold")
             case Output(stream=stream, text=text):
                 yield self._written(stream, text)
-            case Cut(stdout_bytes=out, stderr_bytes=err):
+            case OutputTruncated(stdout_bytes=out, stderr_bytes=err):
                 yield self._written("stdout", cut_mark(out))
                 yield self._written("stderr", cut_mark(err))
             case Display(data=data, files=files):
                 # What has text was written as output, and files are named at the end.
                 if "text/plain" not in data and not files:
                     yield from self.note(f"shown: {', '.join(data)}")
-            case FileMade():
+            case FileCreated():
                 self._files.append(event)
             case Ended():
                 yield from self._end(event)
@@ -76,7 +86,9 @@ class Renderer:
 
     def _heading(self, number: int, language: str) -> str:
         name = file_name(self._blocks[number].code)
-        return f"block {number + 1} of {len(self._blocks)}: {language}{f' ({name})' if name else ''}"
+        return (
+            f"block {number + 1} of {len(self._blocks)}: {language}{f' ({name})' if name else ''}"
+        )
 
     def _end(self, ended: Ended) -> Iterator[Piece]:
         files, self._files = self._files, []

@@ -13,8 +13,18 @@ from .settings import Settings
 
 @click.command("repl")
 @common_options
-@click.option("--preload", multiple=True, metavar="MODULE", help="Import a module before the session. Can be repeated.")
-@click.option("--open", "opens", is_flag=True, help="Open pictures on the screen as well; they are saved always.")
+@click.option(
+    "--preload",
+    multiple=True,
+    metavar="MODULE",
+    help="Import a module before the session. Can be repeated.",
+)
+@click.option(
+    "--open",
+    "opens",
+    is_flag=True,
+    help="Open pictures on the screen as well; they are saved always.",
+)
 def command(opens: bool, **options: Any) -> int:
     """Talk with a live Python session in a sandbox.
 
@@ -25,7 +35,7 @@ def command(opens: bool, **options: Any) -> int:
     # Only who runs code needs all this; help and bad options are answered without it.
     import asyncio
 
-    from .talk import at_terminal, by_pipe
+    from .repl_loop import at_terminal, by_pipe
 
     is_terminal = sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - closed
     talk = at_terminal if is_terminal else by_pipe

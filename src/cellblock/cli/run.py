@@ -23,13 +23,35 @@ def _language(context: click.Context, parameter: click.Parameter, value: str | N
 
 @click.command("run")
 @click.argument("file", required=False)
-@click.option("-c", "code", metavar="CODE", help="Run CODE, which is Python unless --language says otherwise.")
-@click.option("--executor", type=click.Choice(_EXECUTORS), default="sandbox", show_default=True, help="What runs the blocks.")
-@click.option("--image", metavar="IMAGE", help="The image of --executor docker and docker-session.  [default: python:3-slim]")
-@click.option("--language", metavar="NAME", callback=_language, help="The whole input is one block of this language.")
+@click.option(
+    "-c", "code", metavar="CODE", help="Run CODE, which is Python unless --language says otherwise."
+)
+@click.option(
+    "--executor",
+    type=click.Choice(_EXECUTORS),
+    default="sandbox",
+    show_default=True,
+    help="What runs the blocks.",
+)
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    help="The image of --executor docker and docker-session.  [default: python:3-slim]",
+)
+@click.option(
+    "--language",
+    metavar="NAME",
+    callback=_language,
+    help="The whole input is one block of this language.",
+)
 @common_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone, as JSON.")
-@click.option("--stream/--no-stream", default=True, show_default=True, help="Print output as it comes, or at the end.")
+@click.option(
+    "--stream/--no-stream",
+    default=True,
+    show_default=True,
+    help="Print output as it comes, or at the end.",
+)
 def command(**options: Any) -> int:
     """Run the code blocks of FILE, a Markdown message, or of standard input when FILE is "-".
 
@@ -50,7 +72,7 @@ def _run(settings: RunSettings) -> int:
     import asyncio
 
     from ..blocks import CodeBlock
-    from .source import NoSource, read_blocks, runnable
+    from .input_file import NoSource, read_blocks, runnable
 
     if (settings.file is None) == (settings.code is None):
         _refuse("name one FILE, or give code with -c")
@@ -62,7 +84,7 @@ def _run(settings: RunSettings) -> int:
         blocks, remark = runnable(blocks)
     except NoSource as error:
         _refuse(str(error))
-    from .execution import execute
+    from .run_blocks import execute
 
     return asyncio.run(execute(blocks, settings, remark))
 

@@ -13,7 +13,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.output import Output, create_output
 from pygments.lexers.python import PythonLexer
 
-from .lines import missing_indent
+from .statement_splitter import missing_indent
 
 _INDENT = 4
 
@@ -46,7 +46,9 @@ class Terminal:
 
 
 def _output() -> Output:
-    return create_output(always_prefer_tty=True)  # where one of the two streams goes to a file, the other one
+    return create_output(
+        always_prefer_tty=True
+    )  # where one of the two streams goes to a file, the other one
 
 
 def _keys() -> KeyBindings:

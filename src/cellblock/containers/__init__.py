@@ -1,1 +1,1 @@
-"""Containers of a Docker-compatible engine: reach it, describe, make, find and remove them."""
+"""A Docker-compatible engine: client, images, packages, lifecycle."""

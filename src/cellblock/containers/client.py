@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import EngineUnavailable, PlaceError
+from ..errors import BackendError, ContainerEngineUnavailable
 
 if TYPE_CHECKING:
     from aiodocker import Docker
@@ -89,17 +89,19 @@ class Client:
 
 
 async def connect() -> Client:
-    """Reach the engine that DOCKER_HOST or the current context names, or this machine's. Raises `EngineUnavailable`."""
+    """Reach the engine that DOCKER_HOST or the current context names, or this machine's. Raises `ContainerEngineUnavailable`."""
     try:
         import aiodocker  # an extra
     except ImportError as error:
-        raise EngineUnavailable(_EXTRA) from error
+        raise ContainerEngineUnavailable(_EXTRA) from error
     try:
         docker = aiodocker.Docker()
     except AssertionError as error:  # what it raises when it finds no socket
-        raise EngineUnavailable(_nothing_there()) from error
+        raise ContainerEngineUnavailable(_nothing_there()) from error
     except (ValueError, OSError, aiodocker.DockerError) as error:
-        raise EngineUnavailable(f"The container engine cannot be reached ({error}): look at DOCKER_HOST.") from error
+        raise ContainerEngineUnavailable(
+            f"The container engine cannot be reached ({error}): look at DOCKER_HOST."
+        ) from error
     try:
         async with asyncio.timeout(_PATIENCE):
             info, version = await _facts(docker)
@@ -107,7 +109,7 @@ async def connect() -> Client:
             return Client(docker, info, version)
     except (TimeoutError, OSError, aiodocker.DockerError) as error:
         await docker.close()
-        raise EngineUnavailable(_why_not(str(docker._connection_info), error)) from error
+        raise ContainerEngineUnavailable(_why_not(str(docker._connection_info), error)) from error
     except BaseException:
         await docker.close()
         raise
@@ -146,7 +148,7 @@ _known: dict[tuple[object, ...] | None, _Facts] = {}  # by engine
 
 @contextlib.asynccontextmanager
 async def connected() -> AsyncGenerator[Client]:
-    """Reach the engine for as long as this lasts. Raises `EngineUnavailable`."""
+    """Reach the engine for as long as this lasts. Raises `ContainerEngineUnavailable`."""
     client = await connect()
     try:
         yield client
@@ -163,7 +165,11 @@ def _nothing_there() -> str:
 
 def _why_not(host: str, error: BaseException) -> str:
     path = host.removeprefix("unix://")
-    if host.startswith("unix://") and os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+    if (
+        host.startswith("unix://")
+        and os.path.exists(path)
+        and not os.access(path, os.R_OK | os.W_OK)
+    ):
         return (
             f"This user may not use the container engine's socket {path}: add the user to the socket's group "
             "(usually `docker`; it is as good as root) and log in again, or use a rootless engine."
@@ -175,18 +181,22 @@ def _why_not(host: str, error: BaseException) -> str:
 
 @contextlib.contextmanager
 def translated(what: str) -> Generator[None]:
-    """Turn the engine's errors into `PlaceError`, which begins with `what` could not be done."""
+    """Turn the engine's errors into `BackendError`, which begins with `what` could not be done."""
     import aiodocker  # an extra; who comes here has it
 
     try:
         yield
     except aiodocker.DockerError as error:
         if error.status == _UNREACHABLE:
-            raise EngineUnavailable(f"{what}: the container engine does not answer any more. Is it still running?") from error
+            raise ContainerEngineUnavailable(
+                f"{what}: the container engine does not answer any more. Is it still running?"
+            ) from error
         advice = _FULL if "no space left on device" in str(error.message) else ""
-        raise PlaceError(f"{what}: {error.message}{advice}") from error
+        raise BackendError(f"{what}: {error.message}{advice}") from error
     except OSError as error:
-        raise EngineUnavailable(f"{what}: the connection to the container engine broke ({error}).") from error
+        raise ContainerEngineUnavailable(
+            f"{what}: the connection to the container engine broke ({error})."
+        ) from error
 
 
 def status_of(error: BaseException | None) -> int:

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import EngineUnavailable, ImageUnavailable, PlaceError
+from ..errors import BackendError, ContainerEngineUnavailable, ImageUnavailable
 from .client import Client, status_of, translated
-from .settings import ContainerSettings
+from .spec import ContainerSettings
 
 if TYPE_CHECKING:
     import tarfile
@@ -40,7 +40,7 @@ class Container:
         return str(self._inner.id)
 
     async def facts(self) -> dict[str, Any]:
-        """Give all that the engine says about it. Raises `PlaceError` when it is gone."""
+        """Give all that the engine says about it. Raises `BackendError` when it is gone."""
         with translated(f"Container {self.name}"):
             return await self._inner.show()
 
@@ -50,31 +50,35 @@ class Container:
 
     async def is_running(self) -> bool:
         """Tell whether it runs; not when it is gone."""
-        with contextlib.suppress(PlaceError):
+        with contextlib.suppress(BackendError):
             return bool((await self.facts())["State"]["Running"])
         return False
 
     async def start(self) -> None:
-        """Start it, and wait until it runs. Raises `PlaceError`."""
+        """Start it, and wait until it runs. Raises `BackendError`."""
         with translated(f"Container {self.name} cannot be started"):
             await asyncio.wait_for(self._inner.start(), _STARTING)
 
     async def end_all(self) -> None:
-        """End all that runs in it, but its first process. Raises `PlaceError`."""
+        """End all that runs in it, but its first process. Raises `BackendError`."""
 
         async def sweep() -> None:
             try:
                 async with asyncio.timeout(_ENDING):
                     _, said = await self.run(["/bin/sh", "-c", _END_ALL])
             except TimeoutError as error:
-                raise PlaceError(f"What runs in container {self.name} cannot be ended within {_ENDING:g} s.") from error
+                raise BackendError(
+                    f"What runs in container {self.name} cannot be ended within {_ENDING:g} s."
+                ) from error
             if "done" not in said:
-                raise PlaceError(f"What runs in container {self.name} cannot be ended: {said.strip()[-2000:]}")
+                raise BackendError(
+                    f"What runs in container {self.name} cannot be ended: {said.strip()[-2000:]}"
+                )
 
         await _over_any_connection(sweep)
 
     async def restart(self) -> None:
-        """End all that runs in it, and start it again. Raises `PlaceError`."""
+        """End all that runs in it, and start it again. Raises `BackendError`."""
 
         async def restart() -> None:
             with translated(f"Container {self.name} cannot be restarted"):
@@ -84,40 +88,50 @@ class Container:
 
     async def stop(self) -> None:
         """End all that runs in it, if anything does."""
-        with contextlib.suppress(PlaceError), translated(f"Container {self.name} cannot be stopped"):
+        with (
+            contextlib.suppress(BackendError),
+            translated(f"Container {self.name} cannot be stopped"),
+        ):
             await asyncio.wait_for(self._inner.stop(t=1), _STARTING)
 
     async def remove(self) -> None:
         """End and remove it, with the volumes that are its own; does nothing when it is gone."""
-        with contextlib.suppress(PlaceError), translated(f"Container {self.name} cannot be removed"):
+        with (
+            contextlib.suppress(BackendError),
+            translated(f"Container {self.name} cannot be removed"),
+        ):
             await asyncio.wait_for(self._inner.delete(force=True, v=True), _STARTING)
-        with contextlib.suppress(TimeoutError, PlaceError):
-            async with asyncio.timeout(_STARTING):  # where the engine is at it already, its name is taken until it is done
+        with contextlib.suppress(TimeoutError, BackendError):
+            async with asyncio.timeout(
+                _STARTING
+            ):  # where the engine is at it already, its name is taken until it is done
                 while await find(self.client, self.name) is not None:  # noqa: ASYNC110 - nobody tells us
                     await asyncio.sleep(_LOOK)
 
     async def put(self, path: str, archive: bytes) -> None:
-        """Unpack a tar archive into its folder `path`. Raises `PlaceError`."""
+        """Unpack a tar archive into its folder `path`. Raises `BackendError`."""
         with translated(f"Files cannot be copied into container {self.name}"):
             await self._inner.put_archive(path, archive)
 
     async def get(self, path: str) -> tarfile.TarFile:
-        """Give its folder `path` as a tar archive. Raises `PlaceError`."""
+        """Give its folder `path` as a tar archive. Raises `BackendError`."""
         with translated(f"Files cannot be copied out of container {self.name}"):
             return await self._inner.get_archive(path)
 
     async def execute(self, argv: Sequence[str], *, stdin: bool = True, user: str = "") -> Exec:
         """Make what starts `argv` in it, with a stream to its standard input where wanted.
 
-        Raises `PlaceError`, with what the container said when it has ended.
+        Raises `BackendError`, with what the container said when it has ended.
         """
         try:
             with translated(f"Container {self.name} runs nothing more"):
-                return await self._inner.exec(list(argv), user=user, stdin=stdin, stdout=True, stderr=True)
-        except EngineUnavailable:
+                return await self._inner.exec(
+                    list(argv), user=user, stdin=stdin, stdout=True, stderr=True
+                )
+        except ContainerEngineUnavailable:
             raise
-        except PlaceError as error:
-            raise PlaceError(f"{error} {await self._said()}".rstrip()) from error
+        except BackendError as error:
+            raise BackendError(f"{error} {await self._said()}".rstrip()) from error
 
     async def _said(self) -> str:
         with contextlib.suppress(Exception):
@@ -125,7 +139,7 @@ class Container:
         return ""
 
     async def run(self, argv: Sequence[str], *, user: str = "") -> tuple[int, str]:
-        """Run `argv` in it to its end; give its exit code, and what it wrote. Raises `PlaceError`."""
+        """Run `argv` in it to its end; give its exit code, and what it wrote. Raises `BackendError`."""
         execution, said = await self.execute(argv, user=user), bytearray()
         with translated(f"Container {self.name} runs nothing more"):
             async with asyncio.timeout(_STEP), execution.start(detach=False) as stream:
@@ -140,7 +154,7 @@ async def _over_any_connection(step: Callable[[], Awaitable[None]]) -> None:
     for pause in _PAUSES:
         try:
             return await step()
-        except PlaceError as error:
+        except BackendError as error:
             if status_of(error.__cause__) in _FINAL:
                 raise
             await asyncio.sleep(pause)
@@ -152,29 +166,31 @@ async def find(client: Client, name: str) -> Container | None:
     try:
         with translated(f"Container {name}"):
             return Container(client, await client.docker.containers.get(name), name)
-    except PlaceError as error:
+    except BackendError as error:
         if status_of(error.__cause__) == _NOT_FOUND:
             return None
         raise
 
 
 async def create(client: Client, settings: ContainerSettings, name: str) -> Container:
-    """Make a container, which does not run yet. Raises `PlaceError`, or `ImageUnavailable` when its image is not there."""
+    """Make a container, which does not run yet. Raises `BackendError`, or `ImageUnavailable` when its image is not there."""
     try:
         with translated(f"Container {name} cannot be made"):
-            return Container(client, await client.docker.containers.create(settings.config(), name=name), name)
-    except PlaceError as error:
+            return Container(
+                client, await client.docker.containers.create(settings.config(), name=name), name
+            )
+    except BackendError as error:
         match status_of(error.__cause__):
             case 404:
-                raise ImageUnavailable(f"The engine has no image {settings.image}. {error}") from error
+                raise ImageUnavailable(
+                    f"The engine has no image {settings.image}. {error}"
+                ) from error
             case 409:
-                raise PlaceError(f"{taken(name)} {error}") from error
+                raise BackendError(f"{taken(name)} {error}") from error
             case _:
                 raise
 
 
 def taken(name: str) -> str:
     """Say that a name is another's, and what to do."""
-    return (
-        f"There is a container of the name {name} already: take another container_name, or remove it (docker rm -f {name})."
-    )
+    return f"There is a container of the name {name} already: take another container_name, or remove it (docker rm -f {name})."

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import PackageError, PlaceError
+from ..errors import BackendError, PackageError
 from ..limits import Limits
-from . import owners
+from . import orphans
 from .client import Client
 from .container import create
-from .settings import START_PYTHON, ContainerSettings
+from .spec import START_PYTHON, ContainerSettings
 
 _NO_PYTHON = 127
 _ASK = """\
@@ -49,14 +49,34 @@ class ImagePython:
         if "musl" in self.abi or self.libc[0] != "glibc":
             return f"{self.machine}-unknown-linux-musl"
         minor = int(self.libc[1].split(".")[1])
-        return f"{self.machine}-manylinux_2_{next((known for known in _GLIBC if known <= minor), 17)}"
+        return (
+            f"{self.machine}-manylinux_2_{next((known for known in _GLIBC if known <= minor), 17)}"
+        )
 
-    def installation(self, requirements: Sequence[str], folder: Path, wheels: Sequence[str] = ()) -> list[str]:
+    def installation(
+        self, requirements: Sequence[str], folder: Path, wheels: Sequence[str] = ()
+    ) -> list[str]:
         """Give the arguments with which uv puts wheels for it into `folder`; of `wheels` alone, if given."""
         found = [option for offered in wheels for option in ("--find-links", offered)]
         return [
-            *("pip", "install", "--target", str(folder), "--python", sys.executable, "--link-mode", "copy"),
-            *("--python-version", self.version, "--python-platform", self.platform, "--only-binary", ":all:"),
+            *(
+                "pip",
+                "install",
+                "--target",
+                str(folder),
+                "--python",
+                sys.executable,
+                "--link-mode",
+                "copy",
+            ),
+            *(
+                "--python-version",
+                self.version,
+                "--python-platform",
+                self.platform,
+                "--only-binary",
+                ":all:",
+            ),
             *(["--no-index", *found] if found else []),
             *("--", *requirements),
         ]
@@ -65,9 +85,11 @@ class ImagePython:
 async def python_of(client: Client, image: str, facts: Mapping[str, Any]) -> ImagePython:
     """Ask the image, in a container of its own; `facts` is what the engine says about it.
 
-    Raises `PackageError` when packages mean nothing to it, `PlaceError` when its Python does not work.
+    Raises `PackageError` when packages mean nothing to it, `BackendError` when its Python does not work.
     """
-    settings = ContainerSettings(image=str(facts["Id"]), user="0:0", limits=Limits(), labels=owners.labels(kept=False))
+    settings = ContainerSettings(
+        image=str(facts["Id"]), user="0:0", limits=Limits(), labels=orphans.labels(kept=False)
+    )
     container = await create(client, settings, f"cellblock-look-{uuid.uuid4()}")
     try:
         await container.start()
@@ -75,11 +97,17 @@ async def python_of(client: Client, image: str, facts: Mapping[str, Any]) -> Ima
     finally:
         await container.remove()
     if exit_code == _NO_PYTHON:
-        raise PackageError(f"The image {image} has no python3: packages can only be installed where there is one.")
+        raise PackageError(
+            f"The image {image} has no python3: packages can only be installed where there is one."
+        )
     try:
         python = ImagePython(**json.loads(said.splitlines()[-1]))
     except (ValueError, IndexError, TypeError) as error:
-        raise PlaceError(f"The Python of the image {image} does not work. It said: {said[-1000:]}") from error
+        raise BackendError(
+            f"The Python of the image {image} does not work. It said: {said[-1000:]}"
+        ) from error
     if python.kind != "cpython":
-        raise PackageError(f"The image {image} has {python.kind}: packages can only be installed for CPython.")
+        raise PackageError(
+            f"The image {image} has {python.kind}: packages can only be installed for CPython."
+        )
     return python

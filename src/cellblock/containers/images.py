@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ImageUnavailable, PlaceError
+from ..errors import BackendError, ImageUnavailable
 from ..events import PullProgress
 from .client import Client, status_of, translated
 
@@ -39,7 +39,11 @@ class Layers:
                 self._done.add(layer)
         sizes = list(self._layers.values())
         return PullProgress(
-            self._image, len(self._done), len(sizes), sum(size[0] for size in sizes), sum(size[1] for size in sizes)
+            self._image,
+            len(self._done),
+            len(sizes),
+            sum(size[0] for size in sizes),
+            sum(size[1] for size in sizes),
         )
 
 
@@ -52,16 +56,18 @@ async def pull(client: Client, image: str, on_pull: OnPull | None) -> None:
                 progress = layers.add(news)
                 if on_pull is not None:
                     on_pull(progress)
-    except PlaceError as error:
-        raise ImageUnavailable(f"{error}. Is the name right? `docker pull {image}` shows more.") from error
+    except BackendError as error:
+        raise ImageUnavailable(
+            f"{error}. Is the name right? `docker pull {image}` shows more."
+        ) from error
 
 
 async def image_facts(client: Client, reference: str) -> dict[str, Any] | None:
-    """Give what the engine says about an image; `None` when it has none of that name. Raises `PlaceError`."""
+    """Give what the engine says about an image; `None` when it has none of that name. Raises `BackendError`."""
     try:
         with translated(f"Image {reference}"):
             return await client.docker.images.inspect(reference)
-    except PlaceError as error:
+    except BackendError as error:
         if status_of(error.__cause__) == _NOT_FOUND:
             return None
         raise

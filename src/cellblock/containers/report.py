@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import EngineUnavailable
+from ..errors import ContainerEngineUnavailable
 from .client import connected
 
 
@@ -26,7 +26,7 @@ async def engine_report() -> dict[str, Any]:
                 "rootless": client.is_rootless,
                 "holds_limits": client.holds_limits,
             }
-    except EngineUnavailable as error:
+    except ContainerEngineUnavailable as error:
         return {"available": False, "reason": str(error)}
 
 
@@ -35,7 +35,11 @@ def as_text(report: dict[str, Any]) -> str:
     if not report["available"]:
         return f"Containers cannot be used here. {report['reason']}"
     kind = "rootless" if report["rootless"] else "with root's rights"
-    limits = "" if report["holds_limits"] else ", which it may not use: rlimits hold memory and processes, each process alone"
+    limits = (
+        ""
+        if report["holds_limits"]
+        else ", which it may not use: rlimits hold memory and processes, each process alone"
+    )
     return (
         f"Containers can be used here: engine {report['version']} ({kind}), runtimes {', '.join(report['runtimes'])}, "
         f"control groups version {report['cgroup_version']}{limits}."

@@ -34,5 +34,7 @@ def give(folder: Path, client: Client, user: str) -> None:
         return
     if not client.is_rootless:
         os.chown(folder, int(uid), int(gid) if gid.isdigit() else -1)
-    elif int(uid) == 0 and (socket := client.socket) is not None:  # somebody's engine, whom root inside is
+    elif (
+        int(uid) == 0 and (socket := client.socket) is not None
+    ):  # somebody's engine, whom root inside is
         os.chown(folder, socket.stat().st_uid, -1)

@@ -1,1 +1,1 @@
-"""Executors: blocks in, events and one result out."""
+"""Executors: code blocks in, events and one result out."""

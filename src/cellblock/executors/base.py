@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TypeGuard
 
+from ..aio.background_loop import engine
 from ..blocks import Block, CodeBlock
 from ..cancellation import Token
 from ..components import Component
-from ..engine import engine
 from ..events import Ended, Event, Started
-from ..result import CodeResult, Folder
-from .output import CANCELLED_TEXT, EXIT_CANCELLED
+from ..results import CodeResult, Folder
+from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 
 _LIKE_THIS = """[CodeBlock(code="print('hi')", language="python")]"""
 
@@ -33,14 +33,16 @@ class CodeExecutor(Component, ABC):
       when memory ran out; `outcome` says which. Output so far is kept, and nothing of the block is left running.
     * An unknown language or a file name outside the work folder is exit code 1, and nothing is written or run.
     * When the awaiting task is cancelled, the block is ended and cleaned up, and then `asyncio.CancelledError` goes on up.
-    * `PlaceError`, `WorkspaceError`, `PackageError`, `FunctionError`: the block could not be run at all.
+    * `BackendError`, `WorkspaceError`, `PackageError`, `FunctionError`: the block could not be run at all.
 
     Implementations fill in `_open`, `_close` and `_run_block`, which are called on the engine's loop alone; but the last one
     on that of any caller while `_serves_all_loops`.
     """
 
     component_type: ClassVar[str] = "code_executor"
-    is_live: ClassVar[bool] = False  # whether blocks share one live interpreter; else each is a fresh process
+    is_live: ClassVar[bool] = (
+        False  # whether blocks share one live interpreter; else each is a fresh process
+    )
 
     def __init__(self) -> None:
         self._is_open = False
@@ -49,7 +51,9 @@ class CodeExecutor(Component, ABC):
 
     # the public interface
 
-    async def execute_code_blocks(self, code_blocks: Sequence[Block], cancellation_token: Token | None = None) -> CodeResult:
+    async def execute_code_blocks(
+        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+    ) -> CodeResult:
         """Run `code_blocks` and give their result.
 
         Raises `ValueError` without blocks or for what is none, and our errors where they could not be run; see the class.
@@ -83,7 +87,10 @@ class CodeExecutor(Component, ABC):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.stop()
 
@@ -102,7 +109,9 @@ class CodeExecutor(Component, ABC):
         """End everything and clean up; while restarting, the work folder stays."""
 
     @abstractmethod
-    def _run_block(self, number: int, block: CodeBlock, token: Token | None) -> AsyncGenerator[Event, None]:
+    def _run_block(
+        self, number: int, block: CodeBlock, token: Token | None
+    ) -> AsyncGenerator[Event, None]:
         """Run one block: `Started` first and `Ended` last. When closed early, it ends the block and cleans up."""
 
     def _serves_all_loops(self) -> bool:
@@ -135,7 +144,9 @@ class CodeExecutor(Component, ABC):
             await self._open()
             self._is_open = True
 
-    async def _events(self, blocks: Sequence[CodeBlock], token: Token | None) -> AsyncGenerator[Event, None]:
+    async def _events(
+        self, blocks: Sequence[CodeBlock], token: Token | None
+    ) -> AsyncGenerator[Event, None]:
         if not self._is_open:
             async with contextlib.aclosing(engine().stream(self._starting())) as news:
                 async for event in news:
@@ -180,13 +191,17 @@ class CodeExecutor(Component, ABC):
 
 
 def _never_run(number: int, block: CodeBlock) -> tuple[Event, ...]:
-    return Started(number, block.language), Ended(number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
+    return Started(number, block.language), Ended(
+        number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT
+    )
 
 
 def _checked(blocks: object) -> list[CodeBlock]:
     """Give `blocks` as a list of ours. Raises `ValueError` where they are none, or there are none."""
     if not _can_be_list(blocks):
-        raise ValueError(f"Code blocks are passed as a list, not as a {_name(blocks)}: {_LIKE_THIS}")
+        raise ValueError(
+            f"Code blocks are passed as a list, not as a {_name(blocks)}: {_LIKE_THIS}"
+        )
     checked = [_block(block) for block in blocks]
     if not checked:
         raise ValueError("There are no code blocks to run.")
@@ -195,7 +210,11 @@ def _checked(blocks: object) -> list[CodeBlock]:
 
 def _can_be_list(blocks: object) -> TypeGuard[Iterable[object]]:
     # One block of another package may be iterable as well: pydantic's objects give their fields.
-    return not hasattr(blocks, "code") and not isinstance(blocks, str | bytes | Mapping) and isinstance(blocks, Iterable)
+    return (
+        not hasattr(blocks, "code")
+        and not isinstance(blocks, str | bytes | Mapping)
+        and isinstance(blocks, Iterable)
+    )
 
 
 def _block(block: object) -> CodeBlock:
@@ -204,11 +223,19 @@ def _block(block: object) -> CodeBlock:
         return block if isinstance(block, CodeBlock) else CodeBlock(code, language)
     if hasattr(block, "code") and hasattr(block, "language"):
         kinds = f"{_name(code)} and {_name(language)}"
-        raise ValueError(f"The code and the language of a {_name(block)} must be texts, not {kinds}.")
-    raise ValueError(f"A {_name(block)} is no code block: pass {_LIKE_THIS}, or objects with the same two attributes.")
+        raise ValueError(
+            f"The code and the language of a {_name(block)} must be texts, not {kinds}."
+        )
+    raise ValueError(
+        f"A {_name(block)} is no code block: pass {_LIKE_THIS}, or objects with the same two attributes."
+    )
 
 
 def _name(value: object) -> str:
     """Give the name of the class of `value`, with its module."""
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

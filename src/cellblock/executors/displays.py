@@ -42,7 +42,9 @@ class DisplayFiles:
         What is not what its type says, such as a picture that is not base64, is left out. Raises `WorkspaceError` when the
         folder cannot be written.
         """
-        found = [(suffix, _content(mime, data[mime])) for mime, suffix in _SAVED.items() if mime in data]
+        found = [
+            (suffix, _content(mime, data[mime])) for mime, suffix in _SAVED.items() if mime in data
+        ]
         return tuple(self._write(suffix, content) for suffix, content in found if content)
 
     def _write(self, suffix: str, content: bytes) -> str:
@@ -54,7 +56,9 @@ class DisplayFiles:
         except OSError as error:
             with contextlib.suppress(OSError):
                 path.unlink()
-            raise WorkspaceError(f"What was shown cannot be saved in {self.folder}: {error.strerror}.") from error
+            raise WorkspaceError(
+                f"What was shown cannot be saved in {self.folder}: {error.strerror}."
+            ) from error
         return str(path)
 
 

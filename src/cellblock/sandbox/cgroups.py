@@ -10,7 +10,9 @@ from typing import Any
 
 ADVICE = "Run as root, or where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` (cgroup v2)."
 _ROOT = "/sys/fs/cgroup"
-_MOST_PROCESSES = 4_194_304  # that a machine of 64 bits can have; a group takes no larger number (pids.max)
+_MOST_PROCESSES = (
+    4_194_304  # that a machine of 64 bits can have; a group takes no larger number (pids.max)
+)
 _PERIOD = 100_000  # microseconds: the kernel's own, and the longest that it takes is ten times that
 
 
@@ -28,7 +30,9 @@ class Found:
     @property
     def folders(self) -> list[str]:
         """All folders in which groups are made: one for all in version 2."""
-        return list(dict.fromkeys(filter(None, (self.memory, self.processes, self.processors, self.time))))
+        return list(
+            dict.fromkeys(filter(None, (self.memory, self.processes, self.processors, self.time)))
+        )
 
 
 def find() -> Found:
@@ -43,7 +47,11 @@ def find() -> Found:
     if memory and _works(memory, ("memory.limit_in_bytes",), reasons):
         others = {"pids": "pids.max", "cpu": "cpu.cfs_quota_us", "cpuacct": "cpuacct.usage"}
         folders = {name: _v1_folder(own, name) for name in others}
-        usable = {name: path for name, path in folders.items() if path and _works(path, (others[name],), reasons)}
+        usable = {
+            name: path
+            for name, path in folders.items()
+            if path and _works(path, (others[name],), reasons)
+        }
         return Found(1, "; ".join(reasons), memory, *(usable.get(name, "") for name in others))
     return Found(0, "; ".join(dict.fromkeys(reasons)) or "no memory controller is mounted")
 
@@ -88,20 +96,35 @@ def _works(folder: str, files: tuple[str, ...], reasons: list[str]) -> bool:
 
 
 def plan(
-    found: Found, *, memory_bytes: int | None, processes: int | None, processors: float | None = None, times: bool = False
+    found: Found,
+    *,
+    memory_bytes: int | None,
+    processes: int | None,
+    processors: float | None = None,
+    times: bool = False,
 ) -> dict[str, Any] | None:
     """Give what a cell server needs to make groups for its cells; `times`: they count CPU time. `None`: none can be made."""
     if not found.version:
         return None
-    used = replace(found, processors="" if processors is None else found.processors, time=found.time if times else "")
+    used = replace(
+        found,
+        processors="" if processors is None else found.processors,
+        time=found.time if times else "",
+    )
     folders = used.folders
     settings = _settings(found, memory_bytes, processes, processors)
     return {
         "folders": folders,
-        "controllers": "" if found.version == 1 else "+memory +pids" if processors is None else "+memory +pids +cpu",
+        "controllers": ""
+        if found.version == 1
+        else "+memory +pids"
+        if processors is None
+        else "+memory +pids +cpu",
         "settings": [(folders.index(folder), file, text) for folder, file, text in settings],
         "peak": (0, "memory.peak" if found.version == 2 else "memory.max_usage_in_bytes"),
-        "time": (folders.index(used.time), "cpu.stat" if found.version == 2 else "cpuacct.usage") if used.time else None,
+        "time": (folders.index(used.time), "cpu.stat" if found.version == 2 else "cpuacct.usage")
+        if used.time
+        else None,
         "oom": (0, "memory.events" if found.version == 2 else "memory.oom_control"),
     }
 
@@ -119,9 +142,15 @@ def _settings(
             settings += [("memory.limit_in_bytes", size), ("memory.memsw.limit_in_bytes", size)]
     placed = [(found.memory, *setting) for setting in settings]
     if processes is not None and found.processes:
-        placed.append((found.processes, "pids.max", str(processes) if processes <= _MOST_PROCESSES else "max"))
+        placed.append(
+            (found.processes, "pids.max", str(processes) if processes <= _MOST_PROCESSES else "max")
+        )
     if processors is not None and found.processors:
         quota = round(processors * _PERIOD)
-        file, text = ("cpu.max", f"{quota} {_PERIOD}") if found.version == 2 else ("cpu.cfs_quota_us", str(quota))
+        file, text = (
+            ("cpu.max", f"{quota} {_PERIOD}")
+            if found.version == 2
+            else ("cpu.cfs_quota_us", str(quota))
+        )
         placed.append((found.processors, file, text))
     return placed

@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..cell import kernel
+from ..runtime.linux import syscalls
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_SOCKETS, _SIGNALS = 0b01, 0b10  # what can be kept to the own domain: abstract unix sockets, signals
+_SOCKETS, _SIGNALS = (
+    0b01,
+    0b10,
+)  # what can be kept to the own domain: abstract unix sockets, signals
 _BIND_TCP, _CONNECT_TCP = 1, 2
 
 
 def abi() -> int:
     """Give the version of Landlock that this kernel offers; 0 when it has none or it is switched off."""
     try:
-        return kernel.syscall(kernel.LANDLOCK_CREATE_RULESET, None, 0, 1, name="landlock")
+        return syscalls.syscall(syscalls.LANDLOCK_CREATE_RULESET, None, 0, 1, name="landlock")
     except OSError:
         return 0
 
@@ -42,7 +45,12 @@ def _handled(version: int) -> int:
 
 
 def confinement(
-    version: int, readable: Iterable[str], writable: Iterable[str], *, tcp: bool = True, signals: bool = False
+    version: int,
+    readable: Iterable[str],
+    writable: Iterable[str],
+    *,
+    tcp: bool = True,
+    signals: bool = False,
 ) -> dict[str, Any]:
     """Give the part of a cell's confinement that Landlock does; empty on a kernel without it.
 

@@ -10,9 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cell import boot
-from ..errors import PlaceError
-from . import cgroups, namespaces
+from ..errors import BackendError
+from ..runtime import bootstrap
+from . import cgroups
+from .setup import namespaces
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _PATIENCE = 60.0
@@ -38,13 +39,13 @@ class Findings:
 
 @functools.cache
 def probe() -> Findings:
-    """Try everything, once for this process; takes some tenths of a second. Raises `PlaceError`."""
-    argv = [sys.executable, "-I", "-S", "-c", boot.TRIALS, str(_PACKAGE)]
+    """Try everything, once for this process; takes some tenths of a second. Raises `BackendError`."""
+    argv = [sys.executable, "-I", "-S", "-c", bootstrap.TRIALS, str(_PACKAGE)]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_PATIENCE, check=True)
         found = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise PlaceError(f"This machine's facilities cannot be tried out: {error}") from error
+        raise BackendError(f"This machine's facilities cannot be tried out: {error}") from error
     return Findings(**found, groups=cgroups.find())
 
 

@@ -105,7 +105,13 @@ _NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
     "io_submit": (209, 2),
 }
 
-_MAKING_CELLS: Final = ("mount", "umount2", "move_mount", "unshare", "setns")  # and clone with flags for namespaces
+_MAKING_CELLS: Final = (
+    "mount",
+    "umount2",
+    "move_mount",
+    "unshare",
+    "setns",
+)  # and clone with flags for namespaces
 
 _NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 _SET_ID_BITS: Final = 0o6000
@@ -129,7 +135,9 @@ def program(*, sockets: bool = True) -> bytes:
 
     Raises `OSError` on an architecture for which there is no table.
     """
-    return _assemble(_REFUSED, _NOT_IMPLEMENTED, lambda column: _clone(column) + _conditions(column, sockets))
+    return _assemble(
+        _REFUSED, _NOT_IMPLEMENTED, lambda column: _clone(column) + _conditions(column, sockets)
+    )
 
 
 def zygote_program() -> bytes:
@@ -153,7 +161,11 @@ def session_program() -> bytes:
     processes around it at one stroke, since its checkpoints are among them.
     """
     refused = {name: _REFUSED[name] for name in _MAKING_CELLS if name != "setns"}
-    return _assemble(refused, {}, lambda column: _clone(column) + _when((62, 129)[column], _never(0, (_EVERYBODY,))))
+    return _assemble(
+        refused,
+        {},
+        lambda column: _clone(column) + _when((62, 129)[column], _never(0, (_EVERYBODY,))),
+    )
 
 
 def output_program() -> bytes:
@@ -165,18 +177,27 @@ def output_program() -> bytes:
     """
     code = [(_LOAD, 0, 0, _ARCHITECTURE)]
     for column, audit in _ARCHITECTURES.values():
-        code += _when(audit, [(_LOAD, 0, 0, _NUMBER), *_ioctl(column, ()), *_fcntl(column), _give(_ALLOW)])
+        code += _when(
+            audit, [(_LOAD, 0, 0, _NUMBER), *_ioctl(column, ()), *_fcntl(column), _give(_ALLOW)]
+        )
     return _packed([*code, _give(_ALLOW)])
 
 
 def _assemble(
-    refused: Mapping[str, _Numbers], missing: Mapping[str, _Numbers], conditions: Callable[[int], list[Instruction]]
+    refused: Mapping[str, _Numbers],
+    missing: Mapping[str, _Numbers],
+    conditions: Callable[[int], list[Instruction]],
 ) -> bytes:
     try:
         column, audit = _ARCHITECTURES[platform.machine()]
     except KeyError:
         raise OSError(f"there is no seccomp table for {platform.machine()}") from None
-    code = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, audit), _give(_KILL), (_LOAD, 0, 0, _NUMBER)]
+    code = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, audit),
+        _give(_KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
     for table, action in ((refused, errno.EPERM), (missing, errno.ENOSYS)):
         for numbers in table.values():
             if (number := numbers[column]) is not None:
@@ -214,8 +235,18 @@ def _conditions(column: int, sockets: bool) -> list[Instruction]:
     # Takes space on the disk that nobody counts as written; who is refused writes zeros instead.
     code += _when((285, 47)[column], [_give(_ERRNO | errno.EOPNOTSUPP)])
     # Nobody makes a program that runs with the rights of its owner: outside, that owner is the caller.
-    modes = {"fchmod": ((91, 52), 1), "fchmodat": ((268, 53), 2), "mknodat": ((259, 33), 2), "mkdirat": ((258, 34), 2)}
-    old = {"chmod": ((90, None), 1), "creat": ((85, None), 1), "mknod": ((133, None), 1), "mkdir": ((83, None), 1)}
+    modes = {
+        "fchmod": ((91, 52), 1),
+        "fchmodat": ((268, 53), 2),
+        "mknodat": ((259, 33), 2),
+        "mkdirat": ((258, 34), 2),
+    }
+    old = {
+        "chmod": ((90, None), 1),
+        "creat": ((85, None), 1),
+        "mknod": ((133, None), 1),
+        "mkdir": ((83, None), 1),
+    }
     for numbers, argument in (*modes.values(), *old.values()):
         if (number := numbers[column]) is not None:
             code += _when(number, _refuse_bits(argument, _SET_ID_BITS))
@@ -227,7 +258,10 @@ def _conditions(column: int, sockets: bool) -> list[Instruction]:
 
 def _ioctl(column: int, refused: tuple[int, ...]) -> list[Instruction]:
     """Give the checks of what is asked of a device, or of a stream: to block or not to. Whether it is to is not seen here."""
-    return _when((16, 29)[column], [*_never(1, refused)[:-1], (_EQUAL, 1, 0, _FIONBIO), _give(_ALLOW), *_ignore_for_output()])
+    return _when(
+        (16, 29)[column],
+        [*_never(1, refused)[:-1], (_EQUAL, 1, 0, _FIONBIO), _give(_ALLOW), *_ignore_for_output()],
+    )
 
 
 def _fcntl(column: int) -> list[Instruction]:
@@ -255,7 +289,12 @@ def _refuse_bits(argument: int, mask: int) -> list[Instruction]:
 
 
 def _refuse_new_file(flags: int, mode: int) -> list[Instruction]:
-    return [_argument(flags), (_SET, 1, 0, _O_CREAT_OR_TMPFILE), _give(_ALLOW), *_refuse_bits(mode, _SET_ID_BITS)]
+    return [
+        _argument(flags),
+        (_SET, 1, 0, _O_CREAT_OR_TMPFILE),
+        _give(_ALLOW),
+        *_refuse_bits(mode, _SET_ID_BITS),
+    ]
 
 
 def _only(argument: int, values: tuple[int, ...], number: int) -> list[Instruction]:
@@ -265,11 +304,21 @@ def _only(argument: int, values: tuple[int, ...], number: int) -> list[Instructi
 
 def _only_protocols() -> list[Instruction]:
     """Give the checks of a new socket's protocol; those that are let through go on to the checks of its family."""
-    netlink = [(_EQUAL, 0, 3, _NETLINK), _argument(2), (_EQUAL, 1, 0, 0), _give(_ERRNO | errno.EPROTONOSUPPORT)]
-    others = [_argument(2), *[(_EQUAL, len(_PROTOCOLS) - index, 0, number) for index, number in enumerate(_PROTOCOLS)]]
+    netlink = [
+        (_EQUAL, 0, 3, _NETLINK),
+        _argument(2),
+        (_EQUAL, 1, 0, 0),
+        _give(_ERRNO | errno.EPROTONOSUPPORT),
+    ]
+    others = [
+        _argument(2),
+        *[(_EQUAL, len(_PROTOCOLS) - index, 0, number) for index, number in enumerate(_PROTOCOLS)],
+    ]
     return [_argument(0), *netlink, *others, _give(_ERRNO | errno.EPROTONOSUPPORT)]
 
 
 def _never(argument: int, values: tuple[int, ...]) -> list[Instruction]:
-    checks = [step for value in values for step in ((_EQUAL, 0, 1, value), _give(_ERRNO | errno.EPERM))]
+    checks = [
+        step for value in values for step in ((_EQUAL, 0, 1, value), _give(_ERRNO | errno.EPERM))
+    ]
     return [_argument(argument), *checks, _give(_ALLOW)]

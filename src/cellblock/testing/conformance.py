@@ -49,13 +49,27 @@ def main() -> None:
     @click.command()
     @click.argument("executor")
     @click.option("--only", default="", help="Run the checks whose names hold this text.")
-    @click.option("--set", "options", multiple=True, metavar="NAME=TEXT", help="An argument of the executor: image=mine:1.")
+    @click.option(
+        "--set",
+        "options",
+        multiple=True,
+        metavar="NAME=TEXT",
+        help="An argument of the executor: image=mine:1.",
+    )
     def conformance(executor: str, only: str, options: tuple[str, ...]) -> None:
         """Check EXECUTOR: sandbox, local, session, docker, docker-session, or module:Class."""
         factory = KNOWN.get(executor, executor)
         if ":" not in factory:
-            raise click.BadParameter(f"{executor!r} is neither one of {', '.join(KNOWN)} nor module:Class")
-        sys.exit(1 if asyncio.run(run(Subject(factory, dict(option.split("=", 1) for option in options)), only)) else 0)
+            raise click.BadParameter(
+                f"{executor!r} is neither one of {', '.join(KNOWN)} nor module:Class"
+            )
+        sys.exit(
+            1
+            if asyncio.run(
+                run(Subject(factory, dict(option.split("=", 1) for option in options)), only)
+            )
+            else 0
+        )
 
     conformance(prog_name="python -m cellblock.testing.conformance")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..blocks import CodeBlock
 from ..executors.base import CodeExecutor
-from ..result import CodeResult
+from ..results import CodeResult
 
 # Names on the command line of `python -m cellblock.testing.conformance`.
 KNOWN = {
@@ -56,7 +56,9 @@ class Subject:
     @contextlib.asynccontextmanager
     async def executor(self, **options: Any) -> AsyncGenerator[tuple[CodeExecutor, Path]]:
         """Give a started executor and its work folder."""
-        with tempfile.TemporaryDirectory(prefix="cellblock-check-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="cellblock-check-", ignore_cleanup_errors=True
+        ) as folder:
             async with self.make(**{"work_dir": folder, "timeout": 30, **options}) as executor:
                 yield executor, Path(folder)
 

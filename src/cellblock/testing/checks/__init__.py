@@ -1,5 +1,5 @@
 """The checks, by subject. Importing this enters all of them in the list."""
 
-from . import endings, lifecycle, many, output, requests, sessions, trees
+from . import concurrency, endings, lifecycle, output, requests, sessions, trees
 
-__all__ = ["endings", "lifecycle", "many", "output", "requests", "sessions", "trees"]
+__all__ = ["concurrency", "endings", "lifecycle", "output", "requests", "sessions", "trees"]

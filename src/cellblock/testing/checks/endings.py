@@ -15,7 +15,12 @@ from ..subject import Subject, assert_dead, check, check_fresh, heartbeat, until
 @check
 async def success_is_zero_and_ok(subject: Subject) -> None:
     result = await subject.run("print('hi')")
-    assert (result.exit_code, result.output, result.outcome, result.limit) == (0, "hi\n", "ok", None)
+    assert (result.exit_code, result.output, result.outcome, result.limit) == (
+        0,
+        "hi\n",
+        "ok",
+        None,
+    )
     assert result.check() is result
     assert result.usage.wall_seconds > 0
     assert result.usage.cpu_seconds > 0
@@ -24,12 +29,25 @@ async def success_is_zero_and_ok(subject: Subject) -> None:
 @check
 async def exit_codes_are_the_programs_own(subject: Subject) -> None:
     async with subject.executor() as (executor, _):
-        for argument, expected in (("0", 0), ("7", 7), ("255", 255), ("256", 0), ("-1", 255), ("None", 0)):
-            result = await executor.execute_code_blocks([CodeBlock(f"import sys; sys.exit({argument})", "python")])
+        for argument, expected in (
+            ("0", 0),
+            ("7", 7),
+            ("255", 255),
+            ("256", 0),
+            ("-1", 255),
+            ("None", 0),
+        ):
+            result = await executor.execute_code_blocks(
+                [CodeBlock(f"import sys; sys.exit({argument})", "python")]
+            )
             assert result.exit_code == expected, (argument, result)
-        result = await executor.execute_code_blocks([CodeBlock("import sys; sys.exit('told you')", "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("import sys; sys.exit('told you')", "python")]
+        )
         assert (result.exit_code, result.stderr, result.outcome) == (1, "told you\n", "error")
-        result = await executor.execute_code_blocks([CodeBlock("import os; print('x', flush=True); os._exit(9)", "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("import os; print('x', flush=True); os._exit(9)", "python")]
+        )
         assert (result.exit_code, result.output) == (9, "x\n")
         result = await executor.execute_code_blocks([CodeBlock("exit 42", "sh")])
         assert result.exit_code == 42
@@ -38,14 +56,24 @@ async def exit_codes_are_the_programs_own(subject: Subject) -> None:
 @check
 async def signals_and_crashes_are_128_and_their_number(subject: Subject) -> None:
     async with subject.executor() as (executor, folder):
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGHUP):
+        for number in (
+            signal.SIGKILL,
+            signal.SIGTERM,
+            signal.SIGSEGV,
+            signal.SIGABRT,
+            signal.SIGHUP,
+        ):
             code = f"import os\nprint('before', flush=True)\nos.kill(os.getpid(), {int(number)})\nimport time; time.sleep(60)"
             result = await executor.execute_code_blocks([CodeBlock(code, "python")])
             assert (result.exit_code, result.outcome) == (128 + number, "error"), (number, result)
             assert result.output == "before\n"
-        result = await executor.execute_code_blocks([CodeBlock("import ctypes; ctypes.string_at(0)", "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("import ctypes; ctypes.string_at(0)", "python")]
+        )
         assert result.exit_code == 128 + signal.SIGSEGV
-        assert not [path for path in folder.iterdir() if path.name.startswith("core")], "a core file was left"
+        assert not [path for path in folder.iterdir() if path.name.startswith("core")], (
+            "a core file was left"
+        )
         result = await executor.execute_code_blocks([CodeBlock("kill -9 $$", "sh")])
         assert result.exit_code == 137
 
@@ -84,7 +112,9 @@ async def a_cancelled_token_keeps_what_was_printed(subject: Subject) -> None:
     async with subject.executor() as (executor, folder):
         token = CancellationToken()
         code = "print('so far', end='', flush=True)\n" + heartbeat("life")
-        running = asyncio.ensure_future(executor.execute_code_blocks([CodeBlock(code, "python")], token))
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(code, "python")], token)
+        )
         await until((folder / "life").exists, "the block runs")
         token.cancel()
         result = await running
@@ -104,7 +134,9 @@ async def a_token_cancelled_before_runs_nothing(subject: Subject) -> None:
     token = CancellationToken()
     token.cancel()
     async with subject.executor() as (executor, folder):
-        result = await executor.execute_code_blocks([CodeBlock("open('made', 'w')", "python")], token)
+        result = await executor.execute_code_blocks(
+            [CodeBlock("open('made', 'w')", "python")], token
+        )
         assert result.exit_code == 125
         assert not (folder / "made").exists()
 
@@ -112,7 +144,9 @@ async def a_token_cancelled_before_runs_nothing(subject: Subject) -> None:
 @check
 async def a_cancelled_task_leaves_nothing_and_raises(subject: Subject) -> None:
     async with subject.executor() as (executor, folder):
-        running = asyncio.ensure_future(executor.execute_code_blocks([CodeBlock(heartbeat("life"), "python")]))
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(heartbeat("life"), "python")])
+        )
         await until((folder / "life").exists, "the block runs")
         running.cancel()
         try:
@@ -144,7 +178,11 @@ while True:
 """
     limits = Limits(memory_bytes=256 * MIB)
     result = await subject.run(code, limits=limits)
-    assert (result.exit_code, result.outcome, result.limit) == (137, "out_of_memory", "memory_bytes"), result
+    assert (result.exit_code, result.outcome, result.limit) == (
+        137,
+        "out_of_memory",
+        "memory_bytes",
+    ), result
     assert result.output.startswith("so far\n")
     assert "memory" in result.output.splitlines()[-1].lower()
     assert str(256 * MIB) in result.output
@@ -174,9 +212,18 @@ time.sleep(60)
 @check
 async def cpu_seconds_end_a_busy_block(subject: Subject) -> None:
     child = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])"
-    for code in ("while True: pass", child):  # the kernel's own limit is for each process, and counts whole seconds
-        result = await subject.run(f"print('busy', flush=True)\n{code}", limits=Limits(cpu_seconds=1))
-        assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "cpu_seconds"), result
+    for code in (
+        "while True: pass",
+        child,
+    ):  # the kernel's own limit is for each process, and counts whole seconds
+        result = await subject.run(
+            f"print('busy', flush=True)\n{code}", limits=Limits(cpu_seconds=1)
+        )
+        assert (result.exit_code, result.outcome, result.limit) == (
+            124,
+            "timeout",
+            "cpu_seconds",
+        ), result
         assert result.output.startswith("busy\n\nTimeout")
 
 
@@ -186,7 +233,9 @@ async def a_file_over_its_limit_is_refused(subject: Subject) -> None:
     result = await subject.run("head -c 3000000 /dev/zero > big", "sh", limits=limits)
     assert result.exit_code != 0
     async with subject.executor(limits=limits) as (executor, folder):
-        await executor.execute_code_blocks([CodeBlock("open('big', 'wb').write(b'x' * 3000000)", "python")])
+        await executor.execute_code_blocks(
+            [CodeBlock("open('big', 'wb').write(b'x' * 3000000)", "python")]
+        )
         assert (folder / "big").stat().st_size <= MIB
 
 
@@ -201,7 +250,9 @@ for number in range(400):
         os.fsync(file.fileno())
 """
     result = await subject.run(code, limits=Limits(written_bytes=32 * MIB))
-    assert (result.exit_code, result.outcome, result.limit) == (137, "killed", "written_bytes"), result
+    assert (result.exit_code, result.outcome, result.limit) == (137, "killed", "written_bytes"), (
+        result
+    )
 
 
 @check

@@ -34,7 +34,9 @@ async def restart_keeps_the_work_folder(subject: Subject) -> None:
         await executor.execute_code_blocks([CodeBlock("open('kept', 'w').write('kept')", "python")])
         await executor.restart()
         await executor.restart()
-        result = await executor.execute_code_blocks([CodeBlock("print(open('kept').read())", "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("print(open('kept').read())", "python")]
+        )
         assert result.output == "kept\n"
 
 
@@ -44,7 +46,9 @@ async def a_temporary_work_folder_goes_with_it(subject: Subject) -> None:
     async with executor:
         await executor.execute_code_blocks([CodeBlock("open('file', 'w').write('x')", "python")])
         await executor.restart()
-        result = await executor.execute_code_blocks([CodeBlock("print(open('file').read())", "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("print(open('file').read())", "python")]
+        )
         assert result.output == "x\n", "restart lost the files"
         folder = Path(getattr(executor, "work_dir"))  # noqa: B009 - not every executor has one
         assert folder.exists()
@@ -82,7 +86,9 @@ async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
                 while True:
                     rest.write(b"x" * 512)
             try:
-                await executor.execute_code_blocks([CodeBlock("print('x')  " + "#" * 100_000, "python")])
+                await executor.execute_code_blocks(
+                    [CodeBlock("print('x')  " + "#" * 100_000, "python")]
+                )
             except CellblockError as error:
                 assert "No space left" in str(error), str(error)
             else:
@@ -95,14 +101,14 @@ async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
 @contextlib.contextmanager
 def _small_disk() -> Generator[Path]:
     """Give a folder with a filesystem of half a megabyte of its own."""
-    from ...cell import kernel
+    from ...runtime.linux import syscalls
 
     with tempfile.TemporaryDirectory(prefix="cellblock-disk-") as folder:
         try:
-            kernel.mount("tmpfs", folder, "tmpfs", 0, "size=512k,mode=777")
+            syscalls.mount("tmpfs", folder, "tmpfs", 0, "size=512k,mode=777")
         except PermissionError as error:
             raise NotHere("a small filesystem can be made by root alone") from error
         try:
             yield Path(folder)
         finally:
-            kernel.unmount(folder, kernel.MNT_DETACH)
+            syscalls.unmount(folder, syscalls.MNT_DETACH)

@@ -8,7 +8,7 @@ import resource
 from ...blocks import CodeBlock
 from ...events import Output
 from ...limits import Limits
-from ...result import fold
+from ...results import fold
 from ..subject import Subject, check
 
 
@@ -90,7 +90,10 @@ n = os.write(1, b"last\\n")
 
 @check
 async def the_whole_output_is_saved_when_asked(subject: Subject) -> None:
-    async with subject.executor(limits=Limits(output_bytes=1000), save_output=True) as (executor, folder):
+    async with subject.executor(limits=Limits(output_bytes=1000), save_output=True) as (
+        executor,
+        folder,
+    ):
         result = await executor.execute_code_blocks([CodeBlock("print('y' * 100_000)", "python")])
         saved = [name for name in result.files if name.startswith("output_")]
         assert len(saved) == 1, result.files

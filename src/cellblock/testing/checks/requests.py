@@ -32,7 +32,11 @@ async def blocks_have_results_of_their_own(subject: Subject) -> None:
 async def an_unknown_language_runs_nothing(subject: Subject) -> None:
     async with subject.executor() as (executor, folder):
         before = {path.name for path in folder.iterdir()}
-        blocks = [CodeBlock("print('kept')", "python"), CodeBlock("+++", "brainfuck"), CodeBlock("print(1)", "python")]
+        blocks = [
+            CodeBlock("print('kept')", "python"),
+            CodeBlock("+++", "brainfuck"),
+            CodeBlock("print(1)", "python"),
+        ]
         result = await executor.execute_code_blocks(blocks)
         assert (result.exit_code, result.outcome) == (1, "error")
         assert result.blocks[1].output == "unknown language brainfuck", result.blocks[1]
@@ -67,7 +71,9 @@ async def a_link_that_code_made_leads_nowhere(subject: Subject) -> None:
             code = f"import os\nos.symlink({str(target)!r}, 'link')\nos.symlink({str(target / 'file.py')!r}, 'file.py')"
             await executor.execute_code_blocks([CodeBlock(code, "python")])
             for name in ("link/in.py", "file.py"):
-                result = await executor.execute_code_blocks([CodeBlock(f"# filename: {name}\nprint(1)", "python")])
+                result = await executor.execute_code_blocks(
+                    [CodeBlock(f"# filename: {name}\nprint(1)", "python")]
+                )
                 assert result.output in ("Filename is not in the workspace", "1\n"), (name, result)
                 assert not list(target.iterdir()), f"{name}: written through a link"
         finally:
@@ -91,7 +97,9 @@ async def blocks_share_their_files(subject: Subject) -> None:
     async with subject.executor() as (executor, folder):
         (folder / "given.txt").write_text("given")
         blocks = [
-            CodeBlock("n = open('made.txt', 'w').write(open('given.txt').read() + ' made')", "python"),
+            CodeBlock(
+                "n = open('made.txt', 'w').write(open('given.txt').read() + ' made')", "python"
+            ),
             CodeBlock("# filename: helper.py\ndef double(x):\n    return 2 * x", "python"),
             CodeBlock("cat made.txt; echo", "sh"),
             CodeBlock("from helper import double\nprint(double(4))", "python"),
@@ -106,25 +114,33 @@ async def a_block_starts_from_nothing(subject: Subject) -> None:
     async with subject.executor() as (executor, _):
         first = "import os, sys\nx = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys\nos.chdir('/')"
         second = "import os, sys\nprint('x' in globals(), 'LEFT' in os.environ, 'left' in sys.modules, os.getcwd() == '/')"
-        result = await executor.execute_code_blocks([CodeBlock(first, "python"), CodeBlock(second, "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock(first, "python"), CodeBlock(second, "python")]
+        )
         assert result.output == "False False False False\n", result
 
 
 @check
 async def standard_input_is_at_its_end(subject: Subject) -> None:
     async with subject.executor() as (executor, _):
-        result = await executor.execute_code_blocks([CodeBlock("import sys\nprint(repr(sys.stdin.read()))", "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("import sys\nprint(repr(sys.stdin.read()))", "python")]
+        )
         assert (result.exit_code, result.output) == (0, "''\n"), result
         result = await executor.execute_code_blocks([CodeBlock("input('name? ')", "python")])
         assert result.exit_code == 1
         assert "EOFError" in result.stderr
-        result = await executor.execute_code_blocks([CodeBlock("cat; read line || echo none", "sh")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock("cat; read line || echo none", "sh")]
+        )
         assert result.output == "none\n", result
 
 
 @check
 async def wrong_arguments_are_value_errors(subject: Subject) -> None:
-    await _refused(ValueError, "Timeout must be greater than or equal to 1.", lambda: subject.make(timeout=0))
+    await _refused(
+        ValueError, "Timeout must be greater than or equal to 1.", lambda: subject.make(timeout=0)
+    )
     async with subject.executor() as (executor, _):
         try:
             await executor.execute_code_blocks([])

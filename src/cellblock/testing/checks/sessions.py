@@ -7,10 +7,12 @@ import time
 
 from ...blocks import CodeBlock
 from ...executors.base import CodeExecutor
-from ...result import CodeResult
+from ...results import CodeResult
 from ..subject import Subject, check_live
 
-_PATIENCE = 20.0  # seconds until the answer after a block that ended badly; far more than a session needs
+_PATIENCE = (
+    20.0  # seconds until the answer after a block that ended badly; far more than a session needs
+)
 
 
 async def _run(executor: CodeExecutor, code: str) -> CodeResult:

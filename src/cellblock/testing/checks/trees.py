@@ -20,9 +20,13 @@ async def _outlived(subject: Subject, how: str, after: str = "", seconds: float 
     async with subject.executor(timeout=60) as (executor, folder):
         (folder / "beat.py").write_text(heartbeat("life"))
         started = time.monotonic()
-        result = await executor.execute_code_blocks([CodeBlock(_SPAWN.format(how=how) + after, "python")])
+        result = await executor.execute_code_blocks(
+            [CodeBlock(_SPAWN.format(how=how) + after, "python")]
+        )
         assert result.exit_code == 0, result.output
-        assert time.monotonic() - started < seconds, "the result waited for a process that was left behind"
+        assert time.monotonic() - started < seconds, (
+            "the result waited for a process that was left behind"
+        )
         await assert_dead(folder / "life")
 
 
@@ -33,7 +37,9 @@ async def a_child_that_outlives_its_block_is_ended(subject: Subject) -> None:
 
 @check
 async def a_grandchild_that_holds_the_pipe_is_ended(subject: Subject) -> None:
-    await _outlived(subject, "subprocess.Popen(['sh', '-c', sys.executable + ' beat.py & sleep 1000 & exit 0'])")
+    await _outlived(
+        subject, "subprocess.Popen(['sh', '-c', sys.executable + ' beat.py & sleep 1000 & exit 0'])"
+    )
 
 
 @check
@@ -127,7 +133,9 @@ while time.monotonic() < end:
         await asyncio.sleep(0)
         size = (folder / "life").stat().st_size if (folder / "life").exists() else 0
         await asyncio.sleep(0.3)
-        assert size == ((folder / "life").stat().st_size if (folder / "life").exists() else 0), "it forks on"
+        assert size == ((folder / "life").stat().st_size if (folder / "life").exists() else 0), (
+            "it forks on"
+        )
 
 
 @check
@@ -180,7 +188,9 @@ if __name__ == "__main__":
 """
     result = await subject.run(code)
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines() == ["thread", "[0, 1, 4, 9]", "[0, 1, 4, 9]", "[0, 1, 4]"], result.output
+    assert result.output.splitlines() == ["thread", "[0, 1, 4, 9]", "[0, 1, 4, 9]", "[0, 1, 4]"], (
+        result.output
+    )
 
 
 @check
@@ -195,14 +205,23 @@ async def a_killed_owner_leaves_nothing(subject: Subject) -> None:
         work_dir.mkdir()
         (folder / "tmp").mkdir()
         owner = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _OWNER, subject.factory, repr(subject.options), str(work_dir), env=_environment(folder)
+            sys.executable,
+            "-c",
+            _OWNER,
+            subject.factory,
+            repr(subject.options),
+            str(work_dir),
+            env=_environment(folder),
         )
         try:
             await until((work_dir / "life").exists, "the owner's block runs", 30)
         finally:
             owner.send_signal(signal.SIGKILL)
             await owner.wait()
-        await until(lambda: not list((folder / "tmp").iterdir()), f"temporary files go: {list((folder / 'tmp').iterdir())}")
+        await until(
+            lambda: not list((folder / "tmp").iterdir()),
+            f"temporary files go: {list((folder / 'tmp').iterdir())}",
+        )
         await until_dead(work_dir / "life")
 
 
@@ -210,7 +229,11 @@ def _environment(folder: object) -> dict[str, str]:
     import os
     import sys
 
-    return {**os.environ, "TMPDIR": f"{folder}/tmp", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return {
+        **os.environ,
+        "TMPDIR": f"{folder}/tmp",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
 
 
 _OWNER = f"""

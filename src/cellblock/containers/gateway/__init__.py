@@ -1,0 +1,1 @@
+"""The image and container of a Jupyter kernel gateway."""

@@ -1,0 +1,1 @@
+"""Which Python runs blocks, and its packages."""

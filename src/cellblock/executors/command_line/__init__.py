@@ -1,0 +1,1 @@
+"""Executors that run each block in a fresh process."""

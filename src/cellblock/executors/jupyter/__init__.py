@@ -1,0 +1,1 @@
+"""Executors that run blocks in Jupyter kernels."""

@@ -1,0 +1,127 @@
+"""DockerJupyterCodeExecutor: blocks in one live kernel of a Jupyter server in a container."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, cast
+
+from ...blocks import CodeBlock
+from ...cancellation import Token
+from ...errors import ComponentError
+from ...events import Event
+from ...functions.module import Function
+from ...limits import LOCAL_LIMITS, Limits
+from ..workspace.workspace import Workspace
+from .connection_info import JupyterConnectable, JupyterConnectionInfo
+from .named_files import with_files
+from .remote import JupyterServerCodeExecutor
+from .servers.docker import DockerJupyterServer
+
+
+class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
+    """Run blocks in a live kernel in a container, usually one of a `DockerJupyterServer`.
+
+    output_dir    where pictures and pages that blocks show are saved; `None`: the server's `bind_dir`, else a temporary
+                  folder, removed by `stop`
+
+    With a `bind_dir`, the files that blocks make there are in the result, and a block that begins with `# filename: NAME` is
+    saved there as well. An executor that was loaded from a saved configuration has a server of its own, which `stop` ends.
+    For the rest see `JupyterServerCodeExecutor`.
+    """
+
+    def __init__(
+        self,
+        jupyter_server: JupyterConnectable | JupyterConnectionInfo,
+        kernel_name: str = "python3",
+        timeout: float = 60,
+        output_dir: str | os.PathLike[str] | None = None,
+        *,
+        functions: Sequence[Function] = (),
+        functions_module: str = "functions",
+        limits: Limits = LOCAL_LIMITS,
+        save_output: bool = False,
+    ) -> None:
+        super().__init__(
+            jupyter_server,
+            kernel_name,
+            timeout,
+            output_dir,
+            functions=functions,
+            functions_module=functions_module,
+            limits=limits,
+            save_output=save_output,
+        )
+        self._container = (
+            jupyter_server if isinstance(jupyter_server, DockerJupyterServer) else None
+        )
+        self._owns_server = False
+        self._workspace: Workspace | None = None
+
+    @property
+    def output_dir(self) -> Path:
+        """Where pictures and pages are saved."""
+        return (
+            super().output_dir
+            if self._given_output_dir is not None
+            else self.work_dir or super().output_dir
+        )
+
+    @property
+    def work_dir(self) -> Path | None:
+        """The kernel's current folder, as far as it is one of this machine."""
+        return None if self._container is None else self._container.bind_dir
+
+    async def _open(self) -> None:
+        await super()._open()
+        folder = self.work_dir
+        self._workspace = None if folder is None else Workspace(folder)
+
+    async def _close(self, *, restarting: bool) -> None:
+        await super()._close(restarting=restarting)
+        if self._owns_server and self._container is not None and not restarting:
+            await self._container._stop()
+
+    async def _run_here(
+        self, number: int, block: CodeBlock, token: Token | None
+    ) -> AsyncGenerator[Event, None]:
+        run = super()._run_here
+        async with contextlib.aclosing(
+            with_files(self._workspace, number, block, lambda: run(number, block, token))
+        ) as events:
+            async for event in events:
+                yield event
+
+    # saved configurations
+
+    def _to_config(self) -> dict[str, Any]:
+        server = self._jupyter_server
+        if isinstance(server, DockerJupyterServer):
+            saved = server.dump_component().to_dict()
+        elif isinstance(server, JupyterConnectionInfo) and server.token is None:
+            saved = {"host": server.host, "use_https": server.use_https, "port": server.port}
+        else:
+            raise ComponentError(
+                "A DockerJupyterCodeExecutor can be saved with a DockerJupyterServer, or a JupyterConnectionInfo without "
+                "a token: secrets are not saved."
+            )
+        return {"jupyter_server": saved, **super()._to_config()}
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, Any]) -> Self:
+        values = dict(config)
+        saved: object = values.get("jupyter_server")
+        if not isinstance(saved, Mapping):
+            raise ComponentError(
+                f"'jupyter_server' of a DockerJupyterCodeExecutor cannot be {saved!r:.200}."
+            )
+        server = cast("Mapping[str, Any]", saved)
+        if "host" in server:
+            values["jupyter_server"] = JupyterConnectionInfo(**server)
+            return super()._from_config(values)
+        values["jupyter_server"] = DockerJupyterServer.load_component(server)
+        executor = super()._from_config(values)
+        executor._owns_server = True
+        return executor

@@ -1,0 +1,1 @@
+"""Jupyter servers that we start and stop."""

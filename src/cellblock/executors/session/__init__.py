@@ -1,0 +1,1 @@
+"""Executors that run all blocks in one live interpreter."""

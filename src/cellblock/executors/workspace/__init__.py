@@ -1,0 +1,1 @@
+"""The work folder from outside: files written, files found, copies."""

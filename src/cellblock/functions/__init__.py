@@ -1,0 +1,1 @@
+"""Functions handed to blocks: requirements, source, the generated module."""

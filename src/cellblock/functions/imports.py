@@ -1,0 +1,112 @@
+"""The imports that stand above functions in their module: as values, as text, as JSON."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..errors import FunctionError
+
+
+@dataclass(frozen=True)
+class Alias:
+    """`name as alias`, in an import."""
+
+    name: str
+    alias: str
+
+
+@dataclass(frozen=True)
+class ImportFromModule:
+    """`from module import imports`."""
+
+    module: str
+    imports: Sequence[str | Alias]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.imports, str):
+            raise FunctionError(
+                f"ImportFromModule.imports must be a list of names, not {self.imports!r}."
+            )
+        object.__setattr__(self, "imports", tuple(self.imports))
+
+
+Import = str | ImportFromModule | Alias
+POSTPONED_ANNOTATIONS = ImportFromModule("__future__", ("annotations",))
+
+
+def render(item: Import) -> str:
+    """Give the import as a line of source."""
+    match cast(object, item):
+        case str() as name:
+            return f"import {name}"
+        case Alias(name, alias):
+            return f"import {name} as {alias}"
+        case ImportFromModule(module, names):
+            parts = [
+                f"{name.name} as {name.alias}" if isinstance(name, Alias) else name
+                for name in names
+            ]
+            return f"from {module} import {', '.join(parts)}"
+        case _:
+            raise FunctionError(
+                f"{item!r} in global_imports is not a name, an Alias or an ImportFromModule."
+            )
+
+
+def bindings(line: str) -> dict[str, str]:
+    """Give the names that an import line binds, each with what it stands for.
+
+    A line that is anything but one absolute import raises `FunctionError`.
+    """
+    try:
+        body = ast.parse(line).body
+    except (SyntaxError, ValueError) as error:
+        raise FunctionError(
+            f"{line!r}, made from global_imports, is not an import: {error}."
+        ) from error
+    match body:
+        case [ast.Import(names=names)]:
+            return dict(_bound_by_import(name) for name in names)
+        case [ast.ImportFrom(module=str(module), names=names, level=0)]:
+            return {name.asname or name.name: f"{module}.{name.name}" for name in names}
+        case _:
+            raise FunctionError(f"{line!r}, made from global_imports, is not one absolute import.")
+
+
+def _bound_by_import(name: ast.alias) -> tuple[str, str]:
+    # `import a.b as c` binds c to a.b, but `import a.b` binds a.
+    root = name.name.partition(".")[0]
+    return (name.asname, name.name) if name.asname else (root, root)
+
+
+def to_json(item: Import) -> object:
+    """Give the import as a JSON value."""
+    match item:
+        case str():
+            return item
+        case Alias():
+            return {"name": item.name, "alias": item.alias}
+        case ImportFromModule():
+            return {"module": item.module, "imports": [to_json(name) for name in item.imports]}
+
+
+def from_json(item: Any) -> Import:
+    """Make an import from `to_json`'s value."""
+    match item:
+        case str():
+            return item
+        case {"name": str(name), "alias": str(alias)} if len(item) == 2:
+            return Alias(name, alias)
+        case {"module": str(module), "imports": [*names]} if len(item) == 2:
+            return ImportFromModule(module, [_plain(from_json(name)) for name in names])
+        case _:
+            raise FunctionError(f"Not a saved import: {item!r:.200}.")
+
+
+def _plain(item: Import) -> str | Alias:
+    if isinstance(item, ImportFromModule):
+        raise FunctionError(f"A saved import holds another one: {item!r:.200}.")
+    return item

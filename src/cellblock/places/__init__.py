@@ -1,1 +1,0 @@
-"""Places: where a cell server runs, and how to reach it."""

@@ -1,0 +1,1 @@
+"""What runs between fork and user code: zygote, first process, confinement, script."""

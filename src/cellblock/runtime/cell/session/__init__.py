@@ -1,0 +1,1 @@
+"""The live interpreter of a session, its checkpoints and its branches."""

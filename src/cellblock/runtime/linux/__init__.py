@@ -1,0 +1,1 @@
+"""Thin wrappers over Linux system calls: pidfd, credentials, process tree, files."""

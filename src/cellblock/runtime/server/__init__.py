@@ -1,0 +1,1 @@
+"""The server of cells: pools, scheduler, output, accounting. Runs outside the cells."""

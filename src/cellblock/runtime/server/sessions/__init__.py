@@ -1,0 +1,1 @@
+"""Live sessions as the server sees them."""

@@ -1,0 +1,1 @@
+"""Build the sandbox: namespaces, mounts, ownership, launcher."""

@@ -1,0 +1,99 @@
+"""The command with containers: run, doctor, clean."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from cellblock.containers import orphans
+from tests.cli.cli_process import run
+from tests.containers import docker_engine
+from tests.containers.image_registry import registry
+from tests.executors.session import session_image
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch: pytest.MonkeyPatch) -> str:
+    return docker_engine.prepare(monkeypatch, "python")
+
+
+def test_blocks_run_in_a_container(image: str, tmp_path: Path) -> None:
+    message = (
+        "```sh\necho from sh > file\n```\n```python\nprint(open('file').read(), __file__)\n```\n"
+    )
+    arguments = ("run", "-", "--executor", "docker", "--image", image, "--work-dir", str(tmp_path))
+    done = run(*arguments, given=message)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("from sh\n /workspace/")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_blocks_share_a_session_in_a_container(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    image = session_image.prepare(monkeypatch)
+    message = "```python\nx = 41\n```\n```python\nx + 1\n```\n"
+    arguments = ("--executor", "docker-session", "--image", image, "--work-dir", str(tmp_path))
+    done = run("run", "-", *arguments, given=message)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    done = run("run", "-c", "import os; os._exit(3)", *arguments, "--json")
+    assert (done.returncode, json.loads(done.stdout)["session_restored"]) == (3, True), done.stderr
+
+
+def test_an_image_is_fetched_with_notes(tmp_path: Path) -> None:
+    with registry(docker_engine.running().image("shell")) as reference:
+        arguments = ("--executor", "docker", "--image", reference, "--work-dir", str(tmp_path))
+        done = run("run", "-c", "echo here", "--language", "sh", *arguments)
+        assert (done.returncode, done.stdout) == (0, "here\n"), done.stderr
+        assert f"fetching {reference}: 1 of 1 layers" in done.stderr
+
+
+def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    done = run("run", "-c", "print(1)", "--executor", "docker", "--work-dir", str(tmp_path))
+    assert done.returncode == 3
+    assert "DOCKER_HOST" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert run("run", "-c", "print(1)", "--image", "x").returncode == 2
+
+
+def test_the_doctor_tells_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = json.loads(run("doctor", "--json").stdout)["containers"]
+    assert told["available"] is True
+    assert told["version"] == docker_engine.running().docker(
+        "version", "--format", "{{.Server.Version}}"
+    )
+    assert "runc" in told["runtimes"]
+    assert told["cgroup_version"] in ("1", "2")
+    assert (told["rootless"], told["holds_limits"]) == (False, True)
+    assert f"engine {told['version']}" in run("doctor").stdout
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    assert "Containers cannot be used here" in run("doctor").stdout
+
+
+def test_clean_removes_what_dead_owners_left() -> None:
+    name = f"cellblock-test-{uuid.uuid4()}"
+    label = json.dumps({"machine": orphans._machine(), "pid": 1 << 30, "since": "1"})
+    shell = docker_engine.running().image("shell")
+    docker_engine.running().docker(
+        "create", "--name", name, "--label", f"{orphans.OWNER}={label}", shell, "sh"
+    )
+    done = run("clean")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert name in done.stdout.split()
+    assert (
+        docker_engine.running().docker("ps", "--all", "--quiet", "--filter", f"name={name}") == ""
+    )
+
+
+def test_clean_does_what_it_can_without_the_extra() -> None:
+    code = "import sys; sys.modules['aiodocker'] = None; from cellblock.cli import main; main(['clean'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cellblock[docker]" in done.stderr

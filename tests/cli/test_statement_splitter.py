@@ -1,0 +1,77 @@
+"""Lines of Python become the blocks that somebody at a prompt would have typed."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
+
+from cellblock.cli.statement_splitter import Lines, missing_indent
+
+
+def blocks(script: str) -> list[str]:
+    lines = Lines()
+    found = [block for line in script.split("\n") for block in lines.take(line)]
+    return [*found, *lines.rest()]
+
+
+@pytest.mark.parametrize(
+    ("script", "parts"),
+    [
+        ("a = 1\nb = 2", ["a = 1", "b = 2"]),
+        ("\n\n# note\na = 1\n\n", ["a = 1"]),
+        ("a = [1,\n2]\nb", ["a = [1,\n2]", "b"]),
+        ("a = '''x\n\ny'''\nb", ["a = '''x\n\ny'''", "b"]),
+        ("a = 1 + \\\n2\nb", ["a = 1 + \\\n2", "b"]),
+        ("def f():\n    a\n\n    b\nc", ["def f():\n    a\n\n    b", "c"]),
+        ("def f():\n    a\n# note\n    b\nc", ["def f():\n    a\n# note\n    b", "c"]),
+        ("def f():\n    return '''\nx\n'''\nc", ["def f():\n    return '''\nx\n'''", "c"]),
+        (
+            "if a:\n    b\nelif c:\n    d\nelse:\n    e\nf",
+            ["if a:\n    b\nelif c:\n    d\nelse:\n    e", "f"],
+        ),
+        (
+            "try:\n    a\nexcept E:\n    b\nfinally:\n    c\nd",
+            ["try:\n    a\nexcept E:\n    b\nfinally:\n    c", "d"],
+        ),
+        ("@a\n@b\ndef f():\n    c\nd", ["@a\n@b\ndef f():\n    c", "d"]),
+        (
+            "class A:\n    x = 1\nclass B:\n    y = 2",
+            ["class A:\n    x = 1", "class B:\n    y = 2"],
+        ),
+        ("for x in y: z\nfor x in y: w", ["for x in y: z", "for x in y: w"]),
+        ("async def f():\n    a\nawait f()", ["async def f():\n    a", "await f()"]),
+        ("!ls\n%time a\n?b", ["!ls", "%time a", "?b"]),
+        ("%%time\na\nb\n\nc", ["%%time\na\nb", "c"]),
+        (":checkpoint a\nif a:\n    b\n:restore", [":checkpoint a", "if a:\n    b", ":restore"]),
+        ("a = = 1\nb", ["a = = 1", "b"]),
+        ("formula = 1\nb", ["formula = 1", "b"]),
+        ("def f(:\nb", ["def f(:\nb"]),
+    ],
+)
+def test_a_script_is_taken_apart_by_statements(script: str, parts: list[str]) -> None:
+    assert blocks(script) == parts
+
+
+def test_a_statement_is_given_as_soon_as_it_is_complete() -> None:
+    lines = Lines()
+    assert list(lines.take("a = 1")) == ["a = 1"]
+    assert list(lines.take("if a:")) == []
+    assert list(lines.take("    b")) == []
+    assert list(lines.take("c")) == ["if a:\n    b", "c"]
+    assert list(lines.rest()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "indent"),
+    [
+        ("a", None),
+        ("def f():", 4),
+        ("def f():\n    a", 4),
+        ("def f():\n    a\n    ", None),
+        ("a(", 0),
+        (":x(", None),
+    ],
+)
+def test_what_is_missing(text: str, indent: int | None) -> None:
+    assert missing_indent(text) == indent

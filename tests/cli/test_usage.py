@@ -1,0 +1,117 @@
+"""The command without running code: how it starts, what it refuses, what the doctor says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cellblock
+from cellblock.sandbox.probe import unavailable
+from tests.cli.cli_process import run
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in a new folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(cellblock.__file__).parent.parent))
+    return tmp_path
+
+
+# start-up and usage
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["run", "--help"], ["run", "--nonsense"]]
+)
+def test_help_imports_nothing_that_runs_code(arguments: list[str]) -> None:
+    program = "import sys\nfrom cellblock.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n"
+    program += "    print(*sys.modules, file=open('modules', 'w'))\n"
+    subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, timeout=20, check=False
+    )
+    loaded = Path("modules").read_text().split()
+    assert "cellblock.cli" in loaded
+    slow = (
+        "asyncio",
+        "logging",
+        "subprocess",
+        "json",
+        "markdown_it",
+        "cellblock.executors",
+        "cellblock.aio.background_loop",
+    )
+    assert [name for name in loaded if name in slow] == []
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"cellblock {cellblock.__version__}\n"
+
+
+def test_help_lists_the_commands_and_their_options() -> None:
+    assert "doctor" in run("--help").stdout
+    assert "--no-stream" in run("run", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing command"),
+        (["walk"], "No such command 'walk'"),
+        (["run"], "name one FILE"),
+        (["run", "-c", "1", "file"], "name one FILE"),
+        (["run", "--nonsense"], "--nonsense"),
+        (["run", "missing.md"], "missing.md cannot be read: No such file"),
+        (["run", "."], "cannot be read: Is a directory"),
+        (["run", "program.rb"], ".rb is the suffix of no known language"),
+        (["run", "prose.md"], "there is nothing to run"),
+        (["run", "text.md"], "not run: 1 x text"),
+        (["run", "-c", "1", "--memory", "5X"], "'5X' is not a size"),
+        (["run", "-c", "1", "--timeout", "0.5"], "0.5 is not a number of seconds"),
+        (["run", "-c", "1", "--timeout", "nan"], "nan is not a number of seconds"),
+        (["run", "-c", "1", "--timeout", "soon"], "soon"),
+        (["run", "-c", "1", "--language", "klingon"], "unknown language klingon"),
+        (["run", "-c", "1", "--executor", "cloud"], "cloud"),
+        (
+            ["run", "-c", "1", "--executor", "local", "--network"],
+            "the local executor has the host's network always",
+        ),
+        (["doctor", "--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], said: str, here: Path) -> None:
+    Path("program.rb").write_text("puts 1")
+    Path("prose.md").write_text("Nothing here.")
+    Path("text.md").write_text("```text\nx\n```\n")
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("cellblock: ")
+    assert said in done.stderr
+    assert "; see cellblock" in done.stderr
+    assert not (here / "coding").exists()
+
+
+# doctor
+
+
+def test_the_doctor_says_what_holds_here() -> None:
+    reason = unavailable()
+    done = run("doctor")
+    assert (done.returncode, done.stderr) == (1 if reason else 0, "")
+    names = ["files", "network", "processes", "memory", "cpu", "disk", "kernel surface", "secrets"]
+    rows = done.stdout.splitlines()
+    assert [name for name, row in zip(names, rows, strict=False) if not row.startswith(name)] == []
+    assert ("can be started here." in rows[-1]) == (not reason)
+
+
+def test_the_doctor_says_it_in_json() -> None:
+    found: dict[str, Any] = json.loads(run("doctor", "--json").stdout)
+    assert found["full_sandbox"] == (not unavailable())
+    assert len(found["guarantees"]) == 8
+    assert set(found["guarantees"][0]) == {"property", "level", "mechanism", "advice"}

@@ -1,0 +1,223 @@
+"""A runtime of another kind: gVisor's `runsc`, whose kernel is a program, and lacks much of what Linux has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    BackendError,
+    BackendLost,
+    CellblockError,
+    CodeBlock,
+    CodeResult,
+    DockerCommandLineCodeExecutor,
+    DockerSessionCodeExecutor,
+    Limits,
+)
+from cellblock.backends import base
+from cellblock.limits import MIB
+from cellblock.testing.conformance import CHECKS, KNOWN, Subject
+from tests.containers import docker_engine
+
+RUNSC = shutil.which("runsc")
+pytestmark = [
+    pytest.mark.timeout(120),  # its processes start slowly
+    pytest.mark.skipif(RUNSC is None, reason="gVisor's runsc is not installed (Debian: runsc)"),
+]
+KERNEL_LOG = """
+import ctypes
+log = ctypes.create_string_buffer(10_000)
+size = ctypes.CDLL(None).klogctl(3, log, len(log))
+print(log.raw[:size].decode())
+"""
+# Checks of the contract: how blocks end, above all.
+HOLD = (
+    "a_cancelled_task_leaves_nothing_and_raises",
+    "a_daemon_that_keeps_the_pipes_is_ended",
+    "a_killed_owner_leaves_nothing",
+    "calls_on_one_executor_get_their_own_results",
+    "cpu_seconds_end_a_busy_block",
+    "memory_counts_for_the_whole_tree",
+    "processes_that_fork_without_end_are_ended",
+    "stopped_processes_are_ended",
+    "threads_and_processes_work",
+    "what_ignores_sigterm_ends_at_the_time_limit",
+)
+# What this kernel cannot do; SECURITY.md says so.
+DIFFER = (
+    "a_full_disk_is_told_and_survived",
+    "output_keeps_the_order_of_both_streams",
+    "too_much_written_is_named",
+)
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    for descriptor in range(3):
+        os.close(descriptor)
+    while True:
+        with open("life", "a") as file:
+            file.write("x")
+        time.sleep(0.02)
+while not (os.path.exists("life") and os.path.getsize("life")):
+    time.sleep(0.02)
+print("left behind")
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docker_engine.Engine]:
+    """Give an engine that has it as a runtime, with a network of its own for none of its containers."""
+    settings = tmp_path_factory.mktemp("engine") / "daemon.json"
+    settings.write_text(
+        json.dumps({"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": ["--network=none"]}}})
+    )
+    with docker_engine.own(f"--config-file={settings}") as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch: pytest.MonkeyPatch, own: docker_engine.Engine) -> str:
+    monkeypatch.setenv("DOCKER_HOST", own.host)
+    return own.image("python")
+
+
+async def run(
+    executor: DockerCommandLineCodeExecutor, code: str, language: str = "python"
+) -> CodeResult:
+    return await executor.execute_code_blocks([CodeBlock(code, language)])
+
+
+def results_of(image: str, *codes: str, **options: Any) -> list[CodeResult]:
+    async def main() -> list[CodeResult]:
+        async with DockerCommandLineCodeExecutor(image, runtime="runsc", **options) as executor:
+            return [await run(executor, code) for code in codes]
+
+    return asyncio.run(main())
+
+
+def test_blocks_run_on_the_kernel_of_gvisor(image: str) -> None:
+    code = "import os, sys; open('made', 'w').write('x'); print(os.getuid(), os.getgid(), 'decimal' in sys.modules)"
+    log, plain = results_of(image, KERNEL_LOG, code, preload=["decimal"], user="77:88")
+    assert "Starting gVisor" in log.output, log
+    assert plain.output == "77 88 True\n"
+
+
+def test_a_daemon_is_ended_with_its_block_and_no_other(image: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(
+            image, runtime="runsc", work_dir=tmp_path
+        ) as executor:
+            beside = asyncio.create_task(run(executor, "import time\nwhile True: time.sleep(1)"))
+            left = await run(executor, DAEMON)
+            assert (left.output, left.outcome) == ("left behind\n", "ok")
+            size = (tmp_path / "life").stat().st_size
+            await asyncio.sleep(0.5)
+            assert (tmp_path / "life").stat().st_size == size > 0
+            assert not beside.done(), beside
+            beside.cancel()
+
+    asyncio.run(main())
+
+
+def test_the_time_limit_keeps_what_was_printed_and_ends_the_tree(
+    image: str, tmp_path: Path
+) -> None:
+    (late,) = results_of(image, DAEMON + "time.sleep(60)", work_dir=tmp_path, timeout=5)
+    assert (late.exit_code, late.outcome, late.output) == (124, "timeout", "left behind\n\nTimeout")
+    size = (tmp_path / "life").stat().st_size
+    time.sleep(0.5)
+    assert (tmp_path / "life").stat().st_size == size > 0
+
+
+def test_signals_of_a_block_reach_no_other(image: str) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image, runtime="runsc") as executor:
+            beside = asyncio.create_task(
+                run(executor, "import time; time.sleep(2); print('beside')")
+            )
+            everybody = "import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    try: os.kill(int(pid), 0)\n"
+            everybody += "    except ProcessLookupError: pass\n    else: print(pid == str(os.getpid()) or int(pid) == 1)\n"
+            assert "False" not in (await run(executor, everybody)).output
+            ended = await run(
+                executor,
+                "import os, time; os.fork(); os.kill(-1, 9); os.kill(1, 9); time.sleep(60)",
+            )
+            assert (ended.exit_code, "did not answer any more" in ended.output) == (137, False), (
+                ended
+            )
+            assert (await beside).output == "beside\n"
+
+    asyncio.run(main())
+
+
+def test_memory_that_runs_out_is_named_and_the_container_goes_on(image: str) -> None:
+    hungry = "held = []\nwhile True:\n    held.append(b'x' * (10 << 20))\n    import time; time.sleep(0.02)"
+    ended, after = results_of(image, hungry, "print('fine')", limits=Limits(memory_bytes=150 * MIB))
+    assert (ended.exit_code, ended.outcome, ended.limit) == (
+        137,
+        "out_of_memory",
+        "memory_bytes",
+    ), ended
+    assert after.output == "fine\n"
+
+
+async def check(name: str, image: str) -> None:
+    await CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"}))
+
+
+@pytest.mark.parametrize("name", HOLD)
+def test_the_contract_holds(name: str, image: str) -> None:
+    asyncio.run(check(name, image))
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_what_is_said_not_to_hold_does_not(name: str, image: str) -> None:
+    with pytest.raises((AssertionError, CellblockError)):
+        asyncio.run(check(name, image))
+
+
+def test_too_many_processes_cost_the_container_and_say_so(
+    image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_ANSWER", 5.0)
+    bomb = "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)"
+
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(
+            image, runtime="runsc", limits=Limits(processes=4)
+        ) as executor:
+            try:
+                result = await run(executor, bomb)
+            except BackendLost:  # the engine had removed it before it could be started again
+                await executor.restart()
+            else:
+                assert (result.outcome, "did not answer any more" in result.output) == (
+                    "killed",
+                    True,
+                ), result
+            assert (await run(executor, "print('again')")).output == "again\n"
+
+    asyncio.run(main())
+
+
+def test_each_stream_is_whole_though_their_common_order_is_not_kept(image: str) -> None:
+    code = "import os\nfor number in range(300):\n    os.write(1 + number % 2, b'%d\\n' % number)"
+    (result,) = results_of(image, code)
+    assert result.stdout == "".join(f"{number}\n" for number in range(0, 300, 2))
+    assert result.stderr == "".join(f"{number}\n" for number in range(1, 300, 2))
+
+
+def test_a_session_says_what_this_kernel_lacks(image: str) -> None:
+    with pytest.raises(BackendError, match="PR_SET_CHILD_SUBREAPER"):
+        asyncio.run(DockerSessionCodeExecutor(image, runtime="runsc").start())

@@ -1,0 +1,169 @@
+"""Saved configurations of executors in containers, and what blocks install in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    CodeBlock,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    load_component,
+)
+from tests.containers import docker_engine
+
+GIVEN: dict[str, Any] = {
+    "image": "some:1",
+    "timeout": 7,
+    "bind_dir": "/elsewhere",
+    "auto_remove": False,
+    "stop_container": False,
+    "device_requests": [{"Driver": "x", "Count": -1}],
+    "extra_volumes": {"name": {"bind": "/x", "mode": "ro"}},
+    "extra_hosts": {"a": "10.0.0.1"},
+    "init_command": "true",
+    "delete_tmp_files": True,
+    "preload": ["json"],
+    "user": "1:2",
+    "network": "bridge",
+    "environment": {"A": "b"},
+    "ports": {"80": 8080},
+    "runtime": "runsc",
+    "read_only": False,
+    "transfer": "copy",
+    "create_kwargs": {"Hostname": "h"},
+    "packages": ["tiny"],
+    "wheels": ["/wheels"],
+    "save_output": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch: pytest.MonkeyPatch) -> str:
+    return docker_engine.prepare(monkeypatch, "python")
+
+
+def add(one: int, two: int) -> int:
+    return one + two
+
+
+def test_a_configuration_holds_everything(tmp_path: Path) -> None:
+    executor = DockerCommandLineCodeExecutor(
+        **GIVEN,
+        work_dir=tmp_path,
+        functions=[add],
+        limits=Limits(processes=9),
+        container_name="mine",
+    )
+    saved = executor.dump_component()
+    config = dict(saved.config)
+    assert {name: config[name] for name in GIVEN} == {**GIVEN}
+    assert (config["container_name"], config["work_dir"]) == ("mine", str(tmp_path))
+    again = load_component(json.loads(saved.to_json()))
+    assert isinstance(again, DockerCommandLineCodeExecutor)
+    assert again.dump_component() == saved
+
+
+def test_a_configuration_of_autogen_loads() -> None:
+    config: dict[str, object] = {
+        "image": "python:3-slim",
+        "container_name": "autogen-code-exec-1",
+        "timeout": 60,
+        "work_dir": None,
+        "bind_dir": None,
+        "auto_remove": True,
+        "stop_container": True,
+        "functions_module": "functions",
+        "extra_volumes": {},
+        "extra_hosts": {},
+        "init_command": None,
+        "delete_tmp_files": False,
+    }
+    provider = "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor"
+    executor = load_component(
+        {"provider": provider, "component_type": "code_executor", "version": 1, "config": config}
+    )
+    assert isinstance(executor, DockerCommandLineCodeExecutor)
+
+
+def test_two_executors_of_one_configuration_do_not_share_a_container(image: str) -> None:
+    async def main() -> None:
+        saved = DockerCommandLineCodeExecutor(image).dump_component()
+        async with DockerCommandLineCodeExecutor.load_component(saved) as one:
+            async with DockerCommandLineCodeExecutor.load_component(saved) as two:
+                assert one.container != two.container
+            assert (
+                await one.execute_code_blocks([CodeBlock("print('lives')", "python")])
+            ).output == "lives\n"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"timeout": 0}, "Timeout"),
+        ({"network": ""}, "network"),
+        ({"transfer": "fly"}, "transfer"),
+        ({"read_only": "no"}, "read_only"),
+        ({"auto_remove": 1}, "auto_remove"),
+        ({"device_requests": [{"cuont": 1}]}, "cuont"),
+    ],
+)
+def test_wrong_arguments_are_refused_when_it_is_made(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DockerCommandLineCodeExecutor(**wrong)
+
+
+def test_an_unknown_argument_is_refused() -> None:
+    with pytest.raises(TypeError, match="netwrok"):
+        DockerCommandLineCodeExecutor(netwrok="none")  # pyright: ignore[reportCallIssue]
+
+
+# what is installed
+
+
+def offline(folder: Path) -> dict[str, Any]:
+    """Give the options of a container that has pip, and one package to install without a network."""
+    import pip
+
+    shutil.copytree(Path(pip.__file__).parent, folder / "pip" / "pip")
+    with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny.py", "answer = 42\n")
+        wheel.writestr(
+            "tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            "tiny-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        wheel.writestr("tiny-1.0.dist-info/RECORD", "")
+    environment = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/offline", "PYTHONPATH": "/offline/pip"}
+    return {
+        "environment": environment,
+        "extra_volumes": {str(folder): {"bind": "/offline", "mode": "ro"}},
+    }
+
+
+@pytest.mark.parametrize("user", [None, "77:88"])
+def test_what_one_block_installs_the_next_one_imports(
+    image: str, tmp_path: Path, user: str | None
+) -> None:
+    async def main() -> str:
+        tmp_path.chmod(0o755)
+        async with DockerCommandLineCodeExecutor(image, user=user, **offline(tmp_path)) as executor:
+            blocks = [
+                CodeBlock('pip() { python3 -m pip "$@"; }; pip install tiny', "sh"),
+                CodeBlock("import tiny; print(tiny.answer)", "python"),
+            ]
+            result = await executor.execute_code_blocks(blocks)
+            return result.blocks[-1].output
+
+    assert asyncio.run(main()) == "42\n"

@@ -1,0 +1,206 @@
+"""LocalCommandLineCodeExecutor: AutoGen's parameters and warnings, the caller's environment, virtual environments."""
+
+import asyncio
+import os
+import sys
+import venv
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cellblock import CodeBlock, CommandLineCodeResult, LocalCommandLineCodeExecutor, sync
+
+WARNING = (
+    "Using LocalCommandLineCodeExecutor may execute code on the local machine which can be unsafe. "
+    "For security, it is recommended to use SandboxCommandLineCodeExecutor instead."
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", WARNING[:40])
+        yield
+
+
+def run(code: str, language: str = "python", **parameters: Any) -> CommandLineCodeResult:
+    async def main() -> CommandLineCodeResult:
+        async with LocalCommandLineCodeExecutor(**parameters) as executor:
+            result = await executor.execute_code_blocks([CodeBlock(code, language)])
+            assert isinstance(result, CommandLineCodeResult)
+            return result
+
+    return asyncio.run(main())
+
+
+def test_it_warns_that_there_is_no_sandbox_where_it_is_made() -> None:
+    with pytest.warns(UserWarning, match="unsafe") as caught:
+        LocalCommandLineCodeExecutor()
+    assert [str(warning.message) for warning in caught] == [WARNING]
+    assert caught[0].filename == __file__
+
+
+def test_current_folder_as_work_dir_is_deprecated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(
+        DeprecationWarning, match=r"^Using the current directory as work_dir is deprecated\.$"
+    ):
+        LocalCommandLineCodeExecutor(work_dir=".")
+
+
+def test_parameters_and_defaults_are_autogen_s(tmp_path: Path) -> None:
+    executor = LocalCommandLineCodeExecutor()
+    assert (executor.timeout, executor.functions_module, executor.cleanup_temp_files) == (
+        60,
+        "functions",
+        True,
+    )
+    executor = LocalCommandLineCodeExecutor(5, tmp_path, [], "tools", False, None)
+    found = (
+        executor.timeout,
+        executor.work_dir,
+        executor.functions_module,
+        executor.cleanup_temp_files,
+    )
+    assert found == (5, tmp_path, "tools", False)
+    assert {"bash", "shell", "sh", "pwsh", "powershell", "ps1", "python"} <= set(
+        executor.SUPPORTED_LANGUAGES
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"timeout": 0}, "Timeout must be greater than or equal to 1."),
+        ({"timeout": True}, "Timeout must be greater than or equal to 1."),
+        ({"functions_module": "no name"}, "Module name must be a valid Python identifier"),
+        ({"packages": "pandas"}, "packages must be a list of texts"),
+        ({"execution_policies": {"klingon": "save"}}, "klingon"),
+    ],
+)
+def test_bad_arguments_are_refused_when_made(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LocalCommandLineCodeExecutor(**parameters)
+
+
+def test_work_dir_is_made_with_its_parents_and_files_stay(tmp_path: Path) -> None:
+    result = run("# filename: a.py\nprint('hi')", work_dir=tmp_path / "new" / "deep")
+    assert (result.output, result.code_file) == ("hi\n", str(tmp_path / "new" / "deep" / "a.py"))
+    assert (tmp_path / "new" / "deep" / "a.py").exists()
+
+
+def test_temporary_work_dir_is_removed_by_stop() -> None:
+    async def main() -> tuple[Path, bool]:
+        async with LocalCommandLineCodeExecutor() as executor:
+            return executor.work_dir, executor.work_dir.is_dir()
+
+    folder, was_there = asyncio.run(main())
+    assert was_there
+    assert not folder.exists()
+
+
+def test_files_of_blocks_without_a_name_are_removed_unless_kept(tmp_path: Path) -> None:
+    run("print(1)", work_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    result = run("print(1)", work_dir=tmp_path, cleanup_temp_files=False)
+    assert [str(path) for path in tmp_path.iterdir()] == [result.code_file]
+
+
+def test_blocks_run_with_the_caller_s_python_and_in_the_work_dir(tmp_path: Path) -> None:
+    code = "import os, sys\nprint(sys.executable, sys.prefix, os.getcwd(), os.getuid())"
+    assert (
+        run(code, work_dir=tmp_path).output
+        == f"{sys.executable} {sys.prefix} {tmp_path} {os.getuid()}\n"
+    )
+
+
+def test_environment_is_the_caller_s_as_it_is_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = LocalCommandLineCodeExecutor()
+    monkeypatch.setenv("CELLBLOCK_TRIED", "at start")
+
+    async def main() -> str:
+        async with executor:
+            os.environ["CELLBLOCK_TRIED"] = "later"
+            block = CodeBlock("echo $CELLBLOCK_TRIED; echo $PATH", "sh")
+            return (await executor.execute_code_blocks([block])).output
+
+    assert asyncio.run(main()) == f"at start\n{os.environ['PATH']}\n"
+
+
+def test_env_is_the_whole_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELLBLOCK_TRIED", "caller's")
+    code = "import os\nprint(sorted(set(os.environ) - {'LC_CTYPE'}), os.environ['A'])"
+    assert run(code, env={"A": "1", "PATH": "/nowhere"}).output == "['A', 'PATH'] 1\n"
+
+
+def test_empty_env_is_not_the_caller_s() -> None:
+    assert run("import os\nprint(sorted(set(os.environ) - {'LC_CTYPE'}))", env={}).output == "[]\n"
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Give what AutoGen's documentation makes: a venv without pip, and its builder's context."""
+    folder = tmp_path_factory.mktemp("venv") / "env"
+    builder = venv.EnvBuilder(with_pip=False)
+    builder.create(folder)
+    return builder.ensure_directories(folder)
+
+
+def test_venv_context_gives_python_and_path(context: SimpleNamespace, tmp_path: Path) -> None:
+    code = "import os, sys\nprint(sys.executable, sys.prefix, os.environ['PATH'].split(':')[0], os.environ['VIRTUAL_ENV'])"
+    result = run(code, work_dir=tmp_path, virtual_env_context=context)
+    folder = context.env_dir
+    assert result.output == f"{context.env_exe} {folder} {context.bin_path} {folder}\n"
+
+
+def test_venv_context_holds_for_shell_blocks(context: SimpleNamespace, tmp_path: Path) -> None:
+    result = run("command -v python", "sh", work_dir=tmp_path, virtual_env_context=context)
+    assert result.output == f"{context.bin_path}/python\n"
+
+
+def test_venv_context_with_env_puts_its_programs_first(context: SimpleNamespace) -> None:
+    result = run("echo $PATH", "sh", virtual_env_context=context, env={"PATH": "/usr/bin:/bin"})
+    assert result.output == f"{context.bin_path}:/usr/bin:/bin\n"
+
+
+def test_own_modules_of_the_work_dir_can_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("x = 3")
+    assert run("import mine\nprint(mine.x)", work_dir=tmp_path).output == "3\n"
+
+
+def test_restart_does_not_warn_and_keeps_files(tmp_path: Path) -> None:
+    async def main() -> str:
+        async with LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+            await executor.execute_code_blocks([CodeBlock("echo kept > file", "sh")])
+            await executor.restart()
+            return (await executor.execute_code_blocks([CodeBlock("cat file", "sh")])).output
+
+    assert asyncio.run(main()) == "kept\n"
+
+
+def test_it_needs_no_start(tmp_path: Path) -> None:
+    async def main() -> str:
+        executor = LocalCommandLineCodeExecutor(work_dir=tmp_path)
+        result = await executor.execute_code_blocks([CodeBlock("print('hi')", "py")])
+        await executor.stop()
+        return str(result)
+
+    assert asyncio.run(main()).startswith(
+        f"exit_code=0 output='hi\\n' code_file='{tmp_path}/tmp_code_"
+    )
+
+
+def test_shared_memory_that_a_block_leaves_is_removed_as_after_any_program(tmp_path: Path) -> None:
+    name = f"cellblock_test_{os.getpid()}"
+    code = f"from multiprocessing import shared_memory\nkept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)"
+    with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        for _ in range(5):
+            result = executor.execute_code_blocks([CodeBlock(code, "python")])
+            assert result.exit_code == 0, result.output
+            assert not os.path.exists(f"/dev/shm/{name}")

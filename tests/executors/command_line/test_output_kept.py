@@ -1,0 +1,112 @@
+"""What a program has written is output, also when the program would not have waited for room in a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    CodeBlock,
+    CodeResult,
+    DockerCommandLineCodeExecutor,
+    DockerSessionCodeExecutor,
+)
+from cellblock.sync import SandboxSessionCodeExecutor, SyncCodeExecutor
+from tests.executors.session import session_image
+from tests.sandbox.probes import done, local, sandbox
+
+LINES = 500
+NODE = f"""
+for (let number = 0; number < {LINES}; number++) {{ console.log("out " + number); console.error("err " + number); }}
+process.exit(3);
+"""
+THROWN = "console.log('out'); console.error('err'); console.log('out'); throw new Error('thrown')"
+WRITE = f"""
+for number in range({LINES}):
+    os.write(1, b"out %d\\n" % number)
+    os.write(2, b"err %d\\n" % number)
+"""
+PYTHON = f"import os; os.set_blocking(1, False); os.set_blocking(2, False){WRITE}"
+FLAGS = f"import fcntl, os; [fcntl.fcntl(stream, fcntl.F_SETFL, os.O_NONBLOCK) for stream in (1, 2)]{WRITE}"
+BOTH = "".join(f"out {number}\nerr {number}\n" for number in range(LINES))
+
+
+@pytest.fixture(params=["sandbox", "weaker sandbox", "session", "local"])
+def executor(request: pytest.FixtureRequest) -> Iterator[SyncCodeExecutor]:
+    kinds = {"session": SandboxSessionCodeExecutor, "local": local}
+    options: dict[str, Any] = {"isolation": "landlock"} if request.param == "weaker sandbox" else {}
+    with kinds.get(request.param, sandbox)(**options) as made:
+        yield made
+
+
+def run(executor: SyncCodeExecutor, code: str, language: str) -> CodeResult:
+    return executor.execute_code_blocks([CodeBlock(code, language)])
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+class TestNode:
+    def test_a_block_that_ends_itself(self, executor: SyncCodeExecutor) -> None:
+        result = run(executor, NODE, "javascript")
+        assert (result.exit_code, result.output) == (3, BOTH)
+
+    def test_a_program_of_a_shell(self, executor: SyncCodeExecutor) -> None:
+        code = f"cat > ends.js <<'END'\n{NODE}\nEND\nnode ends.js; echo ended $?"
+        assert run(executor, code, "sh").output == f"{BOTH}ended 3\n"
+
+    def test_an_error_that_nobody_catches(self, executor: SyncCodeExecutor) -> None:
+        result = run(executor, THROWN, "javascript")
+        assert result.output.startswith("out\nerr\nout\n"), result.output
+        assert "Error: thrown" in result.stderr
+        assert result.stderr.endswith(f"Node.js {done(executor, 'node --version', 'sh')}\n")
+
+
+@pytest.mark.parametrize("code", [PYTHON, FLAGS], ids=["ioctl", "fcntl"])
+@pytest.mark.parametrize("executor", ["sandbox", "weaker sandbox", "session"], indirect=True)
+def test_a_stream_that_is_asked_not_to_block(executor: SyncCodeExecutor, code: str) -> None:
+    assert done(executor, code) == BOTH.strip()
+
+
+@pytest.mark.parametrize("executor", ["sandbox", "session"], indirect=True)
+def test_a_print_that_signals_interrupt(executor: SyncCodeExecutor) -> None:
+    code = """
+import signal, sys
+signal.signal(signal.SIGALRM, lambda *_: print("!", end="", file=sys.stderr))
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for _ in range(10):
+    print("x" * 80_000)
+none_left = signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    result = run(executor, code, "python")
+    assert result.stdout == ("x" * 80_000 + "\n") * 10, result.stderr[-500:]
+    assert set(result.stderr) == {"!"}
+
+
+@pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, DockerSessionCodeExecutor])
+def test_a_stream_in_a_container(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = session_image.prepare(monkeypatch)
+
+    async def main() -> CodeResult:
+        async with kind(image) as executor:
+            return await executor.execute_code_blocks([CodeBlock(PYTHON, "python")])
+
+    assert asyncio.run(main()).output == BOTH
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_callers_own_options_of_node_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_OPTIONS", "--stack-trace-limit=3")
+    with local() as executor:
+        assert (
+            done(executor, "console.log(Error.stackTraceLimit); process.exit()", "javascript")
+            == "3"
+        )
+
+
+def test_without_node_the_environment_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with local() as executor:
+        assert done(executor, "import os; print(os.environ.get('NODE_OPTIONS'))") == "None"

@@ -1,0 +1,104 @@
+"""Modules of `preload` that cannot be imported: whose fault that is, in Python's own words, and nothing about walls."""
+
+from __future__ import annotations
+
+import asyncio
+import venv
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    CodeBlock,
+    CodeExecutor,
+    PackageError,
+    SandboxCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
+)
+from cellblock.environments.virtualenv import site_packages
+from cellblock.sandbox.probe import unavailable
+
+KINDS: dict[str, type[CodeExecutor]] = {
+    "sandbox": SandboxCommandLineCodeExecutor,
+    "session": SandboxSessionCodeExecutor,
+}
+# name of a module: (its code, what Python says)
+MODULES = {
+    "fails": ("1 / 0", "ZeroDivisionError: division by zero"),
+    "ends": ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
+    "lacks": ("import nunpy", "ModuleNotFoundError: No module named 'nunpy'"),
+    "wordy": ("raise ValueError('x' * 300_000)", "ValueError: xxx"),
+    "broken": ("x = = 1", "SyntaxError: invalid syntax"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_sandbox() -> None:
+    if reason := unavailable():
+        pytest.skip(f"no full sandbox here: {reason}")
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    folder = tmp_path_factory.mktemp("venv") / "env"
+    builder = venv.EnvBuilder(with_pip=False)
+    builder.create(folder)
+    for name, (code, _) in MODULES.items():
+        (site_packages(folder) / f"{name}.py").write_text(code)
+    return builder.ensure_directories(folder)
+
+
+def refused(cls: type[CodeExecutor], **options: Any) -> str:
+    """Give what starting an executor is refused with."""
+    with pytest.raises(PackageError) as caught:
+        asyncio.run(cls(**options).start())
+    assert isinstance(caught.value, ValueError)
+    return str(caught.value)
+
+
+def check(message: str, name: str, words: str) -> None:
+    assert message.startswith(
+        f"preload names '{name}', which the Python that runs the blocks cannot import"
+    )
+    assert words in message
+    assert "packages" in message
+    assert not [
+        word for word in ("isolation", "sandbox", "landlock", "doctor") if word in message.lower()
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_module_that_is_not_there(kind: str) -> None:
+    check(
+        refused(KINDS[kind], preload=["json", "nunpy"]),
+        "nunpy",
+        "ModuleNotFoundError: No module named 'nunpy'",
+    )
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_module_that_fails_when_it_is_imported(
+    kind: str, name: str, context: SimpleNamespace
+) -> None:
+    message = refused(KINDS[kind], preload=[name], virtual_env_context=context)
+    check(message, name, MODULES[name][1])
+    assert len(message) < 3000
+
+
+def test_who_comes_with_another_preload_meanwhile_is_served() -> None:
+    async def main() -> tuple[list[type], str]:
+        executors = [
+            SandboxCommandLineCodeExecutor(preload=[name]) for name in ("nunpy", "decimal", "nunpy")
+        ]
+        started = await asyncio.gather(
+            *(executor.start() for executor in executors), return_exceptions=True
+        )
+        result = await executors[1].execute_code_blocks(
+            [CodeBlock("import sys; print('decimal' in sys.modules)", "python")]
+        )
+        await executors[1].stop()
+        return [type(one) for one in started], result.output
+
+    assert asyncio.run(main()) == ([PackageError, type(None), PackageError], "True\n")

@@ -1,0 +1,308 @@
+"""Kernels in containers: a real engine, images of this machine's own packages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    BackendError,
+    CancellationToken,
+    CodeBlock,
+    DockerJupyterCodeExecutor,
+    DockerJupyterServer,
+    JupyterConnectable,
+    JupyterConnectionInfo,
+    Limits,
+    sync,
+    with_requirements,
+)
+from cellblock.aio.background_loop import engine as background
+from cellblock.limits import MIB
+from cellblock.testing.subject import assert_dead, heartbeat, until
+from tests.containers import docker_engine as engines
+from tests.executors.jupyter.gateways import ask, facts
+from tests.executors.jupyter.kernels import run
+
+pytestmark = pytest.mark.timeout(
+    120
+)  # the image is built when it is not there, and a gateway takes some seconds to start
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[engines.Engine]:
+    engine = engines.running()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", engine.host)
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def base(engine: engines.Engine) -> str:
+    return engine.image("python")
+
+
+LIMITS = Limits(memory_bytes=500 * MIB, processes=200, processors=8, open_files=2000)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bound")
+
+
+@pytest.fixture(scope="module")
+def server(base: str, work: Path) -> Iterator[DockerJupyterServer]:
+    with DockerJupyterServer(base_image=base, bind_dir=work, limits=LIMITS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def python(server: DockerJupyterServer) -> Iterator[sync.DockerJupyterCodeExecutor]:
+    with sync.DockerJupyterCodeExecutor(server, timeout=3) as executor:
+        yield executor
+
+
+# blocks
+
+
+def test_a_block_runs_in_the_container_and_variables_stay(
+    python: sync.DockerJupyterCodeExecutor,
+) -> None:
+    run(python, "number = 41")
+    result = run(python, "import os\nprint(os.getcwd())\nnumber + 1")
+    assert (result.exit_code, result.output) == (0, "/workspace\n42\n")
+
+
+def test_files_in_the_bound_folder_are_the_callers_and_in_the_result(
+    python: sync.DockerJupyterCodeExecutor, work: Path
+) -> None:
+    work.chmod(0o755)
+    result = run(python, "# filename: first.py\nopen('made.txt', 'w').write('x')\nnumber = 1")
+    assert result.files == ["made.txt"]
+    assert result.blocks[0].code_file == str(work / "first.py")
+    assert run(python, "import first; first.number").output == "1\n"
+    assert (work / "made.txt").stat().st_uid == os.getuid()
+    assert work.stat().st_mode & 0o777 == 0o755
+    assert run(python, "# filename: ../out.py\n1").output == "Filename is not in the workspace"
+
+
+def test_pictures_are_saved_in_the_bound_folder(
+    python: sync.DockerJupyterCodeExecutor, work: Path
+) -> None:
+    result = run(
+        python, "from IPython.display import display\ndisplay({'image/png': 'aGVsbG8='}, raw=True)"
+    )
+    (path,) = result.output_files
+    assert (path.parent, path.read_bytes()) == (work, b"hello")
+
+
+def test_a_time_limit_keeps_output_and_variables(python: sync.DockerJupyterCodeExecutor) -> None:
+    run(python, "kept = 1")
+    result = run(python, "print('so far', end='')\nwhile True: pass")
+    assert (result.exit_code, result.outcome, result.output) == (124, "timeout", "so far\nTimeout")
+    assert run(python, "kept").output == "1\n"
+
+
+def test_code_that_ignores_interrupts_ends_with_its_kernel(
+    server: DockerJupyterServer, work: Path
+) -> None:
+    with sync.DockerJupyterCodeExecutor(server, timeout=1) as executor:
+        # What the kernel started, and would outlive it, ends as well.
+        run(
+            executor,
+            f"import subprocess, sys\nprogram = [sys.executable, '-c', {heartbeat('daemon')!r}]",
+        )
+        run(executor, "subprocess.Popen(program, start_new_session=True)")
+        asyncio.run(until((work / "daemon").exists, "the daemon runs"))
+        body = (
+            "try:\n    open('deaf', 'a').write('x'); time.sleep(0.02)\n  except BaseException: pass"
+        )
+        code = f"import time\nwhile True:\n  {body}"
+        result = run(executor, code)
+        assert (result.exit_code, result.outcome) == (124, "timeout")
+        assert "variables are gone" in result.notice
+        asyncio.run(assert_dead(work / "deaf"))
+        asyncio.run(assert_dead(work / "daemon"))
+        assert run(executor, "1").output == "1\n"
+
+
+def test_a_cancelled_token_interrupts(python: sync.DockerJupyterCodeExecutor) -> None:
+    token = CancellationToken()
+    background().loop.call_soon_threadsafe(background().loop.call_later, 0.5, token.cancel)
+    result = python.execute_code_blocks(
+        [CodeBlock("print('so far', end='')\nwhile True: pass", "python")], token
+    )
+    assert (result.exit_code, result.output) == (
+        125,
+        "so far\nCancelled: Code execution was cancelled.",
+    )
+
+
+def test_a_cancelled_task_ends_the_code(server: DockerJupyterServer, work: Path) -> None:
+    async def main() -> None:
+        async with DockerJupyterCodeExecutor(server) as executor:
+            running = asyncio.ensure_future(
+                executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
+            )
+            await until((work / "task").exists, "the block runs")
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            await assert_dead(work / "task")
+
+    asyncio.run(main())
+
+
+def test_memory_that_runs_out_is_named_and_ends_the_kernel_alone(
+    server: DockerJupyterServer,
+) -> None:
+    with (
+        sync.DockerJupyterCodeExecutor(server, timeout=20) as executor,
+        sync.DockerJupyterCodeExecutor(server) as other,
+    ):
+        run(other, "kept = 1")
+        result = run(
+            executor,
+            "print('x', flush=True)\nimport time; time.sleep(0.3)\nhoard = bytearray(1 << 30)",
+        )
+        assert (result.exit_code, result.outcome, result.limit) == (
+            137,
+            "out_of_memory",
+            "memory_bytes",
+        )
+        assert f"Out of memory: the limit of {500 * MIB} bytes (memory_bytes)." in result.output
+        assert "variables are gone" in result.notice
+        assert run(executor, "1").output == "1\n"
+        died = run(executor, "import os, time; time.sleep(0.3); os._exit(9)")
+        assert (died.exit_code, died.outcome) == (137, "killed")
+        assert run(other, "kept").output == "1\n"
+
+
+def test_other_languages_are_not_run(python: sync.DockerJupyterCodeExecutor) -> None:
+    assert run(python, "echo x", "sh").output == "unknown language sh"
+    assert run(python, "{}", "json").exit_code == 0
+
+
+@with_requirements(global_imports=["math"])
+def area(radius: float) -> int:
+    """Give the area of a circle, rounded."""
+    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_functions_can_be_imported(server: DockerJupyterServer) -> None:
+    with sync.DockerJupyterCodeExecutor(server, functions=[area]) as executor:
+        assert run(executor, "from functions import area\narea(2)").output == "13\n"
+
+
+def test_a_connection_that_drops_is_made_again(
+    python: sync.DockerJupyterCodeExecutor, server: DockerJupyterServer
+) -> None:
+    async def cut() -> None:
+        assert server._relay is not None
+        for connection in server._relay._serving:
+            connection.cancel()
+
+    run(python, "kept = 3")
+    seen, notice = "", ""
+    code = (
+        "import time\nfor number in range(10):\n    print(number, flush=True)\n    time.sleep(0.1)"
+    )
+    for event in python.execute_stream([CodeBlock(code, "python")]):
+        if (text := getattr(event, "text", "")) and not seen:
+            background().wait(cut())
+        seen += text
+        notice = getattr(event, "notice", notice)
+    assert seen == "".join(f"{number}\n" for number in range(10))
+    assert "dropped" in notice
+    assert run(python, "kept").output == "3\n"
+
+
+def test_much_output_comes_whole(server: DockerJupyterServer) -> None:
+    with sync.DockerJupyterCodeExecutor(server, limits=Limits(output_bytes=None)) as executor:
+        result = run(executor, "for number in range(200): print(str(number % 10) * 50_000)")
+        assert result.output == "".join(f"{str(number % 10) * 50_000}\n" for number in range(200))
+
+
+# walls
+
+STATUS = (
+    "import os\nlines = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+    "print(*(int(lines[name], 16) for name in ('CapEff', 'CapBnd', 'NoNewPrivs')), sorted(os.listdir('/sys/class/net')))\n"
+    "try:\n    open('/usr/mark', 'w').close(); print('written')\nexcept OSError as error: print(error.strerror)"
+)
+
+
+def test_kernels_have_no_capabilities_no_network_and_a_root_that_cannot_be_written(
+    python: sync.DockerJupyterCodeExecutor, base: str
+) -> None:
+    assert run(python, STATUS).output == "0 0 1 ['lo']\nRead-only file system\n"
+    # What shows that this can fail.
+    open_kwargs: dict[str, Any] = {
+        "HostConfig": {"CapDrop": [], "SecurityOpt": [], "ReadonlyRootfs": False}
+    }
+    with (
+        DockerJupyterServer(
+            base_image=base, network="bridge", create_kwargs=open_kwargs, user="0:0"
+        ) as server,
+        sync.DockerJupyterCodeExecutor(server) as executor,
+    ):
+        capabilities, _, new, *rest = run(executor, STATUS).output.split(maxsplit=3)
+        assert (int(capabilities) > 0, new, rest) == (True, "0", ["['eth0', 'lo']\nwritten\n"])
+
+
+def test_the_gateway_is_reached_from_this_machine_alone_and_with_the_token(
+    engine: engines.Engine, server: DockerJupyterServer
+) -> None:
+    info = server.connection_info
+    assert isinstance(server, JupyterConnectable)
+    assert info.host == "127.0.0.1"
+    assert (ask(info, info.token), ask(info, None), ask(info, "wrong")) == (200, 401, 401)
+    ports: dict[str, Any] = facts(engine, server)["NetworkSettings"]["Ports"] or {}
+    assert not any(ports.values())
+    port = f":{info.port:04X}"
+    listening = [
+        line.split()[1]
+        for line in Path("/proc/net/tcp").read_text().splitlines()
+        if line.split()[3] == "0A"
+    ]
+    assert [address for address in listening if address.endswith(port)] == [f"0100007F{port}"]
+    with pytest.raises(BackendError, match="check the token"):
+        sync.JupyterServerCodeExecutor(
+            JupyterConnectionInfo("127.0.0.1", False, info.port, "wrong")
+        ).start()
+
+
+def test_limits_are_the_containers(
+    engine: engines.Engine, server: DockerJupyterServer, python: sync.DockerJupyterCodeExecutor
+) -> None:
+    host = facts(engine, server)["HostConfig"]
+    assert host["PidsLimit"] >= 200
+    assert host["CpuQuota"] == 8 * host["CpuPeriod"]
+    assert (
+        run(python, "import resource; resource.getrlimit(resource.RLIMIT_NOFILE)").output
+        == "(2000, 2000)\n"
+    )
+    assert 500 * MIB <= host["Memory"] == host["MemorySwap"] < 700 * MIB
+    with pytest.raises(ValueError, match="cannot be held to wall_seconds"):
+        DockerJupyterServer(limits=Limits(wall_seconds=1))
+
+
+def test_a_client_sees_the_kernels(
+    server: DockerJupyterServer, python: sync.DockerJupyterCodeExecutor
+) -> None:
+    run(python, "1")
+
+    async def main() -> None:
+        async with server.get_client() as client:
+            before = {kernel["id"] for kernel in await client.list_kernels()}
+            assert before
+            kernel = await client.start_kernel()
+            assert {found["id"] for found in await client.list_kernels()} == before | {kernel}
+            await client.delete_kernel(kernel)
+
+    asyncio.run(main())

@@ -1,0 +1,181 @@
+"""How blocks in Jupyter kernels end: on limits, cancels and deaths; and what is left of the kernel then."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock import BackendLost, CancellationToken, CodeBlock, JupyterCodeExecutor, Limits, sync
+from cellblock.limits import MIB
+from cellblock.testing.subject import assert_dead, heartbeat, until
+from tests.executors.jupyter import kernels
+from tests.executors.jupyter.kernels import run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        yield
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+@pytest.fixture(scope="module")
+def python(
+    tmp_path_factory: pytest.TempPathFactory, _kernels: None
+) -> Iterator[sync.JupyterCodeExecutor]:
+    with sync.JupyterCodeExecutor(
+        work_dir=tmp_path_factory.mktemp("shared"), timeout=30
+    ) as executor:
+        yield executor
+
+
+def test_a_time_limit_keeps_output_and_variables(work: Path) -> None:
+    with sync.JupyterCodeExecutor(timeout=1, work_dir=work) as executor:
+        run(executor, "kept = 1")
+        result = run(executor, "print('so far', end='')\nimport time\nwhile True: time.sleep(0.01)")
+        assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "wall_seconds")
+        assert (result.output, result.notice) == ("so far\nTimeout", "")
+        assert run(executor, "kept").output == "1\n"
+
+
+def test_code_that_ignores_interrupts_ends_with_its_kernel(work: Path) -> None:
+    beat = textwrap.indent(heartbeat("deaf"), "        ")
+    code = f"print('so far', flush=True)\nwhile True:\n    try:\n{beat}\n    except BaseException: pass"
+    with sync.JupyterCodeExecutor(timeout=1, work_dir=work) as executor:
+        run(executor, "gone = 1")
+        result = run(executor, code)
+        asyncio.run(assert_dead(work / "deaf"))
+        assert (result.exit_code, result.outcome) == (124, "timeout")
+        assert result.output.startswith(
+            "so far\n\nTimeout\nThe code did not end when it was interrupted. The kernel was"
+        )
+        assert "variables are gone" in result.notice
+        assert "NameError" in run(executor, "gone").stderr
+
+
+def test_a_cancelled_token_interrupts(work: Path) -> None:
+    async def main() -> None:
+        async with JupyterCodeExecutor(work_dir=work) as executor:
+            await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
+            token = CancellationToken()
+            code = "print('so far', end='')\n" + heartbeat("cancelled")
+            running = asyncio.ensure_future(
+                executor.execute_code_blocks([CodeBlock(code, "python")], token)
+            )
+            waiting = asyncio.ensure_future(
+                executor.execute_code_blocks([CodeBlock("1", "python")], token)
+            )
+            await until((work / "cancelled").exists, "the block runs")
+            token.cancel()
+            result, other = await asyncio.gather(running, waiting)
+            assert (result.exit_code, result.outcome) == (125, "cancelled")
+            assert result.output == "so far\nCancelled: Code execution was cancelled."
+            assert other.exit_code == 125
+            assert (
+                await executor.execute_code_blocks([CodeBlock("kept", "python")])
+            ).output == "1\n"
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_ends_the_code_and_keeps_the_kernel(work: Path) -> None:
+    async def main() -> None:
+        async with JupyterCodeExecutor(work_dir=work) as executor:
+            await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
+            running = asyncio.ensure_future(
+                executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
+            )
+            await until((work / "task").exists, "the block runs")
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            await assert_dead(work / "task")
+            assert (
+                await executor.execute_code_blocks([CodeBlock("kept", "python")])
+            ).output == "1\n"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "how"),
+    [
+        ("import os, time; print('x'); time.sleep(0.4); os._exit(9)", 9, "exit code 9"),
+        ("import os, time; print('x'); time.sleep(0.4); os._exit(0)", 137, "exit code 0"),
+        ("import os, time; print('x'); time.sleep(0.4); os.kill(os.getpid(), 9)", 137, "signal 9"),
+        ("import ctypes, time; print('x'); time.sleep(0.4); ctypes.string_at(0)", 139, "signal 11"),
+    ],
+)
+def test_a_dead_kernel_is_told_and_replaced(
+    python: sync.JupyterCodeExecutor, code: str, exit_code: int, how: str
+) -> None:
+    result = run(python, code)
+    assert (result.exit_code, result.outcome) == (exit_code, "killed")
+    assert (
+        result.output
+        == f"x\n\nKilled: the kernel died ({how}).\nThe kernel was restarted: its variables are gone."
+    )
+    assert run(python, "1").output == "1\n"
+
+
+def test_a_kernel_that_dies_between_blocks_is_replaced(python: sync.JupyterCodeExecutor) -> None:
+    run(python, "import os, threading\nthreading.Timer(0.2, lambda: os._exit(1)).start()")
+    time.sleep(1)
+    result = run(python, "1")
+    assert (result.exit_code, result.stdout) == (0, "1\n")
+    assert "variables are gone" in result.notice
+
+
+def test_the_memory_limit_ends_the_kernel_and_is_named(work: Path) -> None:
+    limits = Limits(memory_bytes=300 * MIB)
+    with sync.JupyterCodeExecutor(work_dir=work, limits=limits) as executor:
+        result = run(executor, "held = []\nwhile True: held.append(b'x' * (8 << 20))")
+        assert (result.exit_code, result.outcome, result.limit) == (
+            137,
+            "out_of_memory",
+            "memory_bytes",
+        )
+        assert str(300 * MIB) in result.output
+        assert run(executor, "1").output == "1\n"
+
+
+def test_a_stop_ends_all_that_the_kernel_started(work: Path) -> None:
+    daemon = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', CODE], start_new_session=True)\nNone"
+    with sync.JupyterCodeExecutor(work_dir=work) as executor:
+        run(executor, daemon.replace("CODE", repr(heartbeat("daemon"))))
+        asyncio.run(until((work / "daemon").exists, "the daemon runs"))
+        shown = executor.output_dir
+        assert shown.exists()
+    asyncio.run(assert_dead(work / "daemon"))
+    assert not shown.exists()
+
+
+def test_a_stop_during_a_block_is_an_error_of_ours(work: Path) -> None:
+    async def main() -> None:
+        executor = JupyterCodeExecutor(work_dir=work)
+        running = asyncio.ensure_future(
+            executor.execute_code_blocks([CodeBlock(heartbeat("stopped"), "python")])
+        )
+        await until((work / "stopped").exists, "the block runs", 30)
+        await executor.stop()
+        with pytest.raises(BackendLost, match="stopped"):
+            await running
+        await assert_dead(work / "stopped")
+
+    asyncio.run(main())
+
+
+def test_a_restart_loses_the_variables(python: sync.JupyterCodeExecutor) -> None:
+    run(python, "gone = 1")
+    python.restart()
+    assert "NameError" in run(python, "gone").stderr

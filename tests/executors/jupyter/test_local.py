@@ -1,0 +1,330 @@
+"""Blocks in real Jupyter kernels of this machine: of Python, and of a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock import (
+    BackendError,
+    CodeBlock,
+    Display,
+    FunctionError,
+    JupyterCodeExecutor,
+    Limits,
+    Output,
+    load_component,
+    sync,
+    with_requirements,
+)
+from tests.executors.jupyter import kernels
+from tests.executors.jupyter.kernels import run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def python(work: Path, _kernels: None) -> Iterator[sync.JupyterCodeExecutor]:
+    with sync.JupyterCodeExecutor(work_dir=work, timeout=30) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def bash(
+    tmp_path_factory: pytest.TempPathFactory, _kernels: None
+) -> Iterator[sync.JupyterCodeExecutor]:
+    with sync.JupyterCodeExecutor(
+        "bash", timeout=2, work_dir=tmp_path_factory.mktemp("bash")
+    ) as executor:
+        yield executor
+
+
+# a notebook's semantics
+
+
+def test_variables_stay_and_the_last_expression_is_shown(python: sync.JupyterCodeExecutor) -> None:
+    assert run(python, "number = 41\nprint('hi')").output == "hi\n"
+    result = run(python, "number + 1")
+    assert (result.exit_code, result.output, result.outcome) == (0, "42\n", "ok")
+    assert result.displays == [{"text/plain": "42"}]
+
+
+def test_pictures_and_pages_are_saved_as_files(python: sync.JupyterCodeExecutor) -> None:
+    code = """
+from IPython.display import HTML, SVG, Image, display
+import base64
+display(Image(base64.b64decode("R0lGODlhAQABAAAAACwAAAAAAQABAAA="), format="gif"))
+display({"image/png": "aGVsbG8=", "image/jpeg": "aGVsbG8="}, raw=True)
+display(SVG("<svg xmlns='http://www.w3.org/2000/svg'/>"))
+HTML("<b>bold</b>")
+"""
+    result = run(python, code)
+    assert [path.suffix for path in result.output_files] == [
+        ".gif",
+        ".png",
+        ".jpg",
+        ".svg",
+        ".html",
+    ]
+    assert all(path.parent == python.output_dir for path in result.output_files)
+    assert result.output_files[1].read_bytes() == b"hello"
+    assert result.output_files[-1].read_text() == "<b>bold</b>"
+    assert "<IPython.core.display.HTML object>\n" in result.output
+    assert result.displays[-1]["text/html"] == "<b>bold</b>"
+    assert result.blocks[0].output_files == result.output_files
+
+
+def test_a_figure_is_a_picture(python: sync.JupyterCodeExecutor) -> None:
+    result = run(
+        python, "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
+    )
+    assert result.exit_code == 0, result.output
+    assert [path.read_bytes()[:4] for path in result.output_files] == [b"\x89PNG"]
+
+
+def test_errors_have_no_colours_and_keep_what_was_printed(python: sync.JupyterCodeExecutor) -> None:
+    result = run(python, "print('before')\n1/0")
+    assert (result.exit_code, result.outcome, result.stdout) == (1, "error", "before\n")
+    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
+    assert "\x1b" not in result.output
+    assert run(python, "'next'").output == "'next'\n"
+
+
+def test_later_blocks_do_not_run_after_an_error(python: sync.JupyterCodeExecutor) -> None:
+    result = python.execute_code_blocks(
+        [CodeBlock(code, "python") for code in ("print(1)", "1/0", "print(3)")]
+    )
+    assert result.stdout == "1\n"
+    assert [block.exit_code for block in result.blocks] == [0, 1]
+
+
+@pytest.mark.parametrize(("argument", "exit_code"), [("3", 3), ("0", 0), ("None", 0), ("'bye'", 1)])
+def test_sys_exit_gives_its_code_and_leaves_the_kernel(
+    python: sync.JupyterCodeExecutor, argument: str, exit_code: int
+) -> None:
+    run(python, "kept = 1")
+    result = run(python, f"import sys; sys.exit({argument})")
+    assert (result.exit_code, result.output) == (exit_code, "bye\n" if "bye" in argument else "")
+    assert run(python, "kept").output == "1\n"
+
+
+def test_input_fails_at_once_and_says_why(python: sync.JupyterCodeExecutor) -> None:
+    began = time.monotonic()
+    result = run(python, "input('name?')")
+    assert time.monotonic() - began < 10
+    assert result.exit_code == 1
+    assert "does not support input" in result.stderr
+
+
+def test_events_come_while_the_block_runs(python: sync.JupyterCodeExecutor) -> None:
+    for event in python.execute_stream(
+        [CodeBlock("import time\nprint('early')\ntime.sleep(600)", "python")]
+    ):
+        if isinstance(event, Output):
+            assert event.text == "early\n"
+            break
+    assert run(python, "'free'").output == "'free'\n"
+
+
+def test_displays_are_events_with_their_files(python: sync.JupyterCodeExecutor) -> None:
+    events = python.execute_stream(
+        [CodeBlock("from IPython.display import HTML\nHTML('x')", "python")]
+    )
+    (display,) = [event for event in events if isinstance(event, Display)]
+    assert [Path(path).suffix for path in display.files] == [".html"]
+
+
+def test_a_threads_late_output_goes_to_the_next_block(python: sync.JupyterCodeExecutor) -> None:
+    run(
+        python, "import threading\nlate = threading.Timer(0.3, lambda: print('late'))\nlate.start()"
+    )
+    result = run(python, "late.join()\nimport time; time.sleep(0.3)")
+    assert result.output == "late\n"
+
+
+def test_the_output_of_child_processes_is_their_blocks(python: sync.JupyterCodeExecutor) -> None:
+    for number in range(10):
+        code = f"import subprocess\nsubprocess.run(['echo', '{number}'])\nNone"
+        assert run(python, code).output == f"{number}\n"
+
+
+def test_too_much_output_is_cut(work: Path) -> None:
+    with sync.JupyterCodeExecutor(
+        limits=Limits(output_bytes=1000), save_output=True, work_dir=work / "much"
+    ) as executor:
+        result = run(executor, "print('a' * 5000 + 'z')")
+    assert result.output == "a" * 500 + "\n[... 4002 bytes left out ...]\n" + "a" * 498 + "z\n"
+    (saved,) = result.files
+    assert (work / "much" / saved).read_text() == "a" * 5000 + "z\n"
+
+
+# languages, files and functions
+
+
+def test_other_languages_are_fresh_processes_beside_the_kernel(
+    python: sync.JupyterCodeExecutor, work: Path
+) -> None:
+    result = python.execute_code_blocks(
+        [
+            CodeBlock("open('shared.txt', 'w').write('from python')\nkept = 1", "py"),
+            CodeBlock("cat shared.txt; echo; echo error >&2; command -v python", "sh"),
+            CodeBlock("kept", "python"),
+            CodeBlock("{}", "json"),
+            CodeBlock("x", "brainfuck"),
+        ]
+    )
+    python_program = Path(result.blocks[1].stdout.splitlines()[1])
+    assert result.blocks[1].stdout.startswith("from python\n")
+    assert result.blocks[1].stderr == "error\n"
+    assert python_program.parent == Path(sys.executable).parent
+    assert [block.exit_code for block in result.blocks] == [0, 0, 0, 0, 1]
+    assert result.output.endswith("unknown language brainfuck")
+    assert "shared.txt" in result.files
+    assert (work / "shared.txt").exists()
+
+
+def test_named_blocks_are_saved_for_others_and_kept_inside(
+    python: sync.JupyterCodeExecutor, work: Path
+) -> None:
+    result = run(python, "# filename: twice.py\ndef twice(x):\n    return 2 * x")
+    assert result.exit_code == 0
+    assert result.blocks[0].code_file == str(work / "twice.py")
+    assert run(python, "import twice\ntwice.twice(4)").output == "8\n"
+    outside = run(python, "# filename: ../outside.py\nprint('ran')")
+    assert (outside.exit_code, outside.output) == (1, "Filename is not in the workspace")
+
+
+def test_a_shell_kernel_keeps_its_state(bash: sync.JupyterCodeExecutor) -> None:
+    assert run(bash, "number=41", "bash").exit_code == 0
+    assert run(bash, "echo $((number + 1)); false", "sh").output == "42\n"
+    assert run(bash, "(exit 42)", "shell").exit_code == 42
+    assert run(bash, "print(6 * 7)", "python").output == "42\n"
+
+
+def test_a_shell_kernel_answers_after_a_limit(bash: sync.JupyterCodeExecutor) -> None:
+    run(bash, "kept=1", "bash")
+    result = run(bash, "echo so far; sleep 60", "bash")
+    assert (result.exit_code, result.outcome, result.stdout.strip()) == (124, "timeout", "so far")
+    assert run(bash, "echo $kept", "bash").output == "1\n"
+
+
+@with_requirements(global_imports=["math"])
+def area(radius: float) -> int:
+    """Give the area of a circle, rounded."""
+    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
+
+
+def failing() -> None:
+    """Fail."""
+    raise ValueError("told in the traceback")
+
+
+def test_functions_can_be_imported_and_survive_a_restart(work: Path) -> None:
+    with sync.JupyterCodeExecutor(
+        work_dir=work, functions=[area, failing], functions_module="tools"
+    ) as executor:
+        assert run(executor, "from tools import area\narea(2)").output == "13\n"
+        assert (
+            "told in the traceback"
+            in run(executor, "import tools\ntools.failing()").stderr.splitlines()[-1]
+        )
+        run(executor, "import os; os._exit(1)")
+        assert run(executor, "from tools import area\narea(2)").output == "13\n"
+        assert not (work / "tools.py").exists()
+        assert "def area(radius: float) -> int:" in executor.format_functions_for_prompt()
+
+
+def test_functions_are_for_python_kernels(work: Path) -> None:
+    with pytest.raises(FunctionError, match="bash"):
+        sync.JupyterCodeExecutor("bash", work_dir=work, functions=[area]).start()
+
+
+# made wrongly, saved and loaded
+
+
+def test_a_kernel_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(
+        BackendError, match=r"'nothing' is not installed; installed are: bash, broken, python3"
+    ):
+        sync.JupyterCodeExecutor("nothing").start()
+
+
+def test_a_kernel_that_does_not_start_is_told_with_its_last_words() -> None:
+    with pytest.raises(BackendError, match="no kernel today"):
+        sync.JupyterCodeExecutor("broken").start()
+
+
+def test_wrong_arguments_are_value_errors() -> None:
+    with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1."):
+        JupyterCodeExecutor(timeout=0)
+    with pytest.raises(ValueError, match="kernel_name"):
+        JupyterCodeExecutor("")
+    with pytest.warns(DeprecationWarning, match="current directory as output_dir"):
+        JupyterCodeExecutor(output_dir=".")
+
+
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['jupyter_client'] = None\n"
+        "from cellblock.sync import JupyterCodeExecutor\n"
+        "try: JupyterCodeExecutor().start()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("BackendError")
+    assert "pip install 'cellblock[jupyter]'" in done.stdout
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    made = JupyterCodeExecutor(
+        "python3",
+        5,
+        tmp_path / "out",
+        work_dir=tmp_path,
+        functions=[area],
+        limits=Limits(output_bytes=9),
+        save_output=True,
+    )
+    loaded = load_component(json.loads(made.dump_component().to_json()))
+    assert isinstance(loaded, JupyterCodeExecutor)
+    assert loaded.dump_component() == made.dump_component()
+    assert (loaded.kernel_name, loaded.timeout, loaded.output_dir) == (
+        "python3",
+        5,
+        tmp_path / "out",
+    )
+    assert loaded.limits == Limits(output_bytes=9)
+
+
+def test_autogens_configuration_loads() -> None:
+    loaded = load_component(
+        {
+            "provider": "autogen_ext.code_executors.jupyter.JupyterCodeExecutor",
+            "component_type": "code_executor",
+            "version": 1,
+            "component_version": 1,
+            "config": {"kernel_name": "python3", "timeout": 7, "output_dir": None},
+        }
+    )
+    assert isinstance(loaded, JupyterCodeExecutor)
+    assert loaded.timeout == 7

@@ -1,0 +1,259 @@
+"""Jupyter messages as events, whatever the messages are and however they are ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellblock import Display, Ended, Event, Output, Usage
+from cellblock.executors.jupyter.messages import NO_INPUT, Execution, tells_of_death
+
+IDLE: dict[str, Any] = {"execution_state": "idle"}
+OK: dict[str, Any] = {"status": "ok"}
+ERROR: dict[str, Any] = {
+    "status": "error",
+    "ename": "ValueError",
+    "evalue": "no",
+    "traceback": ["\x1b[31mone\x1b[0m", "two"],
+}
+
+
+def message(kind: str, content: object, request: str = "r", session: str = "s") -> dict[str, Any]:
+    return {
+        "msg_type": kind,
+        "parent_header": {"msg_id": request, "session": session},
+        "content": content,
+    }
+
+
+def feed(messages: Sequence[object], session: str = "") -> list[Event]:
+    execution = Execution(3, "r", session)
+    return [event for item in messages for event in execution.feed(item)]
+
+
+def stream(text: str, name: str = "stdout", **of: str) -> dict[str, Any]:
+    return message("stream", {"name": name, "text": text}, **of)
+
+
+END = [message("execute_reply", OK), message("status", IDLE)]
+
+
+def test_output_keeps_its_order_and_its_streams() -> None:
+    events = feed([stream("a"), stream("b", "stderr"), stream("c"), *END])
+    assert events == [
+        Output(3, "stdout", "a"),
+        Output(3, "stderr", "b"),
+        Output(3, "stdout", "c"),
+        Ended(3, 0, "ok"),
+    ]
+
+
+@pytest.mark.parametrize("end", [END, END[::-1]])
+def test_the_end_needs_the_reply_and_the_idle_state(end: list[dict[str, Any]]) -> None:
+    assert feed(end[:1]) == []
+    assert feed([end[0], end[0]]) == []
+    assert feed(end) == [Ended(3, 0, "ok")]
+
+
+def test_output_between_the_reply_and_the_idle_state_is_kept() -> None:
+    assert feed([END[0], stream("late"), END[1]]) == [
+        Output(3, "stdout", "late"),
+        Ended(3, 0, "ok"),
+    ]
+
+
+def test_nothing_comes_after_the_end() -> None:
+    assert feed([*END, stream("more"), *END]) == [Ended(3, 0, "ok")]
+
+
+def test_other_requests_are_not_listened_to() -> None:
+    other = [
+        stream("theirs", request="x"),
+        message("execute_reply", ERROR, "x"),
+        message("status", IDLE, "x"),
+    ]
+    assert feed([*other, *END]) == [Ended(3, 0, "ok")]
+
+
+def test_what_earlier_requests_of_the_session_still_print_is_kept() -> None:
+    earlier = [
+        stream("thread", request="x"),
+        message("status", IDLE, "x"),
+        message("execute_reply", ERROR, "x"),
+    ]
+    foreign = [stream("foreign", request="x", session="y")]
+    assert feed([*earlier, *foreign, *END], session="s") == [
+        Output(3, "stdout", "thread"),
+        Ended(3, 0, "ok"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["display_data", "execute_result", "update_display_data"])
+def test_what_is_shown_is_text_and_a_bundle(kind: str) -> None:
+    data = {"text/plain": "<x>", "text/html": "<b>"}
+    events = feed([message(kind, {"data": data, "metadata": {"w": 1}}), *END])
+    assert events == [Output(3, "stdout", "<x>\n"), Display(3, data, {"w": 1}), Ended(3, 0, "ok")]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[message("error", ERROR)], [message("error", ERROR), message("execute_reply", ERROR)], []],
+)
+def test_an_error_is_told_once_and_without_colours(messages: list[dict[str, Any]]) -> None:
+    events = feed([*messages, message("execute_reply", ERROR), message("status", IDLE)])
+    assert events == [Output(3, "stderr", "one\ntwo\n"), Ended(3, 1, "error")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "exit_code", "text"),
+    [
+        ("SystemExit", "3", 3, ""),
+        ("SystemExit", "0", 0, ""),
+        ("SystemExit", "None", 0, ""),
+        ("SystemExit", "", 0, ""),
+        ("SystemExit", "-1", 255, ""),
+        ("SystemExit", "256", 0, ""),
+        ("SystemExit", "bye", 1, "bye\n"),
+        ("SystemExit", "²", 1, "²\n"),
+        ("", "42", 42, ""),
+        ("", "0", 1, ""),
+        ("KeyError", "3", 1, "KeyError: 3\n"),
+    ],
+)
+def test_exit_codes_are_the_codes_own(name: str, value: str, exit_code: int, text: str) -> None:
+    content: dict[str, Any] = {"status": "error", "ename": name, "evalue": value, "traceback": []}
+    *output, end = feed([message("execute_reply", content), message("status", IDLE)])
+    assert output == ([Output(3, "stderr", text)] if text else [])
+    assert end == Ended(3, exit_code, "error" if exit_code else "ok")
+
+
+def test_a_reply_without_success_is_a_failure() -> None:
+    assert feed([message("execute_reply", {"status": "aborted"}), message("status", IDLE)]) == [
+        Ended(3, 1, "error")
+    ]
+
+
+def test_help_that_is_paged_is_output() -> None:
+    pages = [{"source": "page", "data": {"text/plain": "Help\x1b[0m"}}, {"source": "ask_exit"}, 3]
+    assert feed([message("execute_reply", {**OK, "payload": pages})]) == [
+        Output(3, "stdout", "Help\n")
+    ]
+
+
+def test_a_request_for_input_is_told_once() -> None:
+    execution = Execution(3, "r")
+    events = [
+        event
+        for _ in range(2)
+        for event in execution.feed(message("input_request", {"prompt": "name?"}))
+    ]
+    assert events == [Output(3, "stderr", NO_INPUT)]
+    assert execution.wants_input
+
+
+def test_errors_of_our_own_interrupt_are_not_told() -> None:
+    execution = Execution(3, "r")
+    execution.quieten()
+    assert [*execution.feed(message("error", ERROR))] == []
+    assert [*execution.feed(stream("caught"))] == [Output(3, "stdout", "caught")]
+
+
+def test_an_end_from_outside_is_the_only_one() -> None:
+    execution = Execution(3, "r")
+    assert execution.end(124, "timeout", "wall_seconds", "\nTimeout") == Ended(
+        3, 124, "timeout", "wall_seconds", "\nTimeout", Usage()
+    )
+    assert [event for item in END for event in execution.feed(item)] == []
+
+
+def test_a_servers_news_of_a_death_is_understood() -> None:
+    for state in ("restarting", "autorestarting", "dead"):
+        assert tells_of_death(
+            {
+                "header": {"msg_type": "status"},
+                "parent_header": {},
+                "content": {"execution_state": state},
+            }
+        )
+    assert not tells_of_death(message("status", IDLE))
+    assert not tells_of_death(message("stream", {"execution_state": "dead"}))
+
+
+# anything at all
+
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()))
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+KINDS = (
+    "stream display_data update_display_data execute_result error status execute_reply input_request clear_output "
+    "execute_input comm_msg"
+).split()
+FIELDS = (
+    "name text data metadata ename evalue traceback status execution_state payload source".split()
+)
+content = st.dictionaries(
+    st.sampled_from(FIELDS),
+    anything | st.sampled_from(["idle", "ok", "error", "stdout", "SystemExit", "busy"]),
+    max_size=5,
+)
+messages = st.lists(
+    st.builds(
+        message,
+        st.sampled_from(KINDS),
+        content | anything,
+        st.sampled_from("rx"),
+        st.sampled_from("st"),
+    )
+    | st.fixed_dictionaries({"header": anything, "content": anything, "parent_header": anything})
+    | anything,
+    max_size=12,
+)
+
+
+@given(messages, st.sampled_from(["", "s"]))
+def test_no_message_is_an_exception_and_the_end_comes_once(items: list[Any], session: str) -> None:
+    events = feed([*items, *END, *items, *END], session)
+    assert [index for index, event in enumerate(events) if isinstance(event, Ended)] == [
+        len(events) - 1
+    ]
+    for event in events:
+        assert event.block == 3
+        if isinstance(event, Output):
+            event.text.encode()
+            assert "\x1b" not in event.text
+
+
+@given(st.lists(st.tuples(st.text(), st.sampled_from(["stdout", "stderr"])), max_size=8), st.data())
+def test_whatever_comes_between_output_keeps_its_order(
+    said: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    noise = st.sampled_from(
+        [message("status", {"execution_state": "busy"}), message("execute_input", {}), 3, END[0]]
+    )
+    items: list[object] = []
+    for text, name in said:
+        items += [
+            *data.draw(st.lists(noise, max_size=2)),
+            stream(text.replace("\x1b", "").replace("\0", ""), name),
+        ]
+    events = feed([*items, *END])
+    for name in ("stdout", "stderr"):
+        whole = "".join(
+            event.text for event in events if isinstance(event, Output) and event.stream == name
+        )
+        assert whole == "".join(
+            text.replace("\x1b", "").replace("\0", "") for text, stream in said if stream == name
+        )

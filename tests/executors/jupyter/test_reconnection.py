@@ -1,0 +1,153 @@
+"""Kernels whose connection drops: nothing is run twice, nothing waits for what cannot come, and the result says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock import CodeBlock, LocalJupyterServer, sync
+from tests.executors.jupyter import kernels
+from tests.executors.jupyter.kernels import run
+from tests.tcp_proxy import TcpProxy
+
+DROPPED = "The connection to the kernel dropped during the block and was made again: output may be missing."
+LOST = "\nLost: the connection to the kernel dropped, and with it the news of how the block ended."
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def server(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJupyterServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        with LocalJupyterServer(work_dir=work) as server:
+            yield server
+
+
+@pytest.fixture
+def proxy(server: LocalJupyterServer) -> Iterator[TcpProxy]:
+    with TcpProxy(server.connection_info) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def python(proxy: TcpProxy) -> Iterator[sync.JupyterServerCodeExecutor]:
+    with sync.JupyterServerCodeExecutor(proxy, timeout=20) as executor:
+        yield executor
+
+
+def test_connections_that_are_cut_again_and_again_lose_nothing(
+    python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
+) -> None:
+    seen, cuts, ended = "", 0, ""
+    code = "import time\nfor number in range(12):\n    print(number, flush=True)\n    time.sleep(0.15)\nkept = 1"
+    for event in python.execute_stream([CodeBlock(code, "python")]):
+        seen += getattr(event, "text", "")
+        ended = getattr(event, "notice", ended)
+        if cuts < 3 and seen.count("\n") > 3 * cuts:
+            cuts += 1
+            proxy.cut()
+    assert (cuts, seen) == (3, "".join(f"{number}\n" for number in range(12)))
+    assert ended == DROPPED
+    assert run(python, "kept").output == "1\n"
+
+
+def test_a_cut_between_blocks_goes_unnoticed(
+    python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
+) -> None:
+    run(python, "quiet = 2")
+    proxy.cut()
+    result = run(python, "quiet")
+    assert result.stdout == "2\n"
+    assert run(python, "quiet").output == "2\n"
+
+
+def test_a_lost_answer_is_told_at_once_and_the_session_goes_on(
+    python: sync.JupyterServerCodeExecutor, proxy: TcpProxy, work: Path
+) -> None:
+    def lose() -> None:
+        while not (work / "done").exists():
+            time.sleep(0.02)
+        time.sleep(0.5)  # now the answer is under way, for sure
+        proxy.swallow_answers = False
+        proxy.cut()
+
+    proxy.swallow_answers = True
+    losing = threading.Thread(target=lose)
+    losing.start()
+    begun = time.monotonic()
+    result = run(python, "open('done', 'w').close(); answer = 42; print('not seen')")
+    losing.join()
+    assert (result.exit_code, result.outcome, result.output) == (1, "error", f"{LOST}\n{DROPPED}")
+    assert time.monotonic() - begun < 10
+    assert run(python, "answer").output == "42\n"
+
+
+def test_a_request_that_is_lost_is_not_sent_twice(
+    python: sync.JupyterServerCodeExecutor, proxy: TcpProxy, work: Path
+) -> None:
+    def lose() -> None:
+        time.sleep(0.5)
+        proxy.swallow_requests = False
+        proxy.cut()
+
+    proxy.swallow_requests = True
+    losing = threading.Thread(target=lose)
+    losing.start()
+    result = run(python, "open('ran', 'a').write('x')")
+    losing.join()
+    assert (result.exit_code, result.output) == (1, f"{LOST}\n{DROPPED}")
+    assert not (work / "ran").exists()
+    assert run(python, "1").output == "1\n"
+
+
+def test_a_block_given_while_there_is_no_way_waits_for_one(
+    python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
+) -> None:
+    proxy.close()
+    opening = threading.Timer(1.5, proxy.open)
+    opening.start()
+    result = run(python, "21 * 2")
+    opening.join()
+    assert (result.exit_code, result.stdout) == (0, "42\n")
+
+
+def test_the_time_limit_holds_while_there_is_no_way(proxy: TcpProxy) -> None:
+    with sync.JupyterServerCodeExecutor(proxy, timeout=1) as executor:
+        events: list[Any] = []
+        opening = threading.Timer(2, proxy.open)
+        for event in executor.execute_stream(
+            [CodeBlock("import time\nprint('x', flush=True)\ntime.sleep(30)", "python")]
+        ):
+            if getattr(event, "text", ""):
+                proxy.close()
+                opening.start()
+            events.append(event)
+        opening.join()
+        assert (events[-1].exit_code, events[-1].outcome) == (124, "timeout")
+        assert run(executor, "1").output.startswith("1\n")
+
+
+def test_a_server_out_of_reach_for_long_is_told(
+    proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cellblock.executors.jupyter.remote_kernel._AGAIN", 1.0)
+    with sync.JupyterServerCodeExecutor(proxy, timeout=30) as executor:
+        last: Any = None
+        for event in executor.execute_stream(
+            [CodeBlock("import time\nprint('x', flush=True)\ntime.sleep(30)", "python")]
+        ):
+            if getattr(event, "text", ""):
+                proxy.close()
+            last = event
+        proxy.open()
+        assert (last.exit_code, last.outcome) == (137, "killed")
+        assert "cannot be reached" in last.message

@@ -1,0 +1,447 @@
+"""Kernels on real Jupyter servers: our own, a kernel gateway, and ones that refuse or vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    BackendError,
+    CancellationToken,
+    CodeBlock,
+    ComponentError,
+    FunctionError,
+    JupyterConnectable,
+    JupyterConnectionInfo,
+    JupyterServerCodeExecutor,
+    Limits,
+    LocalJupyterServer,
+    sync,
+    with_requirements,
+)
+from cellblock.aio.background_loop import engine
+from cellblock.executors.jupyter.remote_kernel import RemoteKernel
+from cellblock.testing.subject import assert_dead, heartbeat, until, until_dead
+from tests.executors.jupyter import kernels
+from tests.executors.jupyter.gateways import ask
+from tests.executors.jupyter.kernels import run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def server(work: Path, _kernels: None) -> Iterator[LocalJupyterServer]:
+    with LocalJupyterServer(work_dir=work) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def python(server: LocalJupyterServer) -> Iterator[sync.JupyterServerCodeExecutor]:
+    with sync.JupyterServerCodeExecutor(server, timeout=2) as executor:
+        yield executor
+
+
+def kernel_of(executor: Any) -> RemoteKernel:
+    kernel = executor._executor._kernel
+    assert isinstance(kernel, RemoteKernel)
+    return kernel
+
+
+def drop_socket(executor: Any) -> None:
+    """Cut the connection, as a proxy or a broken line does."""
+
+    async def drop() -> None:
+        inner: Any = kernel_of(executor)._socket
+        inner._response.connection.transport.abort()
+
+    engine().wait(drop())
+
+
+# the executor
+
+
+def test_a_block_runs_on_the_server_and_variables_stay(
+    python: sync.JupyterServerCodeExecutor, work: Path
+) -> None:
+    run(python, "number = 41")
+    result = run(python, "import os\nprint(os.getcwd())\nnumber + 1")
+    assert (result.exit_code, result.output) == (0, f"{work}\n42\n")
+
+
+def test_pictures_are_saved_here(python: sync.JupyterServerCodeExecutor) -> None:
+    result = run(
+        python, "from IPython.display import display\ndisplay({'image/png': 'aGVsbG8='}, raw=True)"
+    )
+    (path,) = result.output_files
+    assert path.parent == python.output_dir
+    assert path.read_bytes() == b"hello"
+
+
+def test_a_time_limit_keeps_output_and_variables(python: sync.JupyterServerCodeExecutor) -> None:
+    run(python, "kept = 1")
+    result = run(python, "print('so far', end='')\nwhile True: pass")
+    assert (result.exit_code, result.outcome, result.output) == (124, "timeout", "so far\nTimeout")
+    assert run(python, "kept").output == "1\n"
+
+
+def test_code_that_ignores_interrupts_ends_with_its_kernel(
+    python: sync.JupyterServerCodeExecutor, work: Path
+) -> None:
+    code = "import time\nwhile True:\n  try:\n    open('deaf', 'a').write('x'); time.sleep(0.02)\n  except BaseException: pass"
+    result = run(python, code)
+    assert (result.exit_code, result.outcome) == (124, "timeout")
+    assert "variables are gone" in result.notice
+    asyncio.run(until_dead(work / "deaf"))
+    assert run(python, "1").output == "1\n"
+
+
+def test_a_cancelled_token_interrupts(python: sync.JupyterServerCodeExecutor) -> None:
+    token = CancellationToken()
+    engine().loop.call_soon_threadsafe(engine().loop.call_later, 0.5, token.cancel)
+    result = python.execute_code_blocks(
+        [CodeBlock("print('so far', end='')\nwhile True: pass", "python")], token
+    )
+    assert (result.exit_code, result.output) == (
+        125,
+        "so far\nCancelled: Code execution was cancelled.",
+    )
+
+
+def test_a_cancelled_task_ends_the_code(server: LocalJupyterServer, work: Path) -> None:
+    async def main() -> None:
+        async with JupyterServerCodeExecutor(server) as executor:
+            running = asyncio.ensure_future(
+                executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
+            )
+            await until((work / "task").exists, "the block runs")
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            await assert_dead(work / "task")
+
+    asyncio.run(main())
+
+
+def test_a_dead_kernel_is_told_and_replaced(server: LocalJupyterServer) -> None:
+    with sync.JupyterServerCodeExecutor(server) as executor:
+        result = run(executor, "import os, time; print('x'); time.sleep(0.4); os._exit(9)")
+        assert (result.exit_code, result.outcome) == (137, "killed")
+        assert (
+            result.output
+            == "x\n\nKilled: the kernel died.\nThe kernel was restarted: its variables are gone."
+        )
+        assert run(executor, "1").output == "1\n"
+
+
+def test_a_dropped_connection_is_made_again(python: sync.JupyterServerCodeExecutor) -> None:
+    run(python, "kept = 1")
+    before = kernel_of(python)
+    drop_socket(python)
+    assert run(python, "kept").output == "1\n"
+    assert kernel_of(python) is before
+
+
+def test_a_connection_that_drops_during_a_block_loses_nothing(
+    python: sync.JupyterServerCodeExecutor,
+) -> None:
+    seen = ""
+    code = (
+        "import time\nfor number in range(15):\n    print(number, flush=True)\n    time.sleep(0.1)"
+    )
+    for event in python.execute_stream([CodeBlock(code, "python")]):
+        text = getattr(event, "text", "")
+        if text and not seen:
+            drop_socket(python)
+        seen += text
+    assert seen == "".join(f"{number}\n" for number in range(15))
+
+
+def test_other_languages_are_not_run(python: sync.JupyterServerCodeExecutor) -> None:
+    assert run(python, "echo x", "sh").output == "unknown language sh"
+    assert run(python, "{}", "json").exit_code == 0
+
+
+def test_a_kernel_of_another_language_runs_its_own(server: LocalJupyterServer) -> None:
+    with sync.JupyterServerCodeExecutor(server, "bash") as executor:
+        assert run(executor, "echo $((6 * 7))", "sh").output == "42\n"
+        assert run(executor, "print(1)", "python").output == "unknown language python"
+
+
+@with_requirements(global_imports=["math"])
+def area(radius: float) -> int:
+    """Give the area of a circle, rounded."""
+    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
+
+
+@with_requirements(python_packages=["pandas"])
+def table() -> None:
+    """Need a package."""
+
+
+def test_functions_can_be_imported(server: LocalJupyterServer) -> None:
+    with sync.JupyterServerCodeExecutor(server, functions=[area]) as executor:
+        assert run(executor, "from functions import area\narea(2)").output == "13\n"
+    with pytest.raises(FunctionError, match="pandas"):
+        JupyterServerCodeExecutor(server, functions=[table])
+
+
+def test_a_stop_ends_the_kernel_on_the_server(server: LocalJupyterServer, work: Path) -> None:
+    with sync.JupyterServerCodeExecutor(server) as executor:
+        code = f"import threading\nthreading.Thread(target=exec, args=({heartbeat('thread')!r}, {{}}), daemon=True).start()"
+        run(executor, code)
+        asyncio.run(until((work / "thread").exists, "the thread runs"))
+    asyncio.run(assert_dead(work / "thread"))
+
+
+def test_wrong_arguments_are_refused(server: LocalJupyterServer) -> None:
+    wrong: Any = "http://127.0.0.1"
+    with pytest.raises(
+        ValueError, match="jupyter_server must be a JupyterConnectable or JupyterConnectionInfo."
+    ):
+        JupyterServerCodeExecutor(wrong)
+    with pytest.raises(ValueError, match="cannot be held to memory_bytes"):
+        JupyterServerCodeExecutor(server, limits=Limits(memory_bytes=1))
+    with pytest.raises(
+        BackendError, match=r"'nothing' is not installed on the server .*: bash, broken, python3"
+    ):
+        sync.JupyterServerCodeExecutor(server, "nothing").start()
+    with pytest.raises(ComponentError, match="cannot be saved"):
+        JupyterServerCodeExecutor(server).dump_component()
+
+
+# the token
+
+
+def test_the_token_is_asked_for_and_shown_nowhere(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    log, secret, wrong = tmp_path / "log", "s3cret" * 5, "wr0ng" * 5
+    with LocalJupyterServer(token=secret, log_file=log, log_level="DEBUG") as server:
+        info = server.connection_info
+        assert (ask(info, secret), ask(info, None), ask(info, "wrong")) == (200, 403, 403)
+        with sync.JupyterServerCodeExecutor(server) as executor:
+            assert run(executor, "1").output == "1\n"
+        with pytest.raises(BackendError, match="check the token") as refused:
+            sync.JupyterServerCodeExecutor(
+                JupyterConnectionInfo(info.host, False, info.port, wrong)
+            ).start()
+        shown = (
+            repr(info),
+            str(info),
+            info.url,
+            repr(server),
+            repr(executor),
+            caplog.text,
+            log.read_text(),
+        )
+        arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert log.read_text()
+    assert [text for text in shown if secret in text] == []
+    assert [line for line in arguments if secret.encode() in line] == []
+    assert wrong not in "".join(traceback.format_exception(refused.value)) + repr(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_connection_infos_come_from_urls() -> None:
+    info = JupyterConnectionInfo.from_url("http://127.0.0.1:8888/?token=abc")
+    assert info == JupyterConnectionInfo("127.0.0.1", False, 8888, "abc")
+    assert info.url == "http://127.0.0.1:8888"
+    info = JupyterConnectionInfo.from_url("https://hub.example/user/me/", "abc")
+    assert (info.url, info.token) == ("https://hub.example/user/me", "abc")
+    assert (
+        JupyterConnectionInfo("hub.example/user/me", True, 444).url
+        == "https://hub.example:444/user/me"
+    )
+    assert JupyterConnectionInfo.from_url("http://[::1]:8888").url == "http://[::1]:8888"
+    for wrong in ("ftp://x", "127.0.0.1:8888", "http://"):
+        with pytest.raises(ValueError, match="begins with http"):
+            JupyterConnectionInfo.from_url(wrong)
+    for wrong in ("http://x", "", "me@x", "x?token=1"):
+        with pytest.raises(ValueError, match="host"):
+            JupyterConnectionInfo(wrong, False)
+
+
+# servers
+
+
+def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        info = JupyterConnectionInfo("127.0.0.1", False, probe.getsockname()[1])
+    with pytest.raises(BackendError, match="cannot be reached"):
+        sync.JupyterServerCodeExecutor(info).start()
+
+
+def test_a_local_server_that_takes_its_time_to_listen_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\n"
+        "if 'jupyter_server' in sys.orig_argv:\n"
+        "    from jupyter_server.serverapp import ServerApp\n"
+        "    bind = ServerApp._bind_http_server\n"
+        "    ServerApp._bind_http_server = lambda self: (time.sleep(1), bind(self))[1]\n"
+    )
+    monkeypatch.setenv(
+        "PYTHONPATH",
+        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    )
+    with LocalJupyterServer() as server:
+        socket.create_connection(("127.0.0.1", server.connection_info.port or 0)).close()
+
+
+def test_a_server_that_vanishes_during_a_block_is_told() -> None:
+    server = LocalJupyterServer()
+    with server, sync.JupyterServerCodeExecutor(server, timeout=50) as executor:
+        stream = executor.execute_stream(
+            [CodeBlock("import time\nprint('x', flush=True)\ntime.sleep(40)", "python")]
+        )
+        events: list[Any] = []
+        for event in stream:
+            events.append(event)
+            if getattr(event, "text", ""):
+                server.stop()
+        assert (events[-1].exit_code, events[-1].outcome) == (137, "killed")
+        assert "cannot be reached" in events[-1].message
+
+
+def test_the_local_server_starts_when_asked_for_and_stops_with_its_kernels(tmp_path: Path) -> None:
+    server = LocalJupyterServer(work_dir=tmp_path)
+    assert isinstance(server, JupyterConnectable)
+    info = server.connection_info
+    assert info.host == "127.0.0.1"
+    assert server.connection_info is info
+    with sync.JupyterServerCodeExecutor(server) as executor:
+        daemon = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', CODE], start_new_session=True)"
+        run(executor, daemon.replace("CODE", repr(heartbeat("daemon"))))
+        asyncio.run(until((tmp_path / "daemon").exists, "the daemon runs"))
+        server.stop()
+        server.stop()
+        asyncio.run(assert_dead(tmp_path / "daemon"))
+    with pytest.raises(urllib.error.URLError):
+        ask(info, None)
+
+
+def test_a_client_starts_lists_and_ends_kernels(server: LocalJupyterServer) -> None:
+    async def main() -> None:
+        async with server.get_client() as client:
+            assert (await client.list_kernel_specs())["bash"]["spec"]["language"] == "bash"
+            kernel = await client.start_kernel("python3")
+            await client.interrupt_kernel(kernel)
+            await client.restart_kernel(kernel)
+            assert kernel in {found["id"] for found in await client.list_kernels()}
+            await client.delete_kernel(kernel)
+            with pytest.raises(BackendError, match="no such kernel"):
+                await client.delete_kernel(kernel)
+
+    asyncio.run(main())
+
+
+def test_two_servers_have_ports_and_tokens_of_their_own() -> None:
+    async def main() -> None:
+        async with LocalJupyterServer() as one, LocalJupyterServer() as other:
+            assert one.connection_info.port != other.connection_info.port
+            assert ask(one.connection_info, other.connection_info.token) == 403
+
+    asyncio.run(main())
+
+
+def test_a_server_ends_with_its_owner(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom cellblock import LocalJupyterServer\n"
+        "server = LocalJupyterServer()\nprint(server.connection_info.port, flush=True)\ntime.sleep(60)"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "TMPDIR": str(tmp_path),
+    }
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    with owner.stdout:
+        info = JupyterConnectionInfo("127.0.0.1", False, int(owner.stdout.readline()))
+    assert ask(info, None) == 403
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+
+    def gone() -> bool:
+        try:
+            ask(info, None)
+        except OSError:
+            return not list(tmp_path.iterdir())
+        return False
+
+    asyncio.run(until(gone, "the server and its files are gone"))
+
+
+def test_a_server_that_cannot_start_says_why(server: LocalJupyterServer) -> None:
+    with pytest.raises(BackendError, match="already in use|did not start"):
+        LocalJupyterServer(port=server.connection_info.port).start()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [({"ip": "0.0.0.0"}, "loopback|127.0.0.1"), ({"token": ""}, "empty")]
+)
+def test_a_server_for_everybody_is_refused(arguments: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        LocalJupyterServer(**arguments)  # pyright: ignore[reportArgumentType] - texts alone
+
+
+def test_a_kernel_gateway_is_a_server_too(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = [
+        sys.executable,
+        "-m",
+        "kernel_gateway",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--JupyterWebsocketPersonality.list_kernels=True",
+    ]
+    with open(tmp_path / "log", "wb") as log:
+        gateway = subprocess.Popen(
+            argv, env={**os.environ, "KG_AUTH_TOKEN": "abc"}, stdout=log, stderr=log
+        )
+    try:
+        info = JupyterConnectionInfo("127.0.0.1", False, port, "abc")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                if ask(info, "abc") == 200:
+                    break
+            except OSError:
+                time.sleep(0.1)
+        with sync.JupyterServerCodeExecutor(info, timeout=2) as executor:
+            assert run(executor, "x = 1\nprint('hi')\nx").output == "hi\n1\n"
+            assert run(executor, "while True: pass").exit_code == 124
+            assert run(executor, "x").output == "1\n"
+    finally:
+        gateway.terminate()
+        gateway.wait()

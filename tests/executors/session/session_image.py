@@ -1,0 +1,67 @@
+"""A test image with IPython in it: that of the tests' own Python, in so far as it is Python."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import io
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.containers import docker_engine
+
+_FOLDER = "usr/lib/python3/dist-packages"
+
+
+def prepare(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have executors use the engine for all tests; give the reference of the image, which is built when it is not there."""
+    base = docker_engine.prepare(monkeypatch, "python")
+    files = dict(_files())
+    key = hashlib.sha256(
+        "\n".join((base, Path(__file__).read_text(), *sorted(files))).encode()
+    ).hexdigest()[:12]
+    reference, running = f"cellblock-test-ipython:{key}", docker_engine.running()
+    if not running.docker("images", "--quiet", reference):
+        running.docker("build", "--tag", reference, "-", data=_context(base, files))
+    return reference
+
+
+def _context(base: str, files: dict[str, Path]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        recipe = f"FROM {base}\nCOPY site /{_FOLDER}\n".encode()
+        entry = tarfile.TarInfo("Dockerfile")
+        entry.size = len(recipe)
+        archive.addfile(entry, io.BytesIO(recipe))
+        for name, path in sorted(files.items()):
+            archive.add(path, f"site/{name}", recursive=False)
+    return data.getvalue()
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    for distribution in _needed("ipython"):
+        for file in distribution.files or ():
+            # What was compiled is for the tests' Python; the image has another.
+            if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix != ".so":
+                yield str(file), Path(str(file.locate()))
+
+
+def _needed(name: str) -> Iterator[importlib.metadata.Distribution]:
+    seen, waiting = set[str](), [name]
+    while waiting:
+        found = waiting.pop().lower().replace("_", "-")
+        if found in seen:
+            continue
+        seen.add(found)
+        try:
+            distribution = importlib.metadata.distribution(found)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # for another Python or system
+        yield distribution
+        for requirement in distribution.requires or ():
+            if "extra ==" not in requirement and (match := re.match(r"[\w.-]+", requirement)):
+                waiting.append(match[0])

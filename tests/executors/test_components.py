@@ -1,0 +1,214 @@
+"""Executors as saved configurations: dumped, through JSON, loaded, and the same in what they do."""
+
+import asyncio
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    CodeBlock,
+    CodeExecutor,
+    CodeResult,
+    ComponentError,
+    FunctionError,
+    Limits,
+    LocalCommandLineCodeExecutor,
+    Mount,
+    Policy,
+    SandboxCommandLineCodeExecutor,
+    load_component,
+    with_requirements,
+)
+
+# As AutoGen 0.7.5 writes it.
+AUTOGEN: dict[str, Any] = {
+    "provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
+    "component_type": "code_executor",
+    "version": 1,
+    "component_version": 1,
+    "description": "A code executor class that executes code through a local command line environment.",
+    "label": "LocalCommandLineCodeExecutor",
+    "config": {
+        "timeout": 30,
+        "work_dir": None,
+        "functions_module": "tools",
+        "cleanup_temp_files": False,
+    },
+}
+KINDS = [SandboxCommandLineCodeExecutor, LocalCommandLineCodeExecutor]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using LocalCommandLineCodeExecutor")
+        yield
+
+
+@with_requirements(global_imports=["math"])
+def area(radius: float) -> int:
+    """Give the area of a circle, rounded."""
+    return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
+
+
+def run(executor: CodeExecutor, *blocks: CodeBlock) -> CodeResult:
+    async def main() -> CodeResult:
+        async with executor:
+            return await executor.execute_code_blocks(blocks)
+
+    return asyncio.run(main())
+
+
+def through_json(executor: CodeExecutor) -> CodeExecutor:
+    return CodeExecutor.load_component(json.loads(executor.dump_component().to_json()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_come_along(kind: type[Any], tmp_path: Path) -> None:
+    loaded = through_json(kind(functions=[area], functions_module="shapes", work_dir=tmp_path))
+    assert type(loaded) is kind
+    assert (
+        run(loaded, CodeBlock("from shapes import area\nprint(area(2))", "python")).output == "13\n"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_is_the_same_after_two_rounds(kind: type[Any], tmp_path: Path) -> None:
+    executor = kind(
+        timeout=7,
+        work_dir=tmp_path,
+        functions=[area],
+        functions_module="shapes",
+        cleanup_temp_files=False,
+        packages=["six>=1"],
+        limits=Limits(output_bytes=10, wall_seconds=3.5, file_bytes=1000),
+        execution_policies={"sh": "ignore"},
+        save_output=True,
+    )
+    once = through_json(executor)
+    assert once.dump_component() == executor.dump_component()
+    assert through_json(once).dump_component() == executor.dump_component()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_limits_and_policies_hold_after_loading(kind: type[Any], tmp_path: Path) -> None:
+    limits = Limits(output_bytes=10)
+    loaded = through_json(
+        kind(work_dir=tmp_path, limits=limits, execution_policies={"sh": "ignore"})
+    )
+    result = run(
+        loaded, CodeBlock("echo never", "sh"), CodeBlock("print('x' * 30, end='')", "python")
+    )
+    assert result.output == "xxxxx\n[... 20 bytes left out ...]\nxxxxx"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_limit_holds_after_loading(kind: type[Any], tmp_path: Path) -> None:
+    loaded = through_json(kind(work_dir=tmp_path, limits=Limits(wall_seconds=0.5)))
+    assert run(loaded, CodeBlock("sleep 30", "sh")).exit_code == 124
+
+
+def test_policy_and_preload_come_along(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "file").write_text("given")
+    policy = Policy(read_only=(Mount(str(data), "/given"),), environment={"NAME": "value"})
+    executor = SandboxCommandLineCodeExecutor(
+        work_dir=tmp_path / "work", policy=policy, preload=["decimal"]
+    )
+    code = "import os, sys\nprint('decimal' in sys.modules, open('/given/file').read(), os.environ['NAME'])"
+    assert run(through_json(executor), CodeBlock(code, "python")).output == "True given value\n"
+
+
+def test_env_of_the_local_executor_comes_along(tmp_path: Path) -> None:
+    executor = LocalCommandLineCodeExecutor(
+        work_dir=tmp_path, env={"PATH": "/usr/bin:/bin", "NAME": "value"}
+    )
+    assert run(through_json(executor), CodeBlock("echo $NAME", "sh")).output == "value\n"
+
+
+def test_temporary_work_dir_is_not_saved() -> None:
+    executor = SandboxCommandLineCodeExecutor()
+    folder = executor.work_dir
+    assert executor.dump_component().config["work_dir"] is None
+    loaded = through_json(executor)
+    assert isinstance(loaded, SandboxCommandLineCodeExecutor)
+    assert loaded.work_dir != folder
+
+
+def test_autogen_s_local_executor_loads_and_runs(tmp_path: Path) -> None:
+    values = {**AUTOGEN, "config": {**AUTOGEN["config"], "work_dir": str(tmp_path)}}
+    loaded = load_component(json.dumps(values))
+    assert isinstance(loaded, LocalCommandLineCodeExecutor)
+    assert (loaded.timeout, loaded.functions_module, loaded.cleanup_temp_files) == (
+        30,
+        "tools",
+        False,
+    )
+    result = run(loaded, CodeBlock("print('hi')", "python"))
+    assert result.output == "hi\n"
+    assert loaded.dump_component().provider == "cellblock.LocalCommandLineCodeExecutor"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"timeout": 0},
+        {"timeout": "60"},
+        {"unknown": 1},
+        {"limits": {"memory": 1}},
+        {"limits": {"memory_bytes": -1}},
+        {"limits": "none"},
+        {"functions_module": "a b"},
+        {"functions_module": 3},
+        {"packages": "six"},
+        {"packages": [1]},
+        {"execution_policies": {"sh": "maybe"}},
+        {"execution_policies": ["sh"]},
+        {"functions": "f"},
+        {"work_dir": 3},
+        {"cleanup_temp_files": "no"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["SandboxCommandLineCodeExecutor", "LocalCommandLineCodeExecutor"])
+def test_damaged_configuration_is_refused_when_loaded(name: str, config: dict[str, Any]) -> None:
+    with pytest.raises((ComponentError, FunctionError)):
+        load_component({"provider": f"cellblock.{name}", "config": config})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"policy": {"network": "all"}},
+        {"policy": {"writable": []}},
+        {"policy": {"read_only": [["data", None]]}},
+        {"policy": {"read_only": "/data"}},
+        {"policy": {"environment": {"A": 1}}},
+        {"policy": []},
+        {"preload": "numpy"},
+        {"preload": [1]},
+        {"isolation": "none"},
+    ],
+    ids=str,
+)
+def test_damaged_policy_is_refused_when_loaded(config: dict[str, Any]) -> None:
+    with pytest.raises(ComponentError):
+        load_component({"provider": "cellblock.SandboxCommandLineCodeExecutor", "config": config})
+
+
+def test_loading_runs_nothing_of_the_configuration(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    source = f"def f(a=open({str(mark)!r}, 'w')):\n    return a\n"
+    function: dict[str, object] = {"source": source, "python_packages": [], "global_imports": []}
+    load_component(
+        {
+            "provider": "cellblock.SandboxCommandLineCodeExecutor",
+            "config": {"functions": [function]},
+        }
+    )
+    assert not mark.exists()

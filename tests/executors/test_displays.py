@@ -1,0 +1,155 @@
+"""MIME bundles as files and as text."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellblock.errors import WorkspaceError
+from cellblock.executors.displays import DisplayFiles, plain, text_of
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+KINDS = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "application/pdf": "pdf",
+}
+MIMES = [
+    *KINDS,
+    "image/svg+xml",
+    "text/html",
+    "text/plain",
+    "text/markdown",
+    "text/latex",
+    "application/json",
+    "x/y",
+]
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=20)
+    | st.binary(max_size=20)
+    | st.sets(st.integers(), max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+bundles = st.dictionaries(st.sampled_from(MIMES) | st.text(max_size=5), values, max_size=5)
+
+
+@pytest.mark.parametrize(("mime", "suffix"), KINDS.items())
+def test_pictures_are_saved_as_the_bytes_they_are(tmp_path: Path, mime: str, suffix: str) -> None:
+    shown = base64.encodebytes(PIXEL).decode()  # with line ends in it, as kernels send it
+    (path,) = DisplayFiles(tmp_path).save({mime: shown, "text/plain": "<Figure>"})
+    assert Path(path).parent == tmp_path
+    assert Path(path).suffix == f".{suffix}"
+    assert Path(path).read_bytes() == PIXEL
+
+
+def test_raw_bytes_are_saved_as_they_are(tmp_path: Path) -> None:
+    (path,) = DisplayFiles(tmp_path).save({"image/png": PIXEL})
+    assert Path(path).read_bytes() == PIXEL
+
+
+def test_pages_and_drawings_are_saved_as_text(tmp_path: Path) -> None:
+    paths = DisplayFiles(tmp_path).save(
+        {"text/html": ["<b>\n", "grün</b>"], "image/svg+xml": "<svg/>"}
+    )
+    assert {Path(path).suffix: Path(path).read_text(encoding="utf-8") for path in paths} == {
+        ".html": "<b>\ngrün</b>",
+        ".svg": "<svg/>",
+    }
+
+
+def test_names_are_new_each_time(tmp_path: Path) -> None:
+    files = DisplayFiles(tmp_path)
+    names = [path for _ in range(20) for path in files.save({"text/html": "same"})]
+    assert len(set(names)) == 20
+
+
+def test_files_are_not_programs(tmp_path: Path) -> None:
+    (path,) = DisplayFiles(tmp_path).save({"text/html": "x"})
+    assert stat.S_IMODE(Path(path).stat().st_mode) & 0o111 == 0
+
+
+def test_the_folder_is_made_when_needed(tmp_path: Path) -> None:
+    files = DisplayFiles(tmp_path / "deep" / "er")
+    assert files.save({"text/plain": "x"}) == ()
+    assert not files.folder.parent.exists()
+    (path,) = files.save({"text/html": "x"})
+    assert Path(path).read_text() == "x"
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkspaceError, match="cannot be saved"):
+        DisplayFiles(tmp_path / "file").save({"text/html": "x"})
+
+
+@pytest.mark.parametrize(
+    "value", ["no base64!", "abc", "", None, 3, ["a", 3], {"a": 1}, "\ud800", [], "é"]
+)
+def test_what_is_no_picture_is_left_out(tmp_path: Path, value: object) -> None:
+    assert DisplayFiles(tmp_path).save({"image/png": value}) == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(bundles)
+def test_no_bundle_is_an_exception(
+    tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]
+) -> None:
+    for path in DisplayFiles(tmp_path_factory.getbasetemp() / "shown").save(data):
+        Path(path).unlink()
+    text = text_of(data)
+    assert text == "" or text.endswith("\n")
+    text.encode()
+    assert "\x1b" not in text
+    assert "\x00" not in text
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"text/plain": "a\nb", "text/html": "<p>"}, "a\nb\n"),
+        ({"text/plain": ["a\n", "b\n"]}, "a\nb\n"),
+        ({"text/plain": "\x1b[31mred\x1b[0m"}, "red\n"),
+        ({"text/plain": ""}, ""),
+        ({"text/html": "<p>", "text/markdown": "*x*"}, "*x*\n"),
+        ({"text/latex": "$x$", "image/png": ""}, "$x$\n"),
+        ({"application/json": {"ü": [1]}}, '{"ü": [1]}\n'),
+        ({"image/png": "aaaa", "text/html": "<p>"}, "[image/png] [text/html]\n"),
+        ({"text/plain": 3, "x/y": 1}, "[text/plain] [x/y]\n"),
+        ({}, ""),
+    ],
+)
+def test_text_stands_for_a_bundle(data: dict[str, Any], text: str) -> None:
+    assert text_of(data) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("\x1b[0;31mZeroDivisionError\x1b[0m", "ZeroDivisionError"),
+        ("\x1b[38;5;28;01mfor\x1b[39;00m", "for"),
+        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
+        ("\x1b[2K\rtwo", "\rtwo"),
+        ("a\x00b\ud800c\x1b", "a\ufffdb\ufffdc\ufffd"),
+        ("a[31m", "a[31m"),
+    ],
+)
+def test_codes_of_terminals_are_left_out(text: str, printed: str) -> None:
+    assert plain(text) == printed

@@ -1,0 +1,247 @@
+"""Functions given to an executor: blocks import them, in the sandbox and without; what cannot work is refused."""
+
+import asyncio
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from cellblock import (
+    Alias,
+    CodeBlock,
+    CodeExecutor,
+    CodeResult,
+    FunctionError,
+    FunctionWithRequirements,
+    ImportFromModule,
+    LocalCommandLineCodeExecutor,
+    PackageError,
+    SandboxCommandLineCodeExecutor,
+    with_requirements,
+)
+from cellblock.functions.module import Function
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@pytest.fixture(
+    params=[SandboxCommandLineCodeExecutor, LocalCommandLineCodeExecutor], ids=["sandbox", "local"]
+)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., CodeExecutor]:
+    def make(functions: Sequence[Function], **parameters: Any) -> CodeExecutor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return request.param(functions=functions, work_dir=tmp_path, **parameters)
+
+    return make
+
+
+def run(executor: CodeExecutor, *codes: str) -> CodeResult:
+    async def main() -> CodeResult:
+        async with executor:
+            return await executor.execute_code_blocks([CodeBlock(code, "python") for code in codes])
+
+    return asyncio.run(main())
+
+
+def add_two_numbers(a: int, b: int) -> int:
+    """Add two numbers together."""
+    return a + b
+
+
+@with_requirements(
+    global_imports=[
+        "math",
+        Alias("statistics", "stats"),
+        ImportFromModule("json", ["dumps", "loads"]),
+    ]
+)
+def describe(values: list[float]) -> str:
+    """Give the mean and the root of it."""
+    mean = stats.mean(values)  # type: ignore[name-defined]  # noqa: F821
+    return dumps([mean, math.sqrt(mean)])  # type: ignore[name-defined]  # noqa: F821
+
+
+async def later(text: str) -> str:
+    """Give the text, later."""
+    return text
+
+
+@functools.cache
+@functools.lru_cache
+def decorated(a: int) -> int:
+    return a * 2
+
+
+def test_plain_function_can_be_imported(make: Callable[..., CodeExecutor]) -> None:
+    result = run(
+        make([add_two_numbers]),
+        "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))",
+    )
+    assert (result.exit_code, result.output) == (0, "3\n")
+
+
+def test_every_block_can_import_from_a_module_of_another_name(
+    make: Callable[..., CodeExecutor],
+) -> None:
+    code = "import tools\nprint(tools.add_two_numbers(1, 2))"
+    assert run(make([add_two_numbers], functions_module="tools"), code, code).output == "3\n3\n"
+
+
+def test_global_imports_stand_above_the_functions(make: Callable[..., CodeExecutor]) -> None:
+    assert (
+        run(make([describe]), "from functions import describe\nprint(describe([1, 7]))").output
+        == "[4, 2.0]\n"
+    )
+
+
+def test_async_function_can_be_awaited(make: Callable[..., CodeExecutor]) -> None:
+    assert (
+        run(
+            make([later]), "import asyncio, functions\nprint(asyncio.run(functions.later('x')))"
+        ).output
+        == "x\n"
+    )
+
+
+def test_nested_function_of_one_s_own_works(make: Callable[..., CodeExecutor]) -> None:
+    def nested(a: int) -> int:
+        def inner(b: int) -> int:
+            return b + 1
+
+        return inner(a)
+
+    assert run(make([nested]), "from functions import nested\nprint(nested(1))").output == "2\n"
+
+
+def test_decorated_function_keeps_its_decorators(make: Callable[..., CodeExecutor]) -> None:
+    function = FunctionWithRequirements.from_callable(decorated, global_imports=["functools"])
+    code = "from functions import decorated\nprint(decorated(2), decorated.cache_info().misses)"
+    assert run(make([function]), code).output == "4 1\n"
+
+
+def test_function_of_text_works(make: Callable[..., CodeExecutor]) -> None:
+    text = 'def shout(text: str) -> str:\n    """Say it louder."""\n    return text.upper() + "é"\n'
+    function = FunctionWithRequirements.from_str(text)
+    assert run(make([function]), "from functions import shout\nprint(shout('x'))").output == "Xé\n"
+
+
+def test_functions_may_call_each_other(make: Callable[..., CodeExecutor]) -> None:
+    text = "def twice(a: int) -> int:\n    return add_two_numbers(a, a)\n"
+    functions = [add_two_numbers, FunctionWithRequirements.from_str(text)]
+    assert run(make(functions), "from functions import twice\nprint(twice(2))").output == "4\n"
+
+
+def test_function_that_cannot_work_is_refused_when_the_executor_is_made(
+    make: Callable[..., CodeExecutor],
+) -> None:
+    outer = 3
+
+    def closure() -> int:
+        return outer
+
+    with pytest.raises(FunctionError, match="'outer' of the function around it"):
+        make([closure])
+    with pytest.raises(ValueError, match="lambda"):
+        make([lambda: 1])
+
+
+def test_functions_that_fail_to_load_say_so_at_the_start(make: Callable[..., CodeExecutor]) -> None:
+    broken = FunctionWithRequirements.from_str(
+        "def f() -> int:\n    return 1\n", global_imports=["no_such_module_here"]
+    )
+    with pytest.raises(
+        FunctionError,
+        match=r"(?s)^Functions failed to load: .*No module named 'no_such_module_here'",
+    ):
+        run(make([broken]), "print('never')")
+
+
+def test_after_functions_failed_to_load_every_use_says_so_again(
+    make: Callable[..., CodeExecutor],
+) -> None:
+    async def main() -> None:
+        broken = FunctionWithRequirements.from_str("def f(a=1 / 0):\n    return a\n")
+        executor = make([broken])
+        for _ in range(2):
+            with pytest.raises(FunctionError, match="ZeroDivisionError"):
+                await executor.execute_code_blocks([CodeBlock("print('never')", "python")])
+        await executor.stop()
+
+    asyncio.run(main())
+
+
+def test_functions_are_there_again_after_restart_even_when_a_block_spoilt_them(
+    make: Callable[..., CodeExecutor],
+) -> None:
+    async def main() -> str:
+        async with make([add_two_numbers]) as executor:
+            await executor.execute_code_blocks([CodeBlock("echo 'spoilt =' > functions.py", "sh")])
+            await executor.restart()
+            block = CodeBlock(
+                "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))", "python"
+            )
+            return (await executor.execute_code_blocks([block])).output
+
+    assert asyncio.run(main()) == "3\n"
+
+
+def test_prompt_tells_of_the_functions(make: Callable[..., CodeExecutor]) -> None:
+    executor: Any = make([add_two_numbers], functions_module="tools")
+    prompt = executor.format_functions_for_prompt()
+    assert "module called `tools`" in prompt
+    assert (
+        'def add_two_numbers(a: int, b: int) -> int:\n    """Add two numbers together."""\n    ...'
+        in prompt
+    )
+
+
+@pytest.mark.network
+@pytest.mark.timeout(120)
+def test_load_data_of_autogen_s_documentation(make: Callable[..., CodeExecutor]) -> None:
+    pandas: Any = pytest.importorskip(
+        "pandas", reason="the function's annotation is evaluated here as well"
+    )
+
+    @with_requirements(python_packages=["pandas"], global_imports=["pandas"])
+    def load_data() -> pandas.DataFrame:  # pyright: ignore - no stubs
+        """Load some sample data.
+
+        Returns:
+            pandas.DataFrame: A DataFrame with the following columns: name(str), location(str), age(int)
+        """
+        data = {
+            "name": ["John", "Anna", "Peter", "Linda"],
+            "location": ["New York", "Paris", "Berlin", "London"],
+            "age": [24, 13, 53, 33],
+        }
+        return pandas.DataFrame(data)
+
+    code = (
+        "from functions import load_data\nimport pandas\ndata = load_data()\nprint(data['name'][0])"
+    )
+    assert run(make([load_data]), code).output == "John\n"
+
+
+@pytest.mark.network
+@pytest.mark.timeout(120)
+def test_packages_of_a_function_of_text_are_installed_too(
+    make: Callable[..., CodeExecutor],
+) -> None:
+    text = "def name() -> str:\n    return six.__name__\n"
+    function = FunctionWithRequirements.from_str(text, ["six"], ["six"])
+    assert run(make([function]), "from functions import name\nprint(name())").output == "six\n"
+
+
+@pytest.mark.network
+@pytest.mark.timeout(120)
+def test_package_that_does_not_exist_is_named(make: Callable[..., CodeExecutor]) -> None:
+    function = FunctionWithRequirements.from_callable(
+        add_two_numbers, ["cellblock-has-no-such-package"]
+    )
+    with pytest.raises(PackageError, match="cellblock-has-no-such-package"):
+        run(make([function]), "print('never')")

@@ -1,0 +1,73 @@
+"""Blocks in languages that the table ignores: saved when they name their file, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cellblock import CodeBlock, sync
+from tests.executors.jupyter import kernels
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+KINDS: dict[str, Callable[[Path], sync.SyncCodeExecutor]] = {
+    "local": lambda folder: sync.LocalCommandLineCodeExecutor(work_dir=folder),
+    "sandbox": lambda folder: sync.SandboxCommandLineCodeExecutor(work_dir=folder),
+    "session": lambda folder: sync.SandboxSessionCodeExecutor(work_dir=folder),
+    "jupyter": lambda folder: sync.JupyterCodeExecutor(work_dir=folder),
+}
+CONFIG = CodeBlock("# filename: made/config.yaml\nname: x\n", "yaml")
+READ = CodeBlock("print(open('made/config.yaml').read())", "python")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        yield
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_that_names_its_file_is_saved_for_the_next_one(kind: str, tmp_path: Path) -> None:
+    with KINDS[kind](tmp_path) as executor:
+        result = executor.execute_code_blocks([CONFIG, READ])
+        saved, read = result.blocks
+        assert (result.exit_code, saved.output) == (0, f"Code saved to {saved.code_file}\n")
+        assert saved.code_file == str(tmp_path / "made/config.yaml")
+        assert read.output == CONFIG.code + "\n"
+
+
+@pytest.mark.parametrize("language", ["toml", "sql", "md", "xml", "diff"])
+def test_whatever_its_language(language: str, tmp_path: Path) -> None:
+    with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        executor.execute_code_blocks(
+            [CodeBlock("// filename: one\ntext", language), CodeBlock("example", language)]
+        )
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+            "one": "// filename: one\ntext"
+        }
+
+
+@pytest.mark.parametrize("language", ["json", "csv", "text", "output", "console"])
+def test_where_there_are_no_comments_the_name_is_no_part_of_the_file(
+    language: str, tmp_path: Path
+) -> None:
+    with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        executor.execute_code_blocks([CodeBlock('// filename: one\n{"a": 1}\n', language)])
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"one": '{"a": 1}\n'}
+
+
+def test_a_name_outside_is_refused(tmp_path: Path) -> None:
+    with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path / "work") as executor:
+        result = executor.execute_code_blocks([CodeBlock("# filename: ../one\ntext", "yaml")])
+        assert (result.exit_code, result.output) == (1, "Filename is not in the workspace")
+        assert not (tmp_path / "one").exists()
+
+
+def test_who_says_that_a_language_is_ignored_is_heard(tmp_path: Path) -> None:
+    with sync.LocalCommandLineCodeExecutor(
+        work_dir=tmp_path, execution_policies={"yml": "ignore"}
+    ) as executor:
+        result = executor.execute_code_blocks([CONFIG])
+        assert (result.exit_code, result.output, list(tmp_path.iterdir())) == (0, "", [])

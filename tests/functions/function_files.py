@@ -1,0 +1,40 @@
+"""What tests of functions share: a file to take them from, an interpreter with their module alone."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+import pytest
+
+from cellblock.errors import FunctionError
+from cellblock.functions.module import Function, FunctionModule
+
+
+def run(module: FunctionModule, code: str, folder: Path) -> str:
+    """Give what `code` prints where `module` can be imported and this file cannot."""
+    (folder / f"{module.module_name}.py").write_text(module.source, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=15)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def imported(text: str, folder: Path) -> ModuleType:
+    """Give the module that a file of `text` is."""
+    path = folder / f"written_{abs(hash(text))}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def refusal(*functions: object) -> str:
+    with pytest.raises(FunctionError) as caught:
+        FunctionModule(cast(list[Function], functions))
+    return str(caught.value)

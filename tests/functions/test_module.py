@@ -1,0 +1,333 @@
+"""Functions that blocks import: the module's text is run by a real interpreter of its own."""
+
+import collections.abc as abc
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from textwrap import indent as push
+from typing import Any, cast
+
+import pytest
+
+from cellblock.errors import FunctionError
+from cellblock.functions.module import (
+    FUNCTION_PROMPT_TEMPLATE,
+    Alias,
+    FunctionModule,
+    FunctionWithRequirements,
+    FunctionWithRequirementsStr,
+    ImportFromModule,
+    with_requirements,
+)
+from cellblock.functions.module import with_requirements as needs
+from tests.functions.function_files import imported, refusal, run
+
+AnyFunction = Callable[..., Any]
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def doubled(a: int) -> int:
+    return add(a, a)
+
+
+async def later(a: int) -> int:
+    """Give `a`, later."""
+    return a
+
+
+@with_requirements(
+    python_packages=["tabulate", "pandas>=2"],
+    global_imports=[
+        "json",
+        Alias("collections.abc", "abc"),
+        ImportFromModule("textwrap", ["dedent", Alias("indent", "push")]),
+    ],
+)
+def described(value: abc.Sized) -> str:
+    return push(dedent(" " + json.dumps(len(value))), "> ")
+
+
+def test_plain_functions_work_and_may_call_each_other(tmp_path: Path) -> None:
+    module = FunctionModule([doubled, add])
+    assert module.names == ("doubled", "add")
+    assert run(module, "from functions import doubled; print(doubled(4))", tmp_path) == "8\n"
+
+
+def test_module_has_the_name_that_was_asked_for(tmp_path: Path) -> None:
+    module = FunctionModule([add], "tools")
+    assert run(module, "import tools; print(tools.add(1))", tmp_path) == "3\n"
+
+
+def test_multi_line_decorator_is_removed_and_its_imports_stand_on_top(tmp_path: Path) -> None:
+    module = FunctionModule([described])
+    imports = (
+        "import json\nimport collections.abc as abc\nfrom textwrap import dedent, indent as push"
+    )
+    assert module.source.startswith(f"{imports}\n\n\ndef described(")
+    assert (
+        run(module, "from functions import described; print(described('ab'))", tmp_path) == "> 2\n"
+    )
+
+
+def test_example_of_the_autogen_documentation_works(tmp_path: Path) -> None:
+    text = """\
+import pandas
+from cellblock.functions import with_requirements
+
+@with_requirements(python_packages=["pandas"], global_imports=["pandas"])
+def load_data() -> pandas.DataFrame:
+    \'\'\'Load some sample data.
+
+    Returns:
+        pandas.DataFrame: A DataFrame with a name and an age column
+    \'\'\'
+    return pandas.DataFrame({"name": ["Sam", "Li"], "age": [25, 30]})
+"""
+    module = FunctionModule([imported(text, tmp_path).load_data])
+    assert module.packages == ("pandas",)
+    assert module.stubs().startswith("def load_data() -> pandas.DataFrame:\n")
+    code = "from functions import load_data; print(load_data()['age'].sum())"
+    assert run(module, code, tmp_path) == "55\n"
+
+
+def test_decorated_function_stays_callable_with_its_name_and_docstring() -> None:
+    @with_requirements(["x"])
+    def kept(a: int) -> int:
+        """Say it."""
+        return a + 1
+
+    assert kept(1) == 2
+    assert (cast(Any, kept).__name__, kept.__doc__) == ("kept", "Say it.")
+
+
+def test_packages_of_all_kinds_of_functions_count_once_in_order() -> None:
+    text = FunctionWithRequirements.from_str("def f(): pass", ["requests", "tabulate"])
+    made = FunctionWithRequirements.from_callable(add, ["numpy"])
+    assert FunctionModule([described, text, made]).packages == (
+        "tabulate",
+        "pandas>=2",
+        "requests",
+        "numpy",
+    )
+
+
+def test_from_callable_gives_the_function_to_blocks(tmp_path: Path) -> None:
+    module = FunctionModule([FunctionWithRequirements.from_callable(add)])
+    assert run(module, "from functions import add; print(add(2, b=5))", tmp_path) == "7\n"
+
+
+def test_stacked_requirements_are_joined(tmp_path: Path) -> None:
+    @needs(["b"], global_imports=["math"])
+    @with_requirements(["a"])
+    def half(x: float) -> float:
+        return math.floor(x / 2)
+
+    module = FunctionModule([half])
+    assert module.packages == ("b", "a")
+    assert "@" not in module.source
+    assert run(module, "from functions import half; print(half(5))", tmp_path) == "2\n"
+
+
+def test_async_function_works_and_its_stub_says_async(tmp_path: Path) -> None:
+    module = FunctionModule([later])
+    assert module.stubs() == 'async def later(a: int) -> int:\n    """Give `a`, later."""\n    ...'
+    code = "import asyncio, functions; print(asyncio.run(functions.later(6)))"
+    assert run(module, code, tmp_path) == "6\n"
+
+
+def test_star_import_provides_unknown_names(tmp_path: Path) -> None:
+    text = FunctionWithRequirements.from_str(
+        "def root(): return sqrt(4)", global_imports=[ImportFromModule("math", ["*"])]
+    )
+    assert (
+        run(FunctionModule([text]), "from functions import root; print(root())", tmp_path)
+        == "2.0\n"
+    )
+
+
+def test_imports_keep_their_order_and_appear_once() -> None:
+    first = FunctionWithRequirements.from_str(
+        "def a(): pass", global_imports=["zlib", "abc", "json"]
+    )
+    second = FunctionWithRequirements.from_str(
+        "def b(): pass", global_imports=["json", "ast", "zlib"]
+    )
+    assert FunctionModule([first, second]).source.split("\n\n\n")[0] == (
+        "import zlib\nimport abc\nimport json\nimport ast"
+    )
+
+
+def test_one_name_for_two_things_is_refused() -> None:
+    first = FunctionWithRequirements.from_str("def a(): pass", global_imports=[Alias("json", "x")])
+    second = FunctionWithRequirements.from_str("def b(): pass", global_imports=[Alias("abc", "x")])
+    third = FunctionWithRequirements.from_str("def x(): pass")
+    assert "Two imports give 'x': json and abc" in refusal(first, second)
+    assert "'x' is given twice" in refusal(first, third)
+    assert "'x' is given twice" in refusal(third, third)
+
+
+def test_submodules_of_one_package_do_not_clash() -> None:
+    given = FunctionWithRequirements.from_str(
+        "def a(): return os.path", global_imports=["os.path", "os"]
+    )
+    assert "import os.path\nimport os\n" in FunctionModule([given]).source
+
+
+def test_module_that_would_import_itself_is_refused() -> None:
+    given = FunctionWithRequirements.from_str("def a(): pass", global_imports=["json.decoder"])
+    with pytest.raises(FunctionError, match="'json' would import itself"):
+        FunctionModule([given], "json")
+
+
+@pytest.mark.parametrize(
+    "item", ["os\nimport sys", "", "a b", ".x", 3, ImportFromModule("..x", ["y"])]
+)
+def test_global_import_that_is_not_one_absolute_import_is_refused(item: Any) -> None:
+    with pytest.raises(FunctionError, match="global_imports"):
+        with_requirements(global_imports=[item])
+
+
+@pytest.mark.parametrize("packages", ["pandas", ["--index-url=x"], [""], ["a\n-r b"], [3], add])
+def test_what_is_not_a_list_of_requirements_is_refused(packages: Any) -> None:
+    with pytest.raises(FunctionError, match="python_packages"):
+        with_requirements(packages)
+
+
+def test_imported_names_must_be_a_list() -> None:
+    with pytest.raises(FunctionError, match="must be a list of names"):
+        ImportFromModule("math", "sqrt")
+    assert ImportFromModule("math", ["sqrt"]) == ImportFromModule("math", ("sqrt",))
+
+
+def test_text_is_never_run_when_it_is_given(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    given = FunctionWithRequirements.from_str(
+        f"def f(a=__import__('pathlib').Path({str(marker)!r}).touch()): return 1"
+    )
+    module = FunctionModule([given])
+    module.stubs()
+    assert not marker.exists()
+    run(module, "import functions", tmp_path)
+    assert marker.exists()
+
+
+def test_text_may_be_indented_async_and_decorated(tmp_path: Path) -> None:
+    given = FunctionWithRequirements.from_str(
+        """
+        @functools.cache
+        async def f():
+            return 5
+        """,
+        global_imports=["functools"],
+    )
+    code = "import asyncio, functions; print(asyncio.run(functions.f()))"
+    assert run(FunctionModule([given]), code, tmp_path) == "5\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x = 1", "import os\ndef f(): pass", "def f(): pass\ndef g(): pass", "class A: pass"],
+)
+def test_text_must_be_exactly_one_function(text: str) -> None:
+    with pytest.raises(ValueError, match="^The string must contain exactly one function$"):
+        FunctionWithRequirementsStr(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(:", "def f(a, a): pass", "def f(): break", "\0", "\ud800", "  def f():\n1"]
+)
+def test_text_that_does_not_compile_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="^Could not compile function: "):
+        FunctionWithRequirementsStr(text)
+
+
+def test_text_with_a_name_that_the_module_lacks_is_refused() -> None:
+    given = FunctionWithRequirements.from_str("def f(): return pandas.DataFrame()")
+    assert "needs the name 'pandas'" in refusal(given)
+
+
+def test_text_function_cannot_be_called() -> None:
+    with pytest.raises(
+        NotImplementedError, match="^String based function with requirement objects are not"
+    ):
+        FunctionWithRequirements.from_str("def f(): pass")()
+
+
+@pytest.mark.parametrize("name", ["", "a-b", "1a", "a.b", "class", "a b"])
+def test_module_name_must_be_an_identifier(name: str) -> None:
+    with pytest.raises(ValueError, match="^Module name must be a valid Python identifier$"):
+        FunctionModule([], name)
+
+
+def test_no_functions_give_an_empty_module() -> None:
+    module = FunctionModule()
+    assert (module.source, module.packages, module.names, module.stubs()) == ("", (), (), "")
+
+
+def test_stub_shows_every_kind_of_parameter_and_the_dedented_docstring() -> None:
+    def f(a: "int", /, *rest: str, b: float = 0.5, **more: Any) -> None:
+        """Do it.
+
+        Args:
+            a: some "quoted" thing
+        """
+
+    assert FunctionModule(
+        [cast(AnyFunction, needs(global_imports=[ImportFromModule("typing", ["Any"])])(f))]
+    ).stubs() == (
+        "def f(a: 'int', /, *rest: str, b: float=0.5, **more: Any) -> None:\n"
+        '    """Do it.\n\n    Args:\n        a: some "quoted" thing\n    """\n    ...'
+    )
+
+
+def test_prompt_names_the_module_and_shows_the_stubs() -> None:
+    module = FunctionModule([add, later], "tools")
+    text = module.format_for_prompt()
+    assert text.startswith(
+        "You have access to the following user defined functions. They can be accessed from"
+    )
+    assert (
+        "module called `tools` by their function names.\n\nFor example, if there was a function called"
+        in text
+    )
+    assert text.endswith(f"writing `from tools import foo`\n\n{module.stubs()}")
+    assert module.format_for_prompt("$functions") == module.stubs()
+    assert "$functions" in FUNCTION_PROMPT_TEMPLATE
+
+
+def test_saved_functions_come_back_as_the_same_module(tmp_path: Path) -> None:
+    text = "from __future__ import annotations\ndef shown(x: Unknown) -> None: ...\n"
+    module = FunctionModule([described, add, imported(text, tmp_path).shown], "tools")
+    again = FunctionModule.from_list(json.loads(json.dumps(module.to_list())), "tools")
+    assert (again.source, again.packages, again.stubs()) == (
+        module.source,
+        module.packages,
+        module.stubs(),
+    )
+    assert all(isinstance(item, FunctionWithRequirementsStr) for item in again.functions)
+    assert again.to_list() == module.to_list()
+
+
+DAMAGES: list[dict[str, object]] = [
+    {"source": 3},
+    {"source": "import os"},
+    {"python_packages": "pandas"},
+    {"global_imports": {}},
+    {"global_imports": [3]},
+    {"global_imports": [{"name": "a", "alias": "b", "more": 1}]},
+    {"global_imports": [{"module": "a", "imports": [{"module": "a", "imports": []}]}]},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("change", DAMAGES)
+def test_damaged_saved_function_is_refused(change: dict[str, object]) -> None:
+    saved = {**FunctionModule([add]).to_list()[0], **change}
+    with pytest.raises(FunctionError):
+        FunctionModule.from_list([saved])

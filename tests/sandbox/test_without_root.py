@@ -1,0 +1,121 @@
+"""The same sandbox for a user without rights: all that the other tests of it hold, once more.
+
+And for who is root in a user namespace alone, as in a container that was started without root; and for root as containers
+have it, who may not mount.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cellblock.sandbox.setup import namespaces
+from tests.plain_user import command
+
+FILES = [
+    "test_isolation.py",
+    "test_leftovers.py",
+    "test_mounts.py",
+    "test_programs.py",
+    "test_reuse.py",
+]
+
+
+_LEFT = "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw sys_chroot mknod setfcap"
+CONTAINERS_ROOT = [
+    "setpriv",
+    f"--bounding-set=-all,{','.join(f'+{name}' for name in _LEFT.split())}",
+    "--inh-caps=-all",
+]
+AS_ROOT = ["unshare", "--map-root-user"]
+# Root outside, and nobody else is known: what these give /proc/sys to.
+STILL_ROOT = {
+    "root": AS_ROOT,
+    "a plain user": ["unshare", "--user", "--map-user=1000", "--map-group=1000"],
+}
+START = """
+from cellblock import CodeBlock, SandboxUnavailable
+from cellblock.sync import SandboxCommandLineCodeExecutor
+try:
+    with SandboxCommandLineCodeExecutor() as executor:
+        probe = "import os; os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY); print('opened')"
+        print(executor.execute_code_blocks([CodeBlock(probe, "python")]).output)
+except SandboxUnavailable as error:
+    print(error)
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", [*FILES, "test_seccomp.py"])
+def test_without_root(name: str) -> None:
+    _run_tests(name, *_plain(), [])
+
+
+@pytest.mark.parametrize("name", ["test_isolation.py", "test_programs.py"])
+def test_as_root_of_a_user_namespace(name: str) -> None:
+    _run_tests(name, *_plain(), AS_ROOT)
+
+
+@pytest.mark.parametrize("name", ["test_isolation.py", "test_programs.py", "test_leftovers.py"])
+def test_as_root_that_may_not_mount(name: str) -> None:
+    if not namespaces.is_root():
+        pytest.skip("not root")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    _run_tests(name, [sys.executable], environment, CONTAINERS_ROOT)
+
+
+@pytest.mark.parametrize("inside", STILL_ROOT)
+def test_code_is_never_root_outside_of_a_user_namespace(inside: str) -> None:
+    if not namespaces.is_root_outside():
+        pytest.skip("not root")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    argv = [*STILL_ROOT[inside], sys.executable, "-c", START]
+    said = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
+    assert "is root outside of its user namespace" in said
+    assert "Start it as a plain user, or map more users" in said
+
+
+def _plain() -> tuple[list[str], dict[str, str]]:
+    """Give what starts Python as a plain user, and its environment."""
+    if os.geteuid() != 0:
+        pytest.skip("the tests themselves run without root")
+    made = command()
+    if made is None:
+        pytest.skip("no Python that a user without rights could start")
+    return made
+
+
+def _run_tests(
+    name: str, python: list[str], environment: dict[str, str], wrapper: list[str]
+) -> None:
+    """Run the tests of file `name` with `wrapper` between the user that `python` begins with, if any, and Python."""
+    here = Path(__file__).parent
+    options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not network"]
+    argv = [
+        *python[:-1],
+        *wrapper,
+        python[-1],
+        "-m",
+        "pytest",
+        *options,
+        "-c",
+        str(here.parents[1] / "pyproject.toml"),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        environment = {**environment, "PYTEST_DEBUG_TEMPROOT": folder}
+        done = subprocess.run(
+            [*argv, str(here / name)],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout

@@ -1,0 +1,106 @@
+"""The fold: events in, one result out, with every byte of output in its place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellblock import (
+    Display,
+    Ended,
+    Event,
+    ExecutionCancelled,
+    ExecutionError,
+    ExecutionFailed,
+    ExecutionTimeout,
+    FileCreated,
+    Output,
+    OutputTruncated,
+    Started,
+    Usage,
+    fold,
+)
+from cellblock.events import Outcome, Stream
+
+STREAMS: st.SearchStrategy[Stream] = st.sampled_from(["stdout", "stderr"])
+
+
+@given(st.lists(st.lists(st.builds(Output, st.just(0), STREAMS, st.text()))))
+def test_output_is_all_text_in_order_and_each_stream_its_own(blocks: list[list[Output]]) -> None:
+    events: list[Event] = []
+    for outputs in blocks:
+        events += [Started(0, "sh"), *outputs, Ended(0, 0, "ok")]
+    result = fold(events)
+    said = [output for outputs in blocks for output in outputs]
+    assert result.output == "".join(output.text for output in said)
+    assert result.stdout == "".join(output.text for output in said if output.stream == "stdout")
+    assert result.stderr == "".join(output.text for output in said if output.stream == "stderr")
+    assert len(result.blocks) == len(blocks)
+
+
+def test_last_block_decides_and_the_first_names_the_file() -> None:
+    events = [
+        Started(0, "python", "a.py"),
+        FileCreated(0, "x.csv", 1),
+        Display(0, {"text/plain": "1"}),
+        Ended(0, 0, "ok", usage=Usage(1, 2, 30, 4)),
+        Started(1, "sh", "b.sh"),
+        Output(1, "stdout", "partial"),
+        FileCreated(1, "x.csv", 2),
+        FileCreated(1, "y.csv", 2),
+        Ended(1, 124, "timeout", "wall_seconds", "\nTimeout", Usage(1, 2, 3, 4)),
+    ]
+    result = fold(events)
+    assert (result.exit_code, result.outcome, result.limit) == (124, "timeout", "wall_seconds")
+    assert (result.output, result.stdout) == ("partial\nTimeout", "partial")
+    assert (result.code_file, result.files) == ("a.py", ["x.csv", "y.csv"])
+    assert (result.usage, result.displays) == (Usage(2, 4, 30, 8), [{"text/plain": "1"}])
+    assert [(block.code_file, block.exit_code, block.files) for block in result.blocks] == [
+        ("a.py", 0, ["x.csv"]),
+        ("b.sh", 124, ["x.csv", "y.csv"]),
+    ]
+
+
+def test_cut_is_marked_where_it_is_with_the_bytes_of_each_stream() -> None:
+    middle = [
+        Output(0, "stdout", "a"),
+        Output(0, "stderr", "b"),
+        OutputTruncated(0, 3, 0),
+        Output(0, "stdout", "c"),
+    ]
+    result = fold([Started(0, "sh"), *middle, Ended(0, 0, "ok")])
+    mark = "\n[... 3 bytes left out ...]\n"
+    assert (result.output, result.stdout, result.stderr) == (f"ab{mark}c", f"a{mark}c", "b")
+
+
+def test_nothing_folds_to_an_empty_result() -> None:
+    assert str(fold([])) == "exit_code=0 output='' code_file=None"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        ("timeout", ExecutionTimeout),
+        ("cancelled", ExecutionCancelled),
+        ("error", ExecutionFailed),
+        ("killed", ExecutionFailed),
+        ("out_of_memory", ExecutionFailed),
+    ],
+)
+def test_check_raises_what_fits_and_carries_the_result(
+    outcome: Outcome, error: type[ExecutionError]
+) -> None:
+    result = fold([Started(0, "sh"), Output(0, "stderr", "why"), Ended(0, 3, outcome)])
+    with pytest.raises(error, match="why") as caught:
+        result.check()
+    assert type(caught.value) is error
+    assert caught.value.result is result
+
+
+def test_check_gives_a_good_result_back() -> None:
+    result = fold([Started(0, "sh"), Ended(0, 0, "ok")])
+    assert result.check() is result
+
+
+def test_time_limit_is_also_the_builtin_error() -> None:
+    with pytest.raises(TimeoutError):
+        fold([Started(0, "sh"), Ended(0, 124, "timeout")]).check()
