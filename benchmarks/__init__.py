@@ -1,1 +1,1 @@
-"""Measurements side by side with plain processes: `python -m benchmarks.latency`."""
+"""Benchmarks against plain processes and other tools: `python -m benchmarks.latency`."""

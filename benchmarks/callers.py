@@ -1,4 +1,4 @@
-"""Many callers at once, each in a thread of its own: runs per second, who waits, and whose result it is."""
+"""Many callers at once, each in its own thread: runs per second, fairness, correct results."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Bound, Figure, alone, beside
+from benchmarks.figures import Bound, Figure, check_median, compare_medians
 from benchmarks.measure import HI, Effort, interleave, run_plain, run_sandboxed
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
 _EXECUTORS = 8
 _FEW, _MANY = 8, 64
-_SERVERS = 4  # one after the other: each is a little quicker or slower than the next for as long as it lives
-_TURN = 1.0  # seconds of each crowd in turn; of longer ones a shared machine would have been quicker for one than the next
+_SERVERS = 4  # one after another: the speed of servers differs a little
+_ROUND_SECONDS = 1.0  # short, so that changes of the machine's speed affect all contenders alike
 
-Ask = Callable[[int, str], str]  # the caller's number, and the code that it wants to have run
+RunCode = Callable[[int, str], str]  # number of the caller and code -> output
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """What callers got within a time: how many results each, how many of those were not theirs, and the seconds."""
+class CallCounts:
+    """What a group of callers achieved: results of each caller, results that were wrong, time."""
 
     counts: tuple[int, ...]
-    wrong: int
+    wrong_results: int
     seconds: float
 
     @property
@@ -39,25 +39,25 @@ class Crowd:
         return sum(self.counts) / self.seconds
 
     @property
-    def fewest(self) -> float:
-        """What the caller with the fewest runs got, as a share of the median."""
+    def fewest_of_median(self) -> float:
+        """Runs of the caller with the fewest runs, relative to the median."""
         return min(self.counts) / max(1, statistics.median(self.counts))
 
     @property
-    def most(self) -> float:
-        """What the caller with the most runs got, as a multiple of the median."""
+    def most_of_median(self) -> float:
+        """Runs of the caller with the most runs, relative to the median."""
         return max(self.counts) / max(1, statistics.median(self.counts))
 
 
-def crowd(callers: int, seconds: float, ask: Ask) -> Crowd:
-    """Have `callers` ask again and again for `seconds`. Each wants its own text printed."""
+def run_callers(callers: int, seconds: float, run_code: RunCode) -> CallCounts:
+    """Run code from `callers` threads for `seconds`. Each call prints a text of its own."""
     counts, wrong = [0] * callers, [0] * callers
     started = time.perf_counter()
 
     def work(caller: int) -> None:
         while time.perf_counter() - started < seconds:
             text = f"{caller} {counts[caller]}"
-            wrong[caller] += ask(caller, f"print({text!r})") != f"{text}\n"
+            wrong[caller] += run_code(caller, f"print({text!r})") != f"{text}\n"
             counts[caller] += 1
 
     threads = [threading.Thread(target=work, args=(caller,)) for caller in range(callers)]
@@ -65,10 +65,10 @@ def crowd(callers: int, seconds: float, ask: Ask) -> Crowd:
         thread.start()
     for thread in threads:
         thread.join()
-    return Crowd(tuple(counts), sum(wrong), time.perf_counter() - started)
+    return CallCounts(tuple(counts), sum(wrong), time.perf_counter() - started)
 
 
-def eight(effort: Effort) -> list[Figure]:
+def eight_callers(effort: Effort) -> list[Figure]:
     """Compare 8 callers of one executor with 8 callers of plain processes."""
     seconds = effort.pick(3, 1)
     with tempfile.TemporaryDirectory() as folder, SandboxCommandLineCodeExecutor() as executor:
@@ -78,13 +78,15 @@ def eight(effort: Effort) -> list[Figure]:
             effort.pick(7, 2),
             {
                 "ours": lambda: (
-                    crowd(_FEW, seconds, lambda _, code: run_sandboxed(executor, code)).rate
+                    run_callers(_FEW, seconds, lambda _, code: run_sandboxed(executor, code)).rate
                 ),
-                "theirs": lambda: crowd(_FEW, seconds, lambda _, code: run_plain(str(file))).rate,
+                "theirs": lambda: (
+                    run_callers(_FEW, seconds, lambda _, code: run_plain(str(file))).rate
+                ),
             },
         )
     return [
-        beside(
+        compare_medians(
             "8 callers at once",
             values["ours"],
             values["theirs"],
@@ -94,85 +96,85 @@ def eight(effort: Effort) -> list[Figure]:
     ]
 
 
-def sixty_four(effort: Effort) -> list[Figure]:
-    """Compare 64 callers, of one executor and of many, with 8 callers of one, and of the same many."""
-    one_crowds: list[Crowd] = []
-    many_crowds: list[Crowd] = []
+def sixty_four_callers(effort: Effort) -> list[Figure]:
+    """Compare 64 callers with 8 callers, each on one executor and on several executors."""
+    one_groups: list[CallCounts] = []
+    many_groups: list[CallCounts] = []
     values: dict[str, list[float]] = defaultdict(list)
     for _ in range(effort.pick(_SERVERS, 1)):
-        for name, rates in _turns(effort, one_crowds, many_crowds).items():
+        for name, rates in _measure_rates(effort, one_groups, many_groups).items():
             values[name] += rates
     on_one, on_many = (
         f"{_MANY} callers on one executor",
         f"{_MANY} callers on {_EXECUTORS} executors",
     )
     return [
-        _beside_few(on_one, values["one"], values["few of one"], "of the same"),
-        *_verdicts(on_one, one_crowds),
-        _beside_few(on_many, values["many"], values["few of many"], "of the same"),
-        _beside_few(on_many, values["many"], values["few of one"], "of one executor"),
-        *_verdicts(on_many, many_crowds),
+        _compare_with_few(on_one, values["one"], values["few of one"], "of the same"),
+        *_fairness_figures(on_one, one_groups),
+        _compare_with_few(on_many, values["many"], values["few of many"], "of the same"),
+        _compare_with_few(on_many, values["many"], values["few of one"], "of one executor"),
+        *_fairness_figures(on_many, many_groups),
     ]
 
 
-def _turns(
-    effort: Effort, one_crowds: list[Crowd], many_crowds: list[Crowd]
+def _measure_rates(
+    effort: Effort, one_groups: list[CallCounts], many_groups: list[CallCounts]
 ) -> dict[str, list[float]]:
-    """Give the rates of all crowds in turn, of executors that are new; note what each caller of the large ones got."""
+    """Measure the rates of all groups in turn, on new executors, and collect the large groups."""
     with contextlib.ExitStack() as stack:
         executors = [
             stack.enter_context(SandboxCommandLineCodeExecutor()) for _ in range(_EXECUTORS)
         ]
 
-        def asked_of(used: Sequence[SandboxCommandLineCodeExecutor]) -> Ask:
+        def run_on(used: Sequence[SandboxCommandLineCodeExecutor]) -> RunCode:
             return lambda caller, code: run_sandboxed(used[caller % len(used)], code)
 
         def few(used: Sequence[SandboxCommandLineCodeExecutor]) -> float:
-            return crowd(_FEW, _TURN, asked_of(used)).rate
+            return run_callers(_FEW, _ROUND_SECONDS, run_on(used)).rate
 
-        def kept(crowds: list[Crowd], used: Sequence[SandboxCommandLineCodeExecutor]) -> float:
-            crowds.append(crowd(_MANY, _TURN, asked_of(used)))
-            return crowds[-1].rate
+        def many(groups: list[CallCounts], used: Sequence[SandboxCommandLineCodeExecutor]) -> float:
+            groups.append(run_callers(_MANY, _ROUND_SECONDS, run_on(used)))
+            return groups[-1].rate
 
-        # Another one of them each round: one is a little quicker than the next, as servers are.
+        # A different executor in each round, because the speed of servers differs a little.
         for_few, for_many = itertools.cycle(executors), itertools.cycle(executors)
         return interleave(
             effort.pick(_EXECUTORS - 1, 2),
             {
                 "few of one": lambda: few([next(for_few)]),
-                "one": lambda: kept(one_crowds, [next(for_many)]),
+                "one": lambda: many(one_groups, [next(for_many)]),
                 "few of many": lambda: few(executors),
-                "many": lambda: kept(many_crowds, executors),
+                "many": lambda: many(many_groups, executors),
             },
         )
 
 
-def _beside_few(where: str, rates: list[float], few: list[float], whose: str) -> Figure:
-    return beside(
+def _compare_with_few(where: str, rates: list[float], few: list[float], whose: str) -> Figure:
+    return compare_medians(
         where,
         rates,
         few,
         Bound("at least", 1),
         unit="runs/s",
-        note=f"beside {_FEW} callers {whose}",
+        note=f"compared with {_FEW} callers {whose}",
     )
 
 
-def _verdicts(where: str, crowds: list[Crowd]) -> list[Figure]:
+def _fairness_figures(where: str, groups: list[CallCounts]) -> list[Figure]:
     return [
-        alone(
+        check_median(
             f"{where}: fewest runs / median, worst round",
-            [min(one.fewest for one in crowds)],
+            [min(one.fewest_of_median for one in groups)],
             Bound("at least", 0.5),
         ),
-        alone(
+        check_median(
             f"{where}: most runs / median, worst round",
-            [max(one.most for one in crowds)],
+            [max(one.most_of_median for one in groups)],
             Bound("at most", 2),
         ),
-        alone(
-            f"{where}: results of somebody else",
-            [sum(one.wrong for one in crowds)],
+        check_median(
+            f"{where}: results of another caller",
+            [sum(one.wrong_results for one in groups)],
             Bound("at most", 0),
         ),
     ]

@@ -1,4 +1,4 @@
-"""The command of a set of measurements: its options, its table and its JSON."""
+"""The command line of a set of benchmarks: options, table and JSON report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figure, head, line, machine
+from benchmarks.figures import Figure, format_figure, machine_info, table_header
 from benchmarks.measure import Effort, NotMeasured
 from cellblock import CellblockError
 
@@ -25,12 +25,12 @@ def run(
     texts: Mapping[str, str] | None = None,
     **counts: str,
 ) -> None:
-    """Measure what the command line of `module` asks for, and print it.
+    """Run the benchmarks that the command line of `module` asks for, and print the figures.
 
-    `texts` and `counts`: options of its own, each with its help.
+    `texts` and `counts` are additional options of the module, with their help texts.
     """
     options = _parser(module, measures, about, texts or {}, counts).parse_args(arguments)
-    facts = machine()
+    facts = machine_info()
     given = vars(options)
     effort = Effort(
         options.quick,
@@ -39,22 +39,22 @@ def run(
     )
     figures: list[Figure] = []
     if not options.json:
-        print(head())
+        print(table_header())
     for name in options.only or measures:
-        for figure in measured(name, measures[name], effort):
+        for figure in measure_row(name, measures[name], effort):
             figures.append(figure)
             if not options.json:
-                print(line(figure), flush=True)
+                print(format_figure(figure), flush=True)
     report = {
         "machine": facts,
         "quick": options.quick,
         "figures": [figure.to_dict() for figure in figures],
     }
-    _give(report, options)
+    _write_report(report, options)
 
 
-def measured(name: str, measure: Measure, effort: Effort) -> list[Figure]:
-    """Measure one row. What cannot be measured here is a figure that says so."""
+def measure_row(name: str, measure: Measure, effort: Effort) -> list[Figure]:
+    """Measure one row. If it cannot be measured here, return a figure with the reason."""
     try:
         return measure(effort)
     except (CellblockError, NotMeasured, subprocess.CalledProcessError) as error:
@@ -69,14 +69,12 @@ def _parser(
     counts: Mapping[str, str],
 ) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as JSON, and nothing else"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON there as well")
+    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="also write the JSON to FILE")
     parser.add_argument(
         "--only", action="append", choices=measures, metavar="NAME", help=", ".join(measures)
     )
-    parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="run only a few rounds, as a test")
     for name, meaning in texts.items():
         parser.add_argument(f"--{name}", metavar="TEXT", help=meaning)
     for name, meaning in counts.items():
@@ -84,13 +82,12 @@ def _parser(
     return parser
 
 
-def _give(report: dict[str, Any], options: argparse.Namespace) -> None:
+def _write_report(report: dict[str, Any], options: argparse.Namespace) -> None:
     text = json.dumps(report, indent=2, ensure_ascii=False)
     if options.json:
         print(text)
     else:
-        print(
-            f"\nmedians on {', '.join(f'{name} {value}' for name, value in report['machine'].items())}"
-        )
+        facts = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+        print(f"\nmedians on {facts}")
     if options.output is not None:
         options.output.write_text(f"{text}\n", encoding="utf-8")

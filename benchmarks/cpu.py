@@ -1,6 +1,7 @@
-"""CPU seconds of everything that a measurement causes, by the best means that this machine offers.
+"""CPU seconds of all processes of a measurement, from the best source on this machine.
 
-A fork server does not wait for its children, so that the kernel adds their time to nobody's: control groups do see it.
+The zygote does not wait for its children, so the kernel adds their time to no parent. Control
+groups include it.
 """
 
 from __future__ import annotations
@@ -13,64 +14,64 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from benchmarks.processes import tree
+from benchmarks.processes import process_tree
 
 _ROOT = "/sys/fs/cgroup"
-_PATIENCE = 2.0  # seconds that ended processes may take to leave the group
+_REMOVE_TIMEOUT = 2.0  # seconds until ended processes have left the group
 
 
 @dataclass(frozen=True)
 class CpuMeter:
-    """A reading of CPU seconds: of this process and of all that were started after the meter was made."""
+    """Reads the CPU seconds of this process and of all processes started after the meter."""
 
     source: str
     seconds: Callable[[], float]
 
 
 @dataclass(frozen=True)
-class _Home:
-    """A folder in which groups can be made, and the group of this process, to go back to."""
+class _ParentGroup:
+    """A folder in which groups can be created, and the original group of this process."""
 
     source: str
     folder: str
-    back: str
+    original: str
 
 
 @contextlib.contextmanager
 def cpu_meter() -> Generator[CpuMeter]:
-    """Give a meter. Everything that is started meanwhile must have ended when it closes."""
-    for home in _homes():
+    """Yield a meter. All processes that are started in the context must end in it."""
+    for home in _find_parents():
         try:
-            group = _enter(home)
+            group = _create_group(home)
         except OSError:
             continue
         try:
             yield _meter(home, group)
         finally:
-            _leave(home, group)
+            _remove_group(home, group)
         return
-    yield CpuMeter("/proc/PID/stat of all living processes; an estimate, in ticks", _read_stat)
+    yield CpuMeter("/proc/PID/stat of all running processes; an estimate, in ticks", _read_stat)
 
 
-def _meter(home: _Home, group: str) -> CpuMeter:
+def _meter(home: _ParentGroup, group: str) -> CpuMeter:
     return CpuMeter(home.source, lambda: _read(home, group))
 
 
-def _homes() -> list[_Home]:
+def _find_parents() -> list[_ParentGroup]:
     with open("/proc/self/cgroup") as file:
         own = {
             names: path for _, names, path in (entry.rstrip("\n").split(":", 2) for entry in file)
         }
-    homes: list[_Home] = []
+    homes: list[_ParentGroup] = []
     for names, path in own.items():
         folder = f"{_ROOT}/{names}{path}".rstrip("/")
         if "cpuacct" in names.split(","):
-            homes.append(_Home("control group v1, cpuacct", folder, folder))
+            homes.append(_ParentGroup("control group v1, cpuacct", folder, folder))
     if "" in own and os.path.exists(f"{_ROOT}/cgroup.controllers"):
         folder = f"{_ROOT}{own['']}".rstrip("/")
-        # A group that holds processes may not have children with controllers: ours goes beside it.
+        # A group with processes cannot have children with controllers, so use a sibling.
         homes.append(
-            _Home(
+            _ParentGroup(
                 "control group v2, cpu.stat",
                 folder if folder == _ROOT else os.path.dirname(folder),
                 folder,
@@ -79,20 +80,20 @@ def _homes() -> list[_Home]:
     return homes
 
 
-def _enter(home: _Home) -> str:
+def _create_group(home: _ParentGroup) -> str:
     group = f"{home.folder}/benchmark-{secrets.token_hex(4)}"
     os.mkdir(group)
     try:
-        _move(group)
+        _move_self(group)
     except OSError:
         os.rmdir(group)
         raise
     return group
 
 
-def _leave(home: _Home, group: str) -> None:
-    _move(home.back)
-    deadline = time.monotonic() + _PATIENCE
+def _remove_group(home: _ParentGroup, group: str) -> None:
+    _move_self(home.original)
+    deadline = time.monotonic() + _REMOVE_TIMEOUT
     while True:
         try:
             return os.rmdir(group)
@@ -102,16 +103,16 @@ def _leave(home: _Home, group: str) -> None:
             time.sleep(0.01)
 
 
-def _move(group: str) -> None:
+def _move_self(group: str) -> None:
     with open(f"{group}/cgroup.procs", "w") as file:
         file.write(str(os.getpid()))
 
 
-def _read(home: _Home, group: str) -> float:
+def _read(home: _ParentGroup, group: str) -> float:
     if home.source.startswith("control group v1"):
         with open(f"{group}/cpuacct.usage") as file:
             return int(file.read()) / 1e9
-    # Executors may have made their cells' groups beside ours.
+    # Executors may have created the groups of their cells as siblings of this one.
     beside = glob.glob(f"{home.folder}/cellblock-{os.getpid()}-*")
     return sum(_usage_v2(folder) for folder in (group, *beside))
 
@@ -123,9 +124,9 @@ def _usage_v2(folder: str) -> float:
 
 
 def _read_stat() -> float:
-    # With what those have used whom somebody waited for: each cell waits for the processes of its blocks.
+    # Includes children that were waited for. Each cell waits for the processes of its block.
     ticks = 0
-    for pid in tree(os.getpid()):
+    for pid in process_tree(os.getpid()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
             ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""Measure blocks in containers beside plain `docker exec` of the same code, in one run: `python -m benchmarks.docker`.
+"""Compare blocks in containers with `docker exec` of the same code: `python -m benchmarks.docker`.
 
-The container is the same for both sides, and so is its user. Ratios of medians are what counts: the two take turns, so that
-what else the machine does hits both. The engine is the one that DOCKER_HOST names, or this machine's.
+Both sides use the same container and user, and take turns, so that other load affects both. Compare
+the ratios of medians. DOCKER_HOST selects the container engine; by default it is the local one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks import command, containers
 MEASURES: dict[str, command.Measure] = {
     "hi": containers.back_to_back,
     "pandas": containers.preloaded,
-    "callers": containers.eight,
+    "callers": containers.eight_callers,
     "session": containers.session_cell,
     "start": containers.starting,
     "stop": containers.stopping,
@@ -21,8 +21,8 @@ MEASURES: dict[str, command.Measure] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what the command line asks for, and print it."""
-    image = "the image, with sh and Python (python:3-slim)"
+    """Run the benchmarks that the command line asks for, and print the figures."""
+    image = "image with sh and Python (default: python:3-slim)"
     command.run("benchmarks.docker", MEASURES, arguments, about=__doc__, texts={"image": image})
 
 

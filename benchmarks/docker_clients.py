@@ -1,8 +1,9 @@
-"""Two client libraries of a container engine, side by side: 64 execs at once in one container, and one after the other.
+"""Compare two Docker client libraries: 64 execs at once in one container, and one at a time.
 
     python -m benchmarks.docker_clients IMAGE
 
-`docker` blocks, so that each exec needs a thread; `aiodocker` waits for all of them on one loop. Prints JSON.
+`docker` blocks, so each exec needs a thread. `aiodocker` runs all of them on one event loop. Prints
+JSON.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-CONCURRENT, ROUNDS, ALONE = 64, 3, 30
+CONCURRENT, ROUNDS, SEQUENTIAL = 64, 3, 30
 ARGV = ["/bin/sh", "-c", "echo hi"]
 
 
 def cpu_seconds() -> float:
-    """Give the CPU time of this process."""
+    """Return the CPU time of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -31,8 +32,8 @@ def cpu_seconds() -> float:
 def summary(
     rounds: list[float], alone: list[float], cpu: float, threads: int, lost: int
 ) -> dict[str, float]:
-    """Give the numbers of one library; `lost` execs ended well, but without their output."""
-    execs = CONCURRENT * ROUNDS + ALONE
+    """Return the figures of one library. `lost` is the number of execs without their output."""
+    execs = CONCURRENT * ROUNDS + SEQUENTIAL
     return {
         "all_64_seconds": round(statistics.median(rounds), 3),
         "one_alone_ms": round(statistics.median(alone) * 1000, 1),
@@ -44,28 +45,31 @@ def summary(
 
 def measure_threads(identity: str) -> dict[str, float]:
     """Measure the `docker` package."""
-    import docker  # pyright: ignore[reportMissingImports, reportMissingModuleSource] - for this comparison alone
+    # The package is used only for this comparison.
+    import docker  # pyright: ignore[reportMissingImports, reportMissingModuleSource] - optional
 
-    client: Any = docker.from_env(max_pool_size=CONCURRENT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    client: Any = docker.from_env(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped
+        max_pool_size=CONCURRENT
+    )
     container: Any = client.containers.get(identity)
 
     lost: list[bytes] = []
 
     def one() -> float:
-        begun = time.perf_counter()
-        if (said := container.exec_run(ARGV).output) != b"hi\n":
-            lost.append(said)
-        return time.perf_counter() - begun
+        started = time.perf_counter()
+        if (output := container.exec_run(ARGV).output) != b"hi\n":
+            lost.append(output)
+        return time.perf_counter() - started
 
     before, rounds = cpu_seconds(), list[float]()
     with ThreadPoolExecutor(CONCURRENT) as pool:
         for _ in range(ROUNDS):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             for done in [pool.submit(one) for _ in range(CONCURRENT)]:
                 done.result()
-            rounds.append(time.perf_counter() - begun)
+            rounds.append(time.perf_counter() - started)
         threads = threading.active_count()
-    alone = [one() for _ in range(ALONE)]
+    alone = [one() for _ in range(SEQUENTIAL)]
     client.close()
     return summary(rounds, alone, cpu_seconds() - before, threads, len(lost))
 
@@ -80,29 +84,29 @@ async def measure_loop(identity: str) -> dict[str, float]:
         lost: list[bytes] = []
 
         async def one() -> float:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             execution = await container.exec(ARGV)
-            said = b""
+            output = b""
             async with execution.start(detach=False) as stream:
                 while (message := await stream.read_out()) is not None:
-                    said += message.data
-            if said != b"hi\n":
-                lost.append(said)
+                    output += message.data
+            if output != b"hi\n":
+                lost.append(output)
             assert (await execution.inspect())["ExitCode"] == 0
-            return time.perf_counter() - begun
+            return time.perf_counter() - started
 
         before, rounds = cpu_seconds(), list[float]()
         for _ in range(ROUNDS):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await asyncio.gather(*(one() for _ in range(CONCURRENT)))
-            rounds.append(time.perf_counter() - begun)
+            rounds.append(time.perf_counter() - started)
         threads = threading.active_count()
-        alone = [await one() for _ in range(ALONE)]
+        alone = [await one() for _ in range(SEQUENTIAL)]
         return summary(rounds, alone, cpu_seconds() - before, threads, len(lost))
 
 
 async def main() -> None:
-    """Measure both in one container of the image that is named."""
+    """Measure both libraries in one container of the given image."""
     import aiodocker
 
     async with aiodocker.Docker() as client:

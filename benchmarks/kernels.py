@@ -1,4 +1,4 @@
-"""The other side: a Jupyter kernel by `jupyter_client`, asked for one cell after another."""
+"""A Jupyter kernel, run by `jupyter_client`, to compare live sessions with."""
 
 from __future__ import annotations
 
@@ -10,74 +10,77 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from benchmarks.measure import NotMeasured
-from benchmarks.processes import tree
+from benchmarks.processes import process_tree
 
-_PATIENCE = 60.0  # seconds for one message; far more than a loaded machine needs
+_MESSAGE_TIMEOUT = 60.0  # seconds; much more than a loaded machine needs
 
 
 class Kernel:
-    """An ipykernel of this interpreter that runs."""
+    """A running ipykernel of this interpreter."""
 
     def __init__(self, manager: Any, client: Any) -> None:
         self._manager, self._client = manager, client
 
     @classmethod
-    async def started(cls) -> Kernel:
-        """Start one, and wait until it takes cells."""
-        # Of the extra `bench`, so that the other rows can be measured without.
+    async def start(cls) -> Kernel:
+        """Start a kernel and wait until it is ready."""
+        # Imported here: the other rows can be measured without the extra `bench`.
         manager: Any = importlib.import_module("jupyter_client.manager").AsyncKernelManager(
             kernel_name="python3"
         )
-        await manager.start_kernel(stderr=subprocess.DEVNULL)  # it warns of how it is reached
+        await manager.start_kernel(stderr=subprocess.DEVNULL)  # hides a warning about transports
         client = manager.client()
         client.start_channels()
-        await client.wait_for_ready(timeout=_PATIENCE)
+        await client.wait_for_ready(timeout=_MESSAGE_TIMEOUT)
         return cls(manager, client)
 
     async def run(self, code: str) -> str:
-        """Run `code` and give the value that it shows, once the kernel is idle again. Raises `RuntimeError` when it fails."""
+        """Run `code`, wait until the kernel is idle, and return the displayed value.
+
+        Raises `RuntimeError` if the code fails.
+        """
         number, value = self._client.execute(code), ""
         while True:
-            message = await self._client.get_iopub_msg(timeout=_PATIENCE)
+            message = await self._client.get_iopub_msg(timeout=_MESSAGE_TIMEOUT)
             if message["parent_header"].get("msg_id") != number:
                 continue
             if message["msg_type"] == "execute_result":
                 value = message["content"]["data"]["text/plain"]
             elif message["msg_type"] == "error":
-                raise RuntimeError(f"The kernel fails with {message['content']['evalue']}.")
+                raise RuntimeError(f"The code failed with {message['content']['evalue']}.")
             elif message["content"].get("execution_state") == "idle":
                 break
-        await self._client.get_shell_msg(timeout=_PATIENCE)
+        await self._client.get_shell_msg(timeout=_MESSAGE_TIMEOUT)
         return value
 
     def processes(self) -> list[int]:
-        """Give its processes."""
-        return tree(int(self._manager.provisioner.pid))
+        """Return the process IDs of the kernel and its children."""
+        return process_tree(int(self._manager.provisioner.pid))
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop the kernel."""
         self._client.stop_channels()
         await self._manager.shutdown_kernel(now=True)
 
 
 @contextlib.asynccontextmanager
-async def kernel() -> AsyncGenerator[Kernel]:
-    """Give a kernel that runs, and end it."""
-    need_kernels()
-    started = await Kernel.started()
+async def running_kernel() -> AsyncGenerator[Kernel]:
+    """Yield a running kernel and stop it on exit."""
+    require_kernels()
+    started = await Kernel.start()
     try:
         yield started
     finally:
         await started.stop()
 
 
-def need_kernels() -> None:
-    """Raise `NotMeasured` where there are no kernels."""
-    need("jupyter_client", "ipykernel")
+def require_kernels() -> None:
+    """Raise `NotMeasured` if no kernel can be started here."""
+    require_modules("jupyter_client", "ipykernel")
 
 
-def need(*modules: str) -> None:
-    """Raise `NotMeasured` where one of `modules` is not installed."""
+def require_modules(*modules: str) -> None:
+    """Raise `NotMeasured` if one of `modules` is not installed."""
     for name in modules:
         if importlib.util.find_spec(name) is None:
-            raise NotMeasured(f"{name} is not installed: the extra `bench` brings it.")
+            raise NotMeasured(f"{name} is not installed: install the extra `bench`.")

@@ -1,6 +1,6 @@
-"""Measure Cellblock beside plain processes of the same interpreter, in one run: `python -m benchmarks.latency`.
+"""Compare Cellblock with plain processes of the same interpreter: `python -m benchmarks.latency`.
 
-Ratios of medians are what counts: the two sides of each take turns, so that what else the machine does hits both.
+Both sides take turns, so that other load affects both. Compare the ratios of medians.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ MEASURES: dict[str, command.Measure] = {
     "spaced": single.spaced,
     "back-to-back": single.back_to_back,
     "preload": single.preloaded,
-    "8-callers": callers.eight,
+    "8-callers": callers.eight_callers,
     "cpu": single.cpu,
-    "64-callers": callers.sixty_four,
+    "64-callers": callers.sixty_four_callers,
     "1-gb": printing.printing,
     "idle": footprint.idle,
     "growth": footprint.growth,
@@ -27,7 +27,7 @@ MEASURES: dict[str, command.Measure] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what the command line asks for, and print it."""
+    """Run the benchmarks that the command line asks for, and print the figures."""
     command.run("benchmarks.latency", MEASURES, arguments, about=__doc__)
 
 

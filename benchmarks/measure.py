@@ -1,4 +1,4 @@
-"""How things are measured: in turn, in rounds, ours beside a plain process of the same interpreter."""
+"""Measure Cellblock and a plain process of the same interpreter in turn, in rounds."""
 
 from __future__ import annotations
 
@@ -24,37 +24,44 @@ Call = Callable[[], str]
 
 
 class NotMeasured(Exception):
-    """Something that a measure needs is not there; the message says what."""
+    """Something that a measurement needs is missing. The message says what."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: as the thresholds want it, or quickly. `counts`, `texts`: what the command line gives by name."""
+    """How much to measure.
+
+    `quick` means fewer rounds than the bounds need. `counts` and `texts` are options of the command
+    line, by name.
+    """
 
     quick: bool = False
     counts: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     texts: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
 
     def pick(self, full: int, quick: int) -> int:
-        """Give the number that fits."""
+        """Return `quick` for a quick run, else `full`."""
         return quick if self.quick else full
 
     def count(self, name: str, full: int, quick: int) -> int:
-        """Give the number that the command line gives by `name`, or else the one that fits."""
+        """Return the option `name` of the command line; by default `quick` or `full`."""
         return self.counts.get(name) or self.pick(full, quick)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One program, run by us and by a plain process. Both give what it printed, and raise when it fails."""
+    """One program, run in the sandbox and in a plain process.
+
+    Both calls return what the program printed, and raise an exception if it fails.
+    """
 
     ours: Call
     theirs: Call
 
 
 @contextlib.contextmanager
-def pair(code: str, *, preload: tuple[str, ...] = ()) -> Generator[Pair]:
-    """Give both ways to run `code`, which were seen to give the same."""
+def paired_runs(code: str, *, preload: tuple[str, ...] = ()) -> Generator[Pair]:
+    """Yield both ways to run `code`, after a check that both print the same."""
     with (
         tempfile.TemporaryDirectory() as folder,
         SandboxCommandLineCodeExecutor(preload=preload) as executor,
@@ -63,9 +70,7 @@ def pair(code: str, *, preload: tuple[str, ...] = ()) -> Generator[Pair]:
         file.write_text(code, encoding="utf-8")
         both = Pair(lambda: run_sandboxed(executor, code), lambda: run_plain(str(file)))
         if (ours := both.ours()) != (theirs := both.theirs()):
-            raise RuntimeError(
-                f"The sandbox gives {ours!r} where a plain process gives {theirs!r}."
-            )
+            raise RuntimeError(f"The sandbox printed {ours!r}, a plain process printed {theirs!r}.")
         yield both
 
 
@@ -84,7 +89,7 @@ def run_plain(*arguments: str) -> str:
 def interleave(
     rounds: int, contenders: Mapping[str, Callable[[], float]]
 ) -> dict[str, list[float]]:
-    """Measure each contender once a round, A B A B; what the first round gives is thrown away."""
+    """Measure each contender once per round, A B A B. The first round is discarded."""
     values: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, contender in contenders.items():
@@ -94,25 +99,25 @@ def interleave(
     return values
 
 
-def timed(call: Callable[[], object]) -> float:
-    """Give the seconds that `call` takes."""
+def time_call(call: Callable[[], object]) -> float:
+    """Return the seconds that `call` takes."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
 
 
-def times(call: Callable[[], object], count: int, *, pause: float = 0) -> list[float]:
-    """Give the seconds that each of `count` calls takes, with `pause` seconds before each."""
+def time_calls(call: Callable[[], object], count: int, *, pause: float = 0) -> list[float]:
+    """Return the seconds that each of `count` calls takes. Sleep `pause` seconds before each."""
     found: list[float] = []
     for _ in range(count):
         if pause:
             time.sleep(pause)
-        found.append(timed(call))
+        found.append(time_call(call))
     return found
 
 
-def in_fresh_process(module: str, *arguments: str) -> Any:
-    """Run `module` in a process, and with a temporary folder, that nothing was done in before; give the JSON it prints."""
+def run_in_fresh_process(module: str, *arguments: str) -> Any:
+    """Run `module` in a fresh process with an empty temporary folder; return its JSON output."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", module, *arguments]
         environment = {**os.environ, "TMPDIR": folder}

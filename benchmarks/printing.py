@@ -1,6 +1,6 @@
-"""1 GB printed: what it does to the caller's memory, and how long it takes beside `cat` through a pipe.
+"""Print 1 GB: memory growth of the caller, and time compared with `cat` through a pipe.
 
-Run as a program, it is that caller: a process that has done nothing else.
+Run as a program, this module is that caller, in a fresh process.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import Bound, Figure, alone, beside
-from benchmarks.measure import HI, Effort, in_fresh_process, interleave, run_sandboxed, timed
+from benchmarks.figures import Bound, Figure, check_median, compare_medians
+from benchmarks.measure import (
+    HI,
+    Effort,
+    interleave,
+    run_in_fresh_process,
+    run_sandboxed,
+    time_call,
+)
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
 _MIB = 1 << 20
@@ -21,7 +28,7 @@ _LINES = "for _ in range({count}):\n    print('x' * {length})"
 
 
 def printing(effort: Effort) -> list[Figure]:
-    """Print 1 GB in lines of 1 MB (64 MB when quick)."""
+    """Print 1 GB in lines of 1 MB, or 64 MB with `--quick`."""
     megabytes = effort.pick(1024, 64)
     growths: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -31,23 +38,24 @@ def printing(effort: Effort) -> list[Figure]:
                 writer.write(b"x" * (_MIB - 1) + b"\n")
 
         def ours() -> float:
-            seen = in_fresh_process(__name__, str(megabytes))
-            growths.append(seen["growth_bytes"])
-            return seen["seconds"]
+            measured = run_in_fresh_process(__name__, str(megabytes))
+            growths.append(measured["growth_bytes"])
+            return measured["seconds"]
 
         values = interleave(
-            effort.pick(5, 2), {"ours": ours, "theirs": lambda: timed(lambda: _cat(file))}
+            effort.pick(5, 2),
+            {"ours": ours, "theirs": lambda: time_call(lambda: _read_with_cat(file))},
         )
     measure = f"{megabytes} MB printed"
     return [
-        alone(
+        check_median(
             f"{measure}: growth of the caller's memory",
             growths,
             Bound("at most", 16),
             unit="MB",
             scale=1 / _MIB,
         ),
-        beside(
+        compare_medians(
             f"{measure}, beside cat",
             values["ours"],
             values["theirs"],
@@ -57,35 +65,34 @@ def printing(effort: Effort) -> list[Figure]:
     ]
 
 
-def _cat(file: Path) -> None:
+def _read_with_cat(file: Path) -> None:
     with subprocess.Popen(["cat", str(file)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         while os.read(process.stdout.fileno(), 1 << 18):
             pass
 
 
-def measured_alone(megabytes: int) -> dict[str, float]:
-    """Print `megabytes` once, and give the seconds and how far the memory of this process rose above where it stood."""
+def measure_in_this_process(megabytes: int) -> dict[str, float]:
+    """Print `megabytes` once; return the seconds and the memory growth of this process."""
     code = _LINES.format(count=megabytes, length=_MIB - 1)
     with SandboxCommandLineCodeExecutor() as executor:
         run_sandboxed(executor, HI)
-        Path("/proc/self/clear_refs").write_text(
-            "5", encoding="ascii"
-        )  # the highest so far is now the present
-        before = _status("VmRSS")
+        # 5 resets the peak memory (VmHWM) to the current value.
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        before = _status_bytes("VmRSS")
         result: list[str] = []
-        seconds = timed(lambda: result.append(run_sandboxed(executor, code)))
-        growth = _status("VmHWM") - before
+        seconds = time_call(lambda: result.append(run_sandboxed(executor, code)))
+        growth = _status_bytes("VmHWM") - before
     if not result[0].startswith("xxx") or "bytes left out" not in result[0]:
-        raise RuntimeError("The block did not print what it was to print.")
+        raise RuntimeError("The output of the block is not the expected one.")
     return {"seconds": seconds, "growth_bytes": growth}
 
 
-def _status(name: str) -> int:
+def _status_bytes(name: str) -> int:
     with open("/proc/self/status") as file:
         values = dict(entry.split(":", 1) for entry in file)
     return int(values[name].split()[0]) * 1024
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured_alone(int(sys.argv[1]))))
+    print(json.dumps(measure_in_this_process(int(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""Processes seen from outside: who belongs to an executor, and what they hold."""
+"""The processes of an executor, seen from outside, and their resources."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from cellblock.sync import SandboxCommandLineCodeExecutor
 
 
 def processes_of(executor: SandboxCommandLineCodeExecutor) -> list[int]:
-    """Give all processes of a started executor: its server, and everything below."""
-    return _below(executor._executor)  # pyright: ignore[reportUnknownMemberType]
+    """Return the process IDs of a started executor: its server and all descendants."""
+    return _server_tree(executor._executor)  # pyright: ignore[reportUnknownMemberType]
 
 
 def processes_of_server(server: SandboxSessionServer) -> list[int]:
-    """Give all processes of a server that runs: itself, and all sessions."""
-    return _below(server.warm)
+    """Return the process IDs of a running server and all its sessions."""
+    return _server_tree(server.runtime_server)
 
 
-def _below(owner: Any) -> list[int]:
-    return tree(int(owner._connection.pid))
+def _server_tree(owner: Any) -> list[int]:
+    return process_tree(int(owner._connection.pid))
 
 
-def tree(pid: int) -> list[int]:
-    """Give `pid` and everything below it."""
+def process_tree(pid: int) -> list[int]:
+    """Return `pid` and its descendants."""
     found = [pid]
     for parent in found:
         for path in glob.glob(f"/proc/{parent}/task/*/children"):
@@ -37,8 +37,8 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def living(pids: list[int]) -> list[int]:
-    """Leave out the processes that have ended and are only waited for: they hold nothing."""
+def without_zombies(pids: list[int]) -> list[int]:
+    """Return the running processes of `pids`. Zombies have no resources."""
     found: list[int] = []
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
@@ -47,8 +47,8 @@ def living(pids: list[int]) -> list[int]:
     return found
 
 
-def memory(pid: int) -> dict[str, int]:
-    """Give the lines of a process's memory map, summed up by the kernel, in bytes. Raises `NotMeasured`."""
+def memory_map(pid: int) -> dict[str, int]:
+    """Return the totals of a process's memory map in bytes. Raises `NotMeasured`."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = [entry.split() for entry in file.readlines()[1:]]
@@ -60,19 +60,21 @@ def memory(pid: int) -> dict[str, int]:
 
 
 def proportional_bytes(pids: list[int]) -> int:
-    """Give the memory of processes, what they share divided by all who share it (PSS)."""
-    return sum(memory(pid)["Pss"] for pid in living(pids))
+    """Return the memory of `pids`, with shared pages divided by their number of users (PSS)."""
+    return sum(memory_map(pid)["Pss"] for pid in without_zombies(pids))
 
 
-def own_bytes(pids: list[int]) -> int:
-    """Give the part of it that is no file's: it does not change with what strangers run."""
-    return sum(memory(pid)["Pss_Anon"] + memory(pid)["Pss_Shmem"] for pid in living(pids))
+def anonymous_bytes(pids: list[int]) -> int:
+    """Return the anonymous part of that memory, which other programs do not influence."""
+    return sum(
+        memory_map(pid)["Pss_Anon"] + memory_map(pid)["Pss_Shmem"] for pid in without_zombies(pids)
+    )
 
 
-def table_bytes(pids: list[int]) -> int:
-    """Give the memory of the tables in which the kernel keeps where the pages of processes are."""
+def page_table_bytes(pids: list[int]) -> int:
+    """Return the memory of the page tables of `pids`."""
     total = 0
-    for pid in living(pids):
+    for pid in without_zombies(pids):
         with open(f"/proc/{pid}/status") as file:
             total += sum(
                 int(entry.split()[1]) * 1024 for entry in file if entry.startswith("VmPTE:")
@@ -80,22 +82,22 @@ def table_bytes(pids: list[int]) -> int:
     return total
 
 
-def descriptors(pids: list[int]) -> int:
-    """Give the number of open descriptors."""
-    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in living(pids))
+def count_descriptors(pids: list[int]) -> int:
+    """Return the number of open file descriptors of `pids`."""
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in without_zombies(pids))
 
 
-def mounts(pids: list[int]) -> int:
-    """Give the number of mounts that processes see."""
+def count_mounts(pids: list[int]) -> int:
+    """Return the number of mounts in the namespaces of `pids`."""
     count = 0
-    for pid in living(pids):
+    for pid in without_zombies(pids):
         with open(f"/proc/{pid}/mountinfo") as file:
             count += len(file.readlines())
     return count
 
 
-def control_groups(pids: list[int]) -> int:
-    """Give the number of control groups that the servers among `pids` have made."""
+def count_control_groups(pids: list[int]) -> int:
+    """Return the number of control groups that the servers in `pids` created."""
     found = (
         re.search(r"/cellblock-\d+-(\d+)-", folder) for folder, _, _ in os.walk("/sys/fs/cgroup")
     )

@@ -1,4 +1,4 @@
-"""What it takes to copy a live session that holds a large table: to freeze it, to branch from it, to go back."""
+"""Checkpoint, fork and restore a live session with a large table."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from benchmarks.figures import Bound, Figure, alone
-from benchmarks.kernels import need
+from benchmarks.figures import Bound, Figure, check_median
+from benchmarks.kernels import require_modules
 from benchmarks.measure import Effort
-from benchmarks.processes import processes_of_server, proportional_bytes, table_bytes
+from benchmarks.processes import page_table_bytes, processes_of_server, proportional_bytes
 from benchmarks.session_speed import run_live, seconds_of
 from cellblock import Checkpoint, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
 from cellblock.limits import GIB
 
 _MIB = 1 << 20
-_SETTLED = 0.3  # seconds after which nothing that a copy has begun goes on
+_SETTLE_SECONDS = 0.3  # time until the background work of a copy has ended
 _TABLE = """
 import numpy, pandas
 frame = pandas.DataFrame(numpy.full(({rows}, 8), 1.5), copy=False)
@@ -25,8 +25,8 @@ frame.shape
 
 
 @dataclass
-class Copies:
-    """What each took: seconds, and bytes."""
+class CopyMeasurements:
+    """The seconds and bytes that each operation took."""
 
     checkpoints: list[float] = field(default_factory=list[float])
     forks: list[float] = field(default_factory=list[float])
@@ -34,20 +34,22 @@ class Copies:
     fork_bytes: list[float] = field(default_factory=list[float])
 
 
-def copying(effort: Effort) -> list[Figure]:
-    """Checkpoint, fork and restore a session that holds 1 GB in one table; and weigh forks that nobody has touched."""
-    need("numpy", "pandas")
+def measure_copies(effort: Effort) -> list[Figure]:
+    """Checkpoint, fork and restore a session with a table of 1 GB; measure the memory of forks."""
+    require_modules("numpy", "pandas")
     megabytes = effort.count("megabytes", 1000, 100)
-    found = asyncio.run(_copy(megabytes, effort.pick(15, 2), effort.pick(8, 2)))
+    found = asyncio.run(_measure(megabytes, effort.pick(15, 2), effort.pick(8, 2)))
     held = f"a session that holds {megabytes / 1000:g} GB"
     note = "sum of PSS over all processes, and of their page tables, divided by the number of forks"
     return [
-        alone(
+        check_median(
             f"checkpoint of {held}", found.checkpoints, Bound("at most", 60), unit="ms", scale=1000
         ),
-        alone(f"fork of {held}", found.forks, Bound("at most", 60), unit="ms", scale=1000),
-        alone(f"restore of {held}", found.restores, Bound("at most", 20), unit="ms", scale=1000),
-        alone(
+        check_median(f"fork of {held}", found.forks, Bound("at most", 60), unit="ms", scale=1000),
+        check_median(
+            f"restore of {held}", found.restores, Bound("at most", 20), unit="ms", scale=1000
+        ),
+        check_median(
             "memory of an untouched fork",
             found.fork_bytes,
             Bound("at most", 10),
@@ -58,25 +60,25 @@ def copying(effort: Effort) -> list[Figure]:
     ]
 
 
-async def _copy(megabytes: int, rounds: int, branches: int) -> Copies:
-    found = Copies()
-    async with _holding(megabytes) as (server, session):
+async def _measure(megabytes: int, rounds: int, branches: int) -> CopyMeasurements:
+    found = CopyMeasurements()
+    async with _session_with_table(megabytes) as (server, session):
         for number in range(rounds + 1):
-            mark, seconds = await _checkpoint(session)
-            back = await seconds_of(session.restore(mark))
-            await session.drop(mark)
-            forked = await _fork(session)
-            if number:  # the first of each warms up
-                found.checkpoints.append(seconds)
-                found.restores.append(back)
-                found.forks.append(forked)
+            checkpoint, checkpoint_seconds = await _timed_checkpoint(session)
+            restore_seconds = await seconds_of(session.restore(checkpoint))
+            await session.drop(checkpoint)
+            fork_seconds = await _fork_seconds(session)
+            if number:  # the first round is a warm-up
+                found.checkpoints.append(checkpoint_seconds)
+                found.restores.append(restore_seconds)
+                found.forks.append(fork_seconds)
         for _ in range(3):
-            found.fork_bytes.append(await _weigh(server, session, branches))
+            found.fork_bytes.append(await _bytes_per_fork(server, session, branches))
     return found
 
 
 @contextlib.asynccontextmanager
-async def _holding(
+async def _session_with_table(
     megabytes: int,
 ) -> AsyncGenerator[tuple[SandboxSessionServer, SandboxSessionCodeExecutor]]:
     limits = Limits(memory_bytes=8 * GIB, checkpoints=4)
@@ -88,13 +90,13 @@ async def _holding(
         yield server, session
 
 
-async def _checkpoint(session: SandboxSessionCodeExecutor) -> tuple[Checkpoint, float]:
-    began = asyncio.get_running_loop().time()
-    mark = await session.checkpoint()
-    return mark, asyncio.get_running_loop().time() - began
+async def _timed_checkpoint(session: SandboxSessionCodeExecutor) -> tuple[Checkpoint, float]:
+    started = asyncio.get_running_loop().time()
+    checkpoint = await session.checkpoint()
+    return checkpoint, asyncio.get_running_loop().time() - started
 
 
-async def _fork(session: SandboxSessionCodeExecutor) -> float:
+async def _fork_seconds(session: SandboxSessionCodeExecutor) -> float:
     branches: list[SandboxSessionCodeExecutor] = []
 
     async def fork() -> None:
@@ -107,20 +109,20 @@ async def _fork(session: SandboxSessionCodeExecutor) -> float:
             await branch.stop()
 
 
-async def _weigh(
+async def _bytes_per_fork(
     server: SandboxSessionServer, session: SandboxSessionCodeExecutor, count: int
 ) -> float:
-    await asyncio.sleep(_SETTLED)
-    before = _memory(server)
+    await asyncio.sleep(_SETTLE_SECONDS)
+    before = _memory_bytes(server)
     branches = await session.fork(count)
     try:
-        await asyncio.sleep(_SETTLED)
-        return (_memory(server) - before) / count
+        await asyncio.sleep(_SETTLE_SECONDS)
+        return (_memory_bytes(server) - before) / count
     finally:
         for branch in branches:
             await branch.stop()
 
 
-def _memory(server: SandboxSessionServer) -> int:
+def _memory_bytes(server: SandboxSessionServer) -> int:
     pids = processes_of_server(server)
-    return proportional_bytes(pids) + table_bytes(pids)
+    return proportional_bytes(pids) + page_table_bytes(pids)

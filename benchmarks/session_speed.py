@@ -1,4 +1,4 @@
-"""How long a live session takes to begin, and to answer, beside an ipykernel."""
+"""Time to start a live session and to run a block, compared with an ipykernel."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple
 
-from benchmarks.figures import Bound, Figure, beside
-from benchmarks.kernels import Kernel, kernel, need_kernels
+from benchmarks.figures import Bound, Figure, compare_medians
+from benchmarks.kernels import Kernel, require_kernels, running_kernel
 from benchmarks.measure import Effort
 from cellblock import CodeBlock, SandboxSessionCodeExecutor, SandboxSessionServer
 
 CELL = "x = 1 + 1; x"
 _BATCH = 40
 
-Cell = Callable[[], Awaitable[str]]
-Measured = Callable[[], Awaitable[float]]
+RunCell = Callable[[], Awaitable[str]]
+Measurement = Callable[[], Awaitable[float]]
 
 
-class Three(NamedTuple):
-    """One cell, run with a copy of the session kept before each, without, and by a kernel."""
+class Contenders(NamedTuple):
+    """One block, run in a session with automatic checkpoints, in one without, and in a kernel."""
 
-    keeping: Cell
-    plain: Cell
-    theirs: Cell
+    with_checkpoints: RunCell
+    without_checkpoints: RunCell
+    theirs: RunCell
 
 
 async def run_live(session: SandboxSessionCodeExecutor, code: str) -> str:
-    """Run `code` in a session, and give what it shows."""
+    """Run `code` in a session and return its output."""
     return (await session.execute_code_blocks([CodeBlock(code, "python")])).check().output.strip()
 
 
-async def in_turn(rounds: int, **contenders: Measured) -> dict[str, list[float]]:
-    """Measure each contender once a round, A B A B; what the first round gives is thrown away."""
+async def interleave_async(rounds: int, **contenders: Measurement) -> dict[str, list[float]]:
+    """Measure each contender once per round, A B A B. The first round is discarded."""
     values: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, contender in contenders.items():
@@ -46,23 +46,27 @@ async def in_turn(rounds: int, **contenders: Measured) -> dict[str, list[float]]
 
 
 async def seconds_of(work: Awaitable[object]) -> float:
-    """Give the seconds until `work` is done."""
-    began = time.perf_counter()
+    """Return the seconds until `work` is done."""
+    started = time.perf_counter()
     await work
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def starting(effort: Effort) -> list[Figure]:
-    """Start a session of a server that runs, and a kernel, each until its first answer."""
-    need_kernels()
-    values = asyncio.run(_starts(effort.pick(15, 2)))
+    """Start a session on a running server, and a kernel, each until its first result."""
+    require_kernels()
+    values = asyncio.run(_start_times(effort.pick(15, 2)))
     measure, bound = "start of a session until its first answer", Bound("at most", 0.03)
-    return [beside(measure, values["ours"], values["theirs"], bound, unit="ms", scale=1000)]
+    return [
+        compare_medians(measure, values["ours"], values["theirs"], bound, unit="ms", scale=1000)
+    ]
 
 
-async def _starts(rounds: int) -> dict[str, list[float]]:
+async def _start_times(rounds: int) -> dict[str, list[float]]:
     async with SandboxSessionServer() as server:
-        return await in_turn(rounds, ours=lambda: _start_session(server), theirs=_start_kernel)
+        return await interleave_async(
+            rounds, ours=lambda: _start_session(server), theirs=_start_kernel
+        )
 
 
 async def _start_session(server: SandboxSessionServer) -> float:
@@ -77,7 +81,7 @@ async def _start_kernel() -> float:
     started: list[Kernel] = []
 
     async def first_answer() -> None:
-        started.append(await Kernel.started())
+        started.append(await Kernel.start())
         await started[0].run(CELL)
 
     try:
@@ -88,14 +92,14 @@ async def _start_kernel() -> float:
 
 
 def back_to_back(effort: Effort) -> list[Figure]:
-    """Run a cell again at once: the mean of a batch, in which keeping a copy of the session counts as well."""
+    """Run blocks back to back: the mean of a batch, which includes automatic checkpoints."""
 
     async def measure() -> dict[str, list[float]]:
-        async with _three() as cells:
-            return await in_turn(
+        async with _contenders() as cells:
+            return await interleave_async(
                 effort.pick(30, 3),
-                keeping=lambda: _mean_of_batch(cells.keeping),
-                plain=lambda: _mean_of_batch(cells.plain),
+                keeping=lambda: _mean_of_batch(cells.with_checkpoints),
+                plain=lambda: _mean_of_batch(cells.without_checkpoints),
                 theirs=lambda: _mean_of_batch(cells.theirs),
             )
 
@@ -103,7 +107,7 @@ def back_to_back(effort: Effort) -> list[Figure]:
     for name, with_copies, most in (("keeping", "on", 0.5), ("plain", "off", 0.12)):
         title = f"trivial cell, back to back, automatic checkpoint {with_copies}"
         figures.append(
-            beside(
+            compare_medians(
                 title, values[name], values["theirs"], Bound("at most", most), unit="ms", scale=1000
             )
         )
@@ -111,13 +115,13 @@ def back_to_back(effort: Effort) -> list[Figure]:
 
 
 def spaced(effort: Effort) -> list[Figure]:
-    """Run a cell with 5 ms between."""
+    """Run blocks with pauses of 5 ms."""
 
     async def measure() -> dict[str, list[float]]:
-        async with _three() as cells:
-            return await in_turn(
+        async with _contenders() as cells:
+            return await interleave_async(
                 effort.pick(30, 3),
-                keeping=lambda: _median_spaced(cells.keeping),
+                keeping=lambda: _median_spaced(cells.with_checkpoints),
                 theirs=lambda: _median_spaced(cells.theirs),
             )
 
@@ -126,26 +130,30 @@ def spaced(effort: Effort) -> list[Figure]:
         "trivial cell, 5 ms between, automatic checkpoint on",
         Bound("at most", 0.15),
     )
-    return [beside(measure_name, values["keeping"], values["theirs"], bound, unit="ms", scale=1000)]
+    return [
+        compare_medians(
+            measure_name, values["keeping"], values["theirs"], bound, unit="ms", scale=1000
+        )
+    ]
 
 
 @contextlib.asynccontextmanager
-async def _three() -> AsyncGenerator[Three]:
+async def _contenders() -> AsyncGenerator[Contenders]:
     async with (
-        kernel() as other,
+        running_kernel() as other,
         SandboxSessionServer() as server,
         SandboxSessionCodeExecutor(server=server) as keeping,
         SandboxSessionCodeExecutor(server=server, checkpoints=False) as plain,
     ):
-        cells = Three(
+        cells = Contenders(
             lambda: run_live(keeping, CELL), lambda: run_live(plain, CELL), lambda: other.run(CELL)
         )
         if (answers := {await cell() for cell in cells}) != {"2"}:
-            raise RuntimeError(f"The answers should all be 2, and are {answers}.")
+            raise RuntimeError(f"All results should be 2, but they are {answers}.")
         yield cells
 
 
-async def _mean_of_batch(cell: Cell) -> float:
+async def _mean_of_batch(cell: RunCell) -> float:
     async def batch() -> None:
         for _ in range(_BATCH):
             await cell()
@@ -153,7 +161,7 @@ async def _mean_of_batch(cell: Cell) -> float:
     return await seconds_of(batch()) / _BATCH
 
 
-async def _median_spaced(cell: Cell) -> float:
+async def _median_spaced(cell: RunCell) -> float:
     values: list[float] = []
     for _ in range(15):
         await asyncio.sleep(0.005)

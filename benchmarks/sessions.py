@@ -1,6 +1,6 @@
-"""Measure live sessions beside `jupyter_client` and `ipykernel`, in one run: `python -m benchmarks.sessions`.
+"""Compare live sessions with `jupyter_client` and `ipykernel`: `python -m benchmarks.sessions`.
 
-Ratios of medians are what counts: the two sides of each take turns, so that what else the machine does hits both.
+Both sides take turns, so that other load affects both. Compare the ratios of medians.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ MEASURES: dict[str, command.Measure] = {
     "start": session_speed.starting,
     "cell": session_speed.back_to_back,
     "spaced": session_speed.spaced,
-    "1-gb": session_copies.copying,
+    "1-gb": session_copies.measure_copies,
     "idle": session_footprint.idle,
     "growth": session_footprint.growth,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what the command line asks for, and print it."""
+    """Run the benchmarks that the command line asks for, and print the figures."""
     command.run(
         "benchmarks.sessions",
         MEASURES,
         arguments,
         about=__doc__,
-        sessions="how many sessions are idle (200)",
-        cells="how many cells must leave nothing (10 000)",
-        megabytes="how large the table is that is copied (1000)",
+        sessions="number of idle sessions (default: 200)",
+        cells="number of blocks for the growth of resources (default: 10 000)",
+        megabytes="size of the table that is copied (default: 1000)",
     )
 
 

@@ -1,29 +1,30 @@
-"""Getting ready and letting go: importing, starting, stopping."""
+"""Import, start and stop."""
 
 from __future__ import annotations
 
 import statistics
 
-from benchmarks.figures import Bound, Figure, alone, beside
-from benchmarks.measure import HI, Effort, interleave, run_plain, run_sandboxed, timed
+from benchmarks.figures import Bound, Figure, check_median, compare_medians
+from benchmarks.measure import HI, Effort, interleave, run_plain, run_sandboxed, time_call
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
-_NAMES = "from cellblock import CodeBlock, SandboxCommandLineCodeExecutor"
+_IMPORT_NAMES = "from cellblock import CodeBlock, SandboxCommandLineCodeExecutor"
 
 
 def importing(effort: Effort) -> list[Figure]:
-    """Compare `import cellblock` with `import asyncio`, each in a fresh process and without what that alone needs."""
-    statements = ("pass", "import cellblock", "import asyncio", _NAMES)
+    """Compare `import cellblock` with `import asyncio`, without the start of the interpreter."""
+    statements = ("pass", "import cellblock", "import asyncio", _IMPORT_NAMES)
     values = interleave(
         effort.pick(41, 7),
-        {text: lambda text=text: timed(lambda: run_plain("-c", text)) for text in statements},
+        {text: lambda text=text: time_call(lambda: run_plain("-c", text)) for text in statements},
     )
     bare = statistics.median(values["pass"])
     ours, theirs, names = ([value - bare for value in values[text]] for text in statements[1:])
-    note = f"with the names of an executor and a block: {statistics.median(names) / statistics.median(theirs):.2f} ×"
+    names_ratio = statistics.median(names) / statistics.median(theirs)
+    note = f"with an executor and CodeBlock imported: {names_ratio:.2f} ×"
     bound = Bound("at most", 2.5)
     return [
-        beside(
+        compare_medians(
             "import cellblock, beside import asyncio",
             ours,
             theirs,
@@ -36,38 +37,40 @@ def importing(effort: Effort) -> list[Figure]:
 
 
 def starting(effort: Effort) -> list[Figure]:
-    """Compare `start()` of a new executor, without preload, with a plain process that does nothing."""
+    """Compare `start()` of a new executor without preload with a plain process that exits."""
     first = _start_seconds()
     values = interleave(
         effort.pick(15, 3),
-        {"ours": _start_seconds, "theirs": lambda: timed(lambda: run_plain("-c", "pass"))},
+        {"ours": _start_seconds, "theirs": lambda: time_call(lambda: run_plain("-c", "pass"))},
     )
     measure, note = (
         "start(), beside python -c pass",
-        f"the first one of a process: {first * 1000:.0f} ms",
+        f"the first start in a process: {first * 1000:.0f} ms",
     )
     bound = Bound("at most", 8)
     return [
-        beside(measure, values["ours"], values["theirs"], bound, unit="ms", scale=1000, note=note)
+        compare_medians(
+            measure, values["ours"], values["theirs"], bound, unit="ms", scale=1000, note=note
+        )
     ]
 
 
 def _start_seconds() -> float:
     executor = SandboxCommandLineCodeExecutor()
     try:
-        return timed(executor.start)
+        return time_call(executor.start)
     finally:
         executor.stop()
 
 
 def stopping(effort: Effort) -> list[Figure]:
-    """Time `stop()` of an executor that has run something."""
+    """Measure `stop()` of an executor that has run a block."""
     values = [_stop_seconds() for _ in range(effort.pick(15, 3))]
-    return [alone("stop()", values, Bound("at most", 50), unit="ms", scale=1000)]
+    return [check_median("stop()", values, Bound("at most", 50), unit="ms", scale=1000)]
 
 
 def _stop_seconds() -> float:
     executor = SandboxCommandLineCodeExecutor()
     executor.start()
     run_sandboxed(executor, HI)
-    return timed(executor.stop)
+    return time_call(executor.stop)

@@ -1,10 +1,10 @@
-"""Eight branches of one live session try eight models on the same data, which was loaded once.
+"""Compare eight models in eight branches of one live session, which loads the data once.
 
     python examples/eight_models.py [FILE.csv]
 
-The file has the columns `hour` and `load`; without one, the session makes up 2000 hours of a small town's electricity: a
-daily and a yearly wave, a few festive hours, noise. The branches share the session's memory until they write to it, and see
-nothing of each other.
+The file has the columns `hour` and `load`. Without a file, the session generates 2000 hours of
+electricity use: a daily and a yearly wave, some peaks, and noise. The branches share the memory of
+the session until they write to it, and are isolated from each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cellblock import CodeBlock, SandboxSessionCodeExecutor
 
-MAKE = """
+GENERATE = """
 import numpy as np, pandas as pd
 chance = np.random.default_rng(2025)
 hour = np.sort(chance.choice(8760, 2000, replace=False))
@@ -28,12 +28,14 @@ LOAD = """
 import numpy as np, pandas as pd
 table = pd.read_csv("load.csv").sort_values("hour")
 hour, load = table["hour"].to_numpy(float), table["load"].to_numpy(float)
-is_test = np.arange(len(table)) % 4 == 0   # every fourth hour is kept back
+is_test = np.arange(len(table)) % 4 == 0   # every fourth hour is used for testing
 
 def fourier(day_waves, year_waves):
-    waves = [(24, k) for k in range(1, day_waves + 1)] + [(8760, k) for k in range(1, year_waves + 1)]
+    waves = [(24, k) for k in range(1, day_waves + 1)]
+    waves += [(8760, k) for k in range(1, year_waves + 1)]
     angles = [2 * np.pi * k * hour / period for period, k in waves]
-    return np.column_stack([np.ones_like(hour)] + [f(angle) for angle in angles for f in (np.sin, np.cos)])
+    columns = [f(angle) for angle in angles for f in (np.sin, np.cos)]
+    return np.column_stack([np.ones_like(hour)] + columns)
 
 def ridge(features, strength):
     known, answers = features[~is_test], load[~is_test]
@@ -41,11 +43,11 @@ def ridge(features, strength):
     return features[is_test] @ np.linalg.solve(normal, known.T @ answers)
 
 def neighbours(count):
-    distance = lambda a, b: np.minimum(np.abs(a - b) % 24, 24 - np.abs(a - b) % 24) + np.abs(a - b) / 400
-    apart = distance(hour[is_test][:, None], hour[~is_test][None, :])
-    return load[~is_test][np.argsort(apart, axis=1)[:, :count]].mean(axis=1)
+    apart = np.abs(hour[is_test][:, None] - hour[~is_test][None, :])
+    distance = np.minimum(apart % 24, 24 - apart % 24) + apart / 400
+    return load[~is_test][np.argsort(distance, axis=1)[:, :count]].mean(axis=1)
 
-print(f"{len(table)} hours, {is_test.sum()} of them kept back")
+print(f"{len(table)} hours, {is_test.sum()} of them used for testing")
 """
 
 MODELS = {
@@ -61,20 +63,20 @@ MODELS = {
 
 SCORE = """
 import time
-began = time.perf_counter()
+started = time.perf_counter()
 error = float(np.sqrt(np.mean(({model} - load[is_test]) ** 2)))
-score = {{"error": error, "milliseconds": (time.perf_counter() - began) * 1000}}
+score = {{"error": error, "milliseconds": (time.perf_counter() - started) * 1000}}
 """
 
 
 async def run(session: SandboxSessionCodeExecutor, code: str) -> str:
-    """Run `code` and give what it printed. Raises when it fails."""
+    """Run `code` and return its output. Raises `ExecutionFailed` if it fails."""
     result = await session.execute_code_blocks([CodeBlock(code, "python")])
     return result.check().output
 
 
 async def score(branch: SandboxSessionCodeExecutor, model: str) -> dict[str, float]:
-    """Try one model in a branch of its own."""
+    """Evaluate one model in its own branch."""
     await run(branch, SCORE.format(model=model))
     return await branch.get("score")
 
@@ -82,7 +84,7 @@ async def score(branch: SandboxSessionCodeExecutor, model: str) -> dict[str, flo
 async def main(data: bytes | None) -> None:
     async with SandboxSessionCodeExecutor() as session:
         if data is None:
-            await run(session, MAKE)
+            await run(session, GENERATE)
         else:
             (session.work_dir / "load.csv").write_bytes(data)
         print(await run(session, LOAD), end="")

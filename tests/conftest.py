@@ -1,4 +1,4 @@
-"""What several files of tests ask for, and which of them run in one process."""
+"""Shared fixtures, and the rule that says which tests run in the same process."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from cellblock import SandboxSessionServer
-from tests.executors.session.live_session import Live, session
+from tests.executors.session.live_session import LiveSession, open_session
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Say how tests are given out to processes."""
+    """Return the scheduler that assigns tests to processes."""
     return _Together(config, log)
 
 
 class _Together(LoadScopeScheduling):
-    """Tests of one file stay together, for what they share is made once; and so do the checks of one executor.
+    """Run the tests of one file in one process, because they share fixtures.
 
-    One process runs all tests that want Docker's engine: it starts it, and ends it after the last of them.
+    The checks of one executor also run in one process. One process runs all tests that need Docker:
+    it starts the engine and stops it after the last test.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -36,8 +37,8 @@ class _Together(LoadScopeScheduling):
 
 
 @pytest.fixture
-def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[Live]:
-    """Give a session of the file's own server, in a work folder beside which there is room."""
+def live(shared: SandboxSessionServer, tmp_path: Path) -> Iterator[LiveSession]:
+    """Yield a session on the test file's server. Its work folder is `tmp_path / "work"`."""
     (tmp_path / "work").mkdir()
-    with session(shared, tmp_path / "work") as one:
+    with open_session(shared, tmp_path / "work") as one:
         yield one

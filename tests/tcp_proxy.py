@@ -1,4 +1,4 @@
-"""A way to a server that can be cut, closed, or made to swallow what goes over it."""
+"""TcpProxy: a TCP proxy that can break its connections, close, or drop data."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from types import TracebackType
 from typing import Self
 
 from cellblock import JupyterConnectionInfo
-from cellblock.aio.background_loop import engine
+from cellblock.aio.background_loop import background_loop
 
 
 class TcpProxy:
-    """Pass connections on to the server at `info`; `connection_info` is the way through here.
+    """Forward connections to the server at `info`. `connection_info` is the address of the proxy.
 
-    swallow_answers, swallow_requests   what comes from the server, or goes to it, is lost
+    drop_responses   drop the data from the server
+    drop_requests    drop the data to the server
     """
 
     def __init__(self, info: JupyterConnectionInfo) -> None:
-        self.swallow_answers = self.swallow_requests = False
+        self.drop_responses = self.drop_requests = False
         self._target = info
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -29,16 +30,16 @@ class TcpProxy:
         return JupyterConnectionInfo("127.0.0.1", False, self._port, self._target.token)
 
     def cut(self) -> None:
-        """Break all connections, as a line that breaks does: what is on its way is lost."""
-        engine().wait(self._cut())
+        """Break all connections, as a network failure does. Data in transit is lost."""
+        background_loop().run(self._cut())
 
     def close(self) -> None:
-        """Take no more connections, and cut those that there are."""
-        engine().wait(self._close())
+        """Stop accepting connections and break the existing ones."""
+        background_loop().run(self._close())
 
     def open(self) -> None:
-        """Take connections, always on the same port."""
-        engine().wait(self._open())
+        """Accept connections, always on the same port."""
+        background_loop().run(self._open())
 
     def __enter__(self) -> Self:
         self.open()
@@ -90,7 +91,7 @@ class TcpProxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                if not (self.swallow_answers if back else self.swallow_requests):
+                if not (self.drop_responses if back else self.drop_requests):
                     writer.write(data)
                     await writer.drain()
         writer.transport.abort()

@@ -1,3 +1,5 @@
+"""Code blocks: extraction from Markdown, inferred languages, file names."""
+
 from __future__ import annotations
 
 import subprocess
@@ -19,24 +21,24 @@ from cellblock.blocks import (
     silence_pip,
 )
 
-# All of Unicode, lone surrogates included, and often what means something to the parser.
-MEANINGFUL = "`~\n\r\t\0 >-*+#1.)<!\\&;:={}[]'\"x"
-TEXTS = st.text(st.one_of(st.sampled_from(MEANINGFUL), st.characters(categories=None)))
+# All of Unicode, including lone surrogates, and often characters that the parser treats specially.
+SYNTAX_CHARACTERS = "`~\n\r\t\0 >-*+#1.)<!\\&;:={}[]'\"x"
+TEXTS = st.text(st.one_of(st.sampled_from(SYNTAX_CHARACTERS), st.characters(categories=None)))
 FENCES = st.sampled_from("`~")
 
 
-def plain(text: str) -> str:
-    """Give `text` as CommonMark reads it: line ends and NUL replaced."""
+def normalized(text: str) -> str:
+    """Return `text` with line ends and NUL replaced, as CommonMark requires."""
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
 def from_fence(code: str) -> str:
-    """Give `code` as it comes out of a fence. The line end after it is the fence's."""
-    return plain(code + "\n").removesuffix("\n")
+    """Return `code` as it is extracted from a fence, whose line end is not part of the code."""
+    return normalized(code + "\n").removesuffix("\n")
 
 
 def fenced(code: str, mark: str = "`", info: str = "python") -> str:
-    """Put `code` in a fence longer than any run of `mark` in it."""
+    """Return `code` in a fence that is longer than any run of `mark` in the code."""
     longest = max(
         (len(run) for run in "".join(c if c == mark else " " for c in code).split()), default=0
     )
@@ -44,12 +46,12 @@ def fenced(code: str, mark: str = "`", info: str = "python") -> str:
     return f"{fence}{info}\n{code}\n{fence}\n"
 
 
-def prefixed(text: str, first: str, rest: str) -> str:
-    lines = plain(text).split("\n")
+def add_prefix(text: str, first: str, rest: str) -> str:
+    lines = normalized(text).split("\n")
     return "\n".join([first + lines[0], *(rest + line for line in lines[1:])])
 
 
-def pairs(markdown: str) -> list[tuple[str, str]]:
+def extract_pairs(markdown: str) -> list[tuple[str, str]]:
     return [(block.language, block.code) for block in extract_code_blocks(markdown)]
 
 
@@ -57,28 +59,28 @@ def pairs(markdown: str) -> list[tuple[str, str]]:
 @example("", "`")
 @example("\n\n", "~")
 @example("x\r\n\ty\0\r", "`")
-def test_code_comes_back_exactly(code: str, mark: str) -> None:
-    assert pairs(f"Before.\n{fenced(code, mark)}After.\n") == [("python", from_fence(code))]
+def test_code_is_extracted_unchanged(code: str, mark: str) -> None:
+    assert extract_pairs(f"Before.\n{fenced(code, mark)}After.\n") == [("python", from_fence(code))]
 
 
 @given(TEXTS, FENCES)
 @example("def f():\n\treturn 1\n\n\n", "`")
-def test_code_in_a_list_comes_back_exactly(code: str, mark: str) -> None:
-    markdown = "- one\n" + prefixed(fenced(code, mark), "- ", "  ") + "\n- three\n"
-    assert pairs(markdown) == [("python", from_fence(code))]
+def test_code_in_a_list_is_extracted_unchanged(code: str, mark: str) -> None:
+    markdown = "- one\n" + add_prefix(fenced(code, mark), "- ", "  ") + "\n- three\n"
+    assert extract_pairs(markdown) == [("python", from_fence(code))]
 
 
 @given(TEXTS, FENCES)
 @example("def f():\n\treturn 1\n\n\n", "`")
-def test_code_in_a_quote_comes_back_exactly(code: str, mark: str) -> None:
-    markdown = prefixed(fenced(code, mark), "> ", "> ") + "\n\nAfter.\n"
-    assert pairs(markdown) == [("python", from_fence(code))]
+def test_code_in_a_quote_is_extracted_unchanged(code: str, mark: str) -> None:
+    markdown = add_prefix(fenced(code, mark), "> ", "> ") + "\n\nAfter.\n"
+    assert extract_pairs(markdown) == [("python", from_fence(code))]
 
 
 @given(st.lists(st.tuples(TEXTS, FENCES), max_size=4))
-def test_blocks_come_in_order(blocks: list[tuple[str, str]]) -> None:
+def test_blocks_are_extracted_in_order(blocks: list[tuple[str, str]]) -> None:
     markdown = "\nWords.\n".join(fenced(code, mark) for code, mark in blocks)
-    assert pairs(markdown) == [("python", from_fence(code)) for code, _ in blocks]
+    assert extract_pairs(markdown) == [("python", from_fence(code)) for code, _ in blocks]
 
 
 @given(TEXTS)
@@ -86,16 +88,16 @@ def test_blocks_come_in_order(blocks: list[tuple[str, str]]) -> None:
 @example("[a]: http://\ud800/\n\n```\n\ud800")
 @example("> " * 500 + "```")
 @example("- " * 500 + "```")
-def test_no_text_makes_extraction_fail(text: str) -> None:
+def test_extraction_accepts_any_text(text: str) -> None:
     for block in extract_code_blocks(text):
         assert isinstance(block.code, str)
         assert block.language != "unknown"
 
 
 @given(TEXTS)
-def test_an_info_string_never_changes_the_code(info: str) -> None:
-    line = plain(info).replace("\n", " ")
-    assert [code for _, code in pairs(f"~~~ {line}\nx y\n~~~\n")] == ["x y"]
+def test_info_string_does_not_change_the_code(info: str) -> None:
+    line = normalized(info).replace("\n", " ")
+    assert [code for _, code in extract_pairs(f"~~~ {line}\nx y\n~~~\n")] == ["x y"]
 
 
 @pytest.mark.parametrize(
@@ -121,52 +123,52 @@ def test_an_info_string_never_changes_the_code(info: str) -> None:
         ("text", "text"),
     ],
 )
-def test_the_language_is_read_from_the_info_string(info: str, language: str) -> None:
-    assert pairs(f"```{info}\ncode\n```") == [(language, "code")]
+def test_language_is_read_from_the_info_string(info: str, language: str) -> None:
+    assert extract_pairs(f"```{info}\ncode\n```") == [(language, "code")]
 
 
 @pytest.mark.parametrize(
     "info", ["", "  ", 'title="my python"', "{}", "{#setup}", ":app.py", "{=x}"]
 )
-def test_an_info_string_without_language_leaves_it_to_the_code(info: str) -> None:
-    assert pairs(f"```{info}\npip install x\n```") == [("sh", "pip install x")]
+def test_language_is_inferred_if_the_info_string_has_none(info: str) -> None:
+    assert extract_pairs(f"```{info}\npip install x\n```") == [("sh", "pip install x")]
 
 
-def test_an_untagged_fence_that_is_no_code_has_no_language() -> None:
-    assert pairs("```\nsrc/\n  app.py\n```") == [("", "src/\n  app.py")]
+def test_untagged_fence_without_code_has_no_language() -> None:
+    assert extract_pairs("```\nsrc/\n  app.py\n```") == [("", "src/\n  app.py")]
 
 
-def test_a_longer_fence_holds_shorter_ones() -> None:
+def test_longer_fence_can_contain_shorter_fences() -> None:
     inner = "```python\nprint(1)\n```"
-    assert pairs(f"````markdown\n{inner}\n````\n{inner}\n") == [
+    assert extract_pairs(f"````markdown\n{inner}\n````\n{inner}\n") == [
         ("markdown", inner),
         ("python", "print(1)"),
     ]
 
 
-def test_tildes_hold_backticks_and_the_other_way_round() -> None:
-    assert pairs("~~~md\n```\n~~~\n```md\n~~~\n```\n") == [("md", "```"), ("md", "~~~")]
+def test_tilde_fence_can_contain_backticks_and_vice_versa() -> None:
+    assert extract_pairs("~~~md\n```\n~~~\n```md\n~~~\n```\n") == [("md", "```"), ("md", "~~~")]
 
 
-def test_windows_line_ends_become_plain_ones() -> None:
-    assert pairs("Do:\r\n\r\n```sh\r\nls\r\n\r\npwd\r\n```\r\n") == [("sh", "ls\n\npwd")]
+def test_windows_line_ends_become_newlines() -> None:
+    assert extract_pairs("Do:\r\n\r\n```sh\r\nls\r\n\r\npwd\r\n```\r\n") == [("sh", "ls\n\npwd")]
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
-def test_an_unclosed_last_fence_goes_to_the_end(end: str) -> None:
-    assert pairs(f"```sh\nls\n```\n\n```python\nx = 1\nprint(x){end}") == [
+def test_unclosed_fence_ends_with_the_message(end: str) -> None:
+    assert extract_pairs(f"```sh\nls\n```\n\n```python\nx = 1\nprint(x){end}") == [
         ("sh", "ls"),
         ("python", "x = 1\nprint(x)"),
     ]
 
 
-def test_an_indented_fence_loses_its_own_indent_alone() -> None:
-    assert pairs("   ```python\n   if x:\n       y\n z\n   ```\n") == [
+def test_code_of_an_indented_fence_keeps_its_relative_indent() -> None:
+    assert extract_pairs("   ```python\n   if x:\n       y\n z\n   ```\n") == [
         ("python", "if x:\n    y\nz")
     ]
 
 
-def test_fences_in_numbered_steps_and_quotes_are_found() -> None:
+def test_fences_in_numbered_lists_and_quotes_are_found() -> None:
     markdown = textwrap.dedent("""\
         1. First:
 
@@ -180,7 +182,7 @@ def test_fences_in_numbered_steps_and_quotes_are_found() -> None:
            >       y
            >   ~~~
         """)
-    assert pairs(markdown) == [("sh", "ls"), ("python", "if x:\n    y")]
+    assert extract_pairs(markdown) == [("sh", "ls"), ("python", "if x:\n    y")]
 
 
 @pytest.mark.parametrize(
@@ -195,22 +197,22 @@ def test_fences_in_numbered_steps_and_quotes_are_found() -> None:
         "``\npython\n``\n",
     ],
 )
-def test_what_is_no_fence_is_no_block(markdown: str) -> None:
+def test_text_without_a_fence_has_no_blocks(markdown: str) -> None:
     assert extract_code_blocks(markdown) == []
 
 
-def test_deep_nesting_does_not_hide_the_blocks_after_it() -> None:
-    assert pairs("- " * 20 + "x\n\n```python\nprint(1)\n```\n") == [("python", "print(1)")]
+def test_deep_nesting_does_not_hide_later_blocks() -> None:
+    assert extract_pairs("- " * 20 + "x\n\n```python\nprint(1)\n```\n") == [("python", "print(1)")]
 
 
-def test_a_byte_order_mark_at_the_start_is_no_text() -> None:
+def test_byte_order_mark_at_the_start_is_ignored() -> None:
     assert extract_code_blocks("\ufeff```python\nprint(1)\n```") == [
         CodeBlock("print(1)", "python")
     ]
     assert extract_code_blocks("```python\n\ufeff1\n```") == [CodeBlock("\ufeff1", "python")]
 
 
-def test_extraction_gives_mutable_blocks() -> None:
+def test_extracted_blocks_are_mutable() -> None:
     [block] = extract_code_blocks("```sh\nls\n```")
     block.language = "bash"
     assert block == CodeBlock(code="ls", language="bash")
@@ -234,7 +236,7 @@ def test_extraction_gives_mutable_blocks() -> None:
         ([{"type": "text", "text": None}], []),
     ],
 )
-def test_the_extractor_takes_any_message_content(
+def test_extractor_accepts_any_message_content(
     message: str | list[str] | None, codes: list[str]
 ) -> None:
     assert [block.code for block in MarkdownCodeExtractor().extract_code_blocks(message)] == codes
@@ -261,25 +263,25 @@ def test_the_extractor_takes_any_message_content(
         ("return 1", "unknown"),
     ],
 )
-def test_the_language_is_inferred_from_the_code(code: str, language: str) -> None:
+def test_language_is_inferred_from_the_code(code: str, language: str) -> None:
     assert infer_language(code) == language
 
 
 @pytest.mark.parametrize(
     "code", ["-" * 100_000 + "1", "(" * 10_000, "x" + ".a" * 100_000, "9" * 100_000]
 )
-def test_code_that_is_too_much_for_the_compiler_is_not_python(code: str) -> None:
+def test_code_too_complex_for_the_compiler_is_not_python(code: str) -> None:
     assert infer_language(code) == "unknown"
 
 
-def test_doubtful_python_is_python_and_says_nothing() -> None:
+def test_python_with_warnings_is_python_without_warnings() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("error")
         assert infer_language("import re\nre.compile('\\d')\nassert 1 is 1") == "python"
     assert caught == []
 
 
-def test_inferring_in_threads_leaves_the_warning_filters_alone() -> None:
+def test_inferring_in_threads_keeps_the_warning_filters() -> None:
     filters = list(warnings.filters)
     threads = [
         threading.Thread(target=lambda: [infer_language("x = '\\d'") for _ in range(300)])
@@ -293,7 +295,7 @@ def test_inferring_in_threads_leaves_the_warning_filters_alone() -> None:
 
 
 @given(TEXTS)
-def test_inferring_never_fails(code: str) -> None:
+def test_inference_accepts_any_text(code: str) -> None:
     assert infer_language(code) in ("sh", "python", "unknown")
 
 
@@ -312,7 +314,7 @@ def test_inferring_never_fails(code: str) -> None:
         ("# filename: sub/a.py", "sub/a.py"),
     ],
 )
-def test_the_first_line_names_the_file(code: str, name: str) -> None:
+def test_filename_is_read_from_the_first_line(code: str, name: str) -> None:
     assert file_name(code) == name
 
 
@@ -331,7 +333,7 @@ def test_the_first_line_names_the_file(code: str, name: str) -> None:
         "<!-- filename: a.html",
     ],
 )
-def test_other_first_lines_name_no_file(code: str) -> None:
+def test_other_first_lines_have_no_filename(code: str) -> None:
     assert file_name(code) is None
 
 
@@ -340,7 +342,7 @@ def test_other_first_lines_name_no_file(code: str) -> None:
         TEXTS, st.tuples(st.sampled_from(["#", "//", "/*", "<!--"]), TEXTS).map(" filename:".join)
     )
 )
-def test_a_file_name_is_never_blank_nor_more_than_a_line(code: str) -> None:
+def test_filename_is_one_line_and_not_blank(code: str) -> None:
     name = file_name(code)
     assert name is None or (name == name.strip() != "" and not {"\n", "\r"} & set(name))
 
@@ -362,7 +364,9 @@ def test_a_file_name_is_never_blank_nor_more_than_a_line(code: str) -> None:
         ("cobol", "pip install x", "pip install x"),
     ],
 )
-def test_pip_is_made_quiet_where_the_language_runs_it(language: str, code: str, quiet: str) -> None:
+def test_pip_install_is_silenced_in_languages_that_run_it(
+    language: str, code: str, quiet: str
+) -> None:
     assert silence_pip(code, language) == quiet
 
 
@@ -374,7 +378,7 @@ def test_pip_is_made_quiet_where_the_language_runs_it(language: str, code: str, 
     ),
     st.sampled_from(["python", "py", "sh", "shell", "bash", "pwsh", "js", ""]),
 )
-def test_making_pip_quiet_twice_is_the_same_as_once(pieces: list[str], language: str) -> None:
+def test_silencing_pip_twice_equals_once(pieces: list[str], language: str) -> None:
     once = silence_pip("".join(pieces), language)
     assert silence_pip(once, language) == once
 

@@ -1,4 +1,4 @@
-"""The token: thrown once, from any thread, and no callback is lost or run twice."""
+"""The cancellation token: works from any thread, and runs each callback exactly once."""
 
 import asyncio
 import concurrent.futures
@@ -7,7 +7,7 @@ import threading
 from cellblock import CancellationToken
 
 
-def test_token_is_thrown_once() -> None:
+def test_second_cancel_does_nothing() -> None:
     token, calls = CancellationToken(), list[int]()
     token.add_callback(lambda: calls.append(1))
     assert not token.is_cancelled()
@@ -16,14 +16,14 @@ def test_token_is_thrown_once() -> None:
     assert (token.is_cancelled(), calls) == (True, [1])
 
 
-def test_callback_added_late_runs_at_once() -> None:
+def test_callback_added_after_cancel_runs_immediately() -> None:
     token, calls = CancellationToken(), list[int]()
     token.cancel()
     token.add_callback(lambda: calls.append(1))
     assert calls == [1]
 
 
-def test_removed_callback_does_not_run_and_removing_twice_is_harmless() -> None:
+def test_removed_callback_does_not_run() -> None:
     token, calls = CancellationToken(), list[int]()
 
     def callback() -> None:
@@ -43,7 +43,7 @@ def test_callback_may_use_the_token() -> None:
     assert calls == [True]
 
 
-def test_linked_future_is_given_back_and_cancelled() -> None:
+def test_linked_future_is_returned_and_cancelled() -> None:
     token = CancellationToken()
     early: concurrent.futures.Future[None] = concurrent.futures.Future()
     late: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -65,7 +65,7 @@ def test_linked_task_is_cancelled() -> None:
     assert asyncio.run(main())
 
 
-def test_each_callback_runs_once_whichever_thread_is_first() -> None:
+def test_callback_runs_once_when_threads_add_and_cancel_together() -> None:
     for _ in range(200):
         token, calls, ready = CancellationToken(), list[int](), threading.Barrier(4)
 

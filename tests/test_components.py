@@ -1,4 +1,4 @@
-"""Saved configurations: what is dumped loads again, and nothing that is not on the allow-list is touched."""
+"""Saved components can be loaded, and only classes on the allow-list are."""
 
 import importlib.util
 import json
@@ -12,13 +12,13 @@ import pytest
 from cellblock.components import Component, ComponentModel, load_component, register_component
 from cellblock.errors import ComponentError
 
-# As AutoGen 0.7.5 writes it.
+# Written by AutoGen 0.7.5.
 AUTOGEN_LOCAL = """{
   "provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
   "component_type": "code_executor",
   "version": 1,
   "component_version": 1,
-  "description": "A code executor class that executes code through a local command line environment.",
+  "description": "A code executor class that executes code in a local command line environment.",
   "label": "LocalCommandLineCodeExecutor",
   "config": {
     "timeout": 30, "work_dir": "%s", "functions_module": "tools", "cleanup_temp_files": false
@@ -106,16 +106,18 @@ def test_alias_loads_the_class() -> None:
     assert type(load_component(saved("tests.OldBox", size=1))) is Box
 
 
-def test_class_that_would_not_load_again_is_not_dumped() -> None:
+def test_class_that_could_not_be_loaded_is_not_dumped() -> None:
     with pytest.raises(ComponentError, match=r"register_component\(UnregisteredBox\)"):
         UnregisteredBox(1).dump_component()
 
 
-def test_name_in_json_is_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_name_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "planted.py").write_text("class Thing: pass\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert importlib.util.find_spec("planted")
-    with pytest.raises(ComponentError, match=r"'planted\.Thing' is not among .*register_component"):
+    with pytest.raises(
+        ComponentError, match=r"'planted\.Thing' is not on the list .*register_component"
+    ):
         load_component(saved("planted.Thing"))
     assert "planted" not in sys.modules
 
@@ -136,18 +138,18 @@ def test_class_outside_the_allow_list_is_refused(provider: str) -> None:
         load_component(saved(provider, size=1))
 
 
-def test_name_of_another_class_cannot_be_taken() -> None:
-    class Thief(Box):
+def test_name_of_another_class_cannot_be_registered() -> None:
+    class Other(Box):
         pass
 
     for name in ("cellblock.LocalCommandLineCodeExecutor", "tests.OldBox"):
-        with pytest.raises(ComponentError, match="is the name of another component"):
-            register_component(Thief, name)
+        with pytest.raises(ComponentError, match="is already registered for another component"):
+            register_component(Other, name)
     with pytest.raises(ComponentError, match="register_component"):
-        Thief(1).dump_component()
+        Other(1).dump_component()
 
 
-def test_class_defined_anew_replaces_the_old_one() -> None:
+def test_redefined_class_replaces_the_old_one() -> None:
     def define() -> type[Box]:
         class Again(Box):
             pass
@@ -175,7 +177,7 @@ def test_only_components_can_be_registered() -> None:
         register_component(plain)
 
 
-def test_class_loads_only_its_own_kind() -> None:
+def test_class_loads_only_its_own_type() -> None:
     model = Box(2).dump_component()
     assert Box.load_component(model).size == 2
     assert Component.load_component(model, expected=Box)
@@ -187,28 +189,28 @@ def test_class_loads_only_its_own_kind() -> None:
         load_component({**model.to_dict(), "component_type": "tool"})
 
 
-def test_older_configuration_goes_to_the_class_and_newer_is_refused() -> None:
+def test_older_version_is_passed_to_the_class_and_newer_is_refused() -> None:
     name = f"{__name__}.NewerBox"
     box = NewerBox.load_component({**saved(name, weight=7), "component_version": 2})
     assert box.size == 7
-    for version, text in ((1, "Save it anew"), (4, "Update the package")):
+    for version, text in ((1, "Save the component again"), (4, "Update the package")):
         with pytest.raises(ComponentError, match=text):
             load_component({**saved(name, size=1), "component_version": version})
 
 
 @pytest.mark.parametrize("config", [{}, {"size": "x"}])
-def test_configuration_that_does_not_fit_is_refused_with_the_reason(
+def test_invalid_configuration_is_refused_with_the_reason(
     config: dict[str, object],
 ) -> None:
-    with pytest.raises(ComponentError, match=r"configuration of .*Box' does not fit: .*size"):
+    with pytest.raises(ComponentError, match=r"configuration of .*Box' is invalid: .*size"):
         load_component(saved(f"{__name__}.Box", **config))
 
 
-def test_configuration_that_json_cannot_hold_is_refused() -> None:
+def test_configuration_that_is_not_json_is_refused() -> None:
     for value in (object(), float("nan")):
         box = Box(1)
         box.size = value  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(ComponentError, match="is not JSON"):
+        with pytest.raises(ComponentError, match="cannot be expressed in JSON"):
             box.dump_component()
 
 
@@ -242,24 +244,24 @@ def test_damaged_configuration_is_refused(text: str) -> None:
         ComponentModel.from_json(text)
 
 
-def test_base_can_neither_be_saved_nor_loaded() -> None:
+def test_class_without_config_methods_cannot_be_saved_or_loaded() -> None:
     class Empty(Component):
         pass
 
     register_component(Empty)
     with pytest.raises(ComponentError, match="Empty cannot be saved"):
         Empty().dump_component()
-    with pytest.raises(ComponentError, match="Empty cannot be made"):
+    with pytest.raises(ComponentError, match="Empty cannot be loaded"):
         load_component(saved(f"{__name__}.{Empty.__qualname__}"))
 
 
-def test_autogen_configuration_is_one_of_ours(tmp_path: Path) -> None:
+def test_autogen_configuration_is_read_and_written_unchanged(tmp_path: Path) -> None:
     model = ComponentModel.from_json(AUTOGEN_LOCAL % tmp_path)
     assert json.loads(model.to_json()) == json.loads(AUTOGEN_LOCAL % tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
-def test_autogen_configuration_loads_as_our_local_executor(tmp_path: Path) -> None:
+def test_autogen_configuration_loads_as_local_executor(tmp_path: Path) -> None:
     executor: Any = load_component(AUTOGEN_LOCAL % tmp_path)
     assert type(executor).__name__ == "LocalCommandLineCodeExecutor"
     assert (executor.timeout, executor.functions_module) == (30, "tools")

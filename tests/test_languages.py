@@ -1,3 +1,5 @@
+"""The table of languages and the policies that override it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -28,23 +30,23 @@ def known(tag: str) -> Language:
         ("text", ["text", "txt"]),
     ],
 )
-def test_every_tag_of_a_language_finds_it(name: str, tags: list[str]) -> None:
+def test_tag_finds_its_language(name: str, tags: list[str]) -> None:
     assert [known(tag).name for tag in tags] == [name] * len(tags)
 
 
 @pytest.mark.parametrize("tag", ["", "python2", "cobol", "pythonic", "python 3", "\0", "\ud800"])
-def test_an_unknown_tag_finds_nothing(tag: str) -> None:
+def test_unknown_tag_finds_no_language(tag: str) -> None:
     assert find_language(tag) is None
 
 
-def test_no_tag_means_two_languages_and_all_are_lower_case() -> None:
+def test_tags_are_unique_and_lower_case() -> None:
     tags = [tag for language in LANGUAGES for tag in (language.name, *language.aliases)]
 
     assert len(set(tags)) == len(tags)
     assert all(tag == tag.strip().lower() for tag in tags)
 
 
-def test_languages_with_a_program_are_executed_and_no_others() -> None:
+def test_only_languages_with_an_interpreter_are_executed_by_default() -> None:
     for language in LANGUAGES:
         assert (language.policy == "execute") == (language.argv is not None), language.name
 
@@ -60,7 +62,7 @@ def test_languages_with_a_program_are_executed_and_no_others() -> None:
         ("html", "html", None),
     ],
 )
-def test_a_language_has_its_suffix_and_its_program(
+def test_language_has_suffix_and_interpreter(
     tag: str, suffix: str, argv: tuple[str, ...] | None
 ) -> None:
     assert (known(tag).suffix, known(tag).argv) == (suffix, argv)
@@ -76,18 +78,18 @@ def test_a_language_has_its_suffix_and_its_program(
         ("output", "ignore"),
     ],
 )
-def test_without_policies_the_table_decides(tag: str, action: str) -> None:
+def test_default_policy_comes_from_the_table(tag: str, action: str) -> None:
     assert action_for(known(tag)) == action
     assert action_for(known(tag), {}) == action
 
 
-def test_a_policy_under_any_name_holds_for_the_language() -> None:
+def test_policy_applies_under_any_name_of_the_language() -> None:
     assert action_for(known("python"), {"PY3": "save"}) == "save"
     assert action_for(known("js"), {"node": "ignore"}) == "ignore"
     assert action_for(known("html"), {"node": "ignore", "htm": "ignore"}) == "ignore"
 
 
-def test_a_policy_leaves_other_languages_alone() -> None:
+def test_policy_does_not_affect_other_languages() -> None:
     assert action_for(known("bash"), {"sh": "ignore", "cobol": "save"}) == "execute"
 
 
@@ -97,16 +99,16 @@ def test_a_policy_leaves_other_languages_alone() -> None:
         ({"pyhton": "ignore"}, "'pyhton'"),
         ({"python": "run"}, "'run'"),
         ({"python": True}, "True"),
-        ({"html": "execute"}, "html cannot be run"),
-        ({"py": "save", "python3": "execute"}, "python twice"),
+        ({"html": "execute"}, "html blocks cannot be run"),
+        ({"py": "save", "python3": "execute"}, "different policies for python"),
     ],
 )
-def test_policies_that_cannot_hold_are_refused(policies: Mapping[str, Any], message: str) -> None:
+def test_invalid_policies_are_refused(policies: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_policies(policies)
 
 
-def test_policies_that_can_hold_are_accepted() -> None:
+def test_valid_policies_are_accepted() -> None:
     check_policies(
         {"py": "save", "python": "save", "Bash": "ignore", "html": "ignore", "sh": "execute"}
     )

@@ -1,4 +1,4 @@
-"""The policy: absent means denied, wrong values are refused when it is made, and it is the same again after JSON."""
+"""The policy denies everything by default and is validated on creation."""
 
 import dataclasses
 import json
@@ -29,13 +29,13 @@ VARIABLES = st.dictionaries(
         environment=VARIABLES,
     )
 )
-def test_policy_is_the_same_after_json(policy: Policy) -> None:
+def test_policy_survives_a_round_trip_through_json(policy: Policy) -> None:
     again = Policy.from_dict(json.loads(json.dumps(policy.to_dict())))
     assert again.to_dict() == policy.to_dict()
     assert (again.read_only, again.read_write) == (policy.read_only, policy.read_write)
 
 
-def test_nothing_is_given_by_default() -> None:
+def test_default_policy_allows_nothing() -> None:
     assert Policy().to_dict() == {
         "network": "none",
         "read_only": [],
@@ -44,15 +44,15 @@ def test_nothing_is_given_by_default() -> None:
     }
 
 
-def test_paths_become_mounts_under_their_own_name() -> None:
+def test_paths_become_mounts_with_the_same_target() -> None:
     policy = Policy(read_only=("/data", Path("/more")))
-    assert [mount.inside for mount in policy.mounts(writable=False)] == ["/data", "/more"]
+    assert [mount.target_path for mount in policy.mounts(writable=False)] == ["/data", "/more"]
 
 
 @pytest.mark.parametrize("network", ["None", "all", None, True])
 def test_unknown_network_is_refused(network: str) -> None:
     with pytest.raises(ValueError, match="must be 'none' or 'host'"):
-        Policy(network=network)  # pyright: ignore[reportArgumentType] - what callers without types write
+        Policy(network=network)  # pyright: ignore[reportArgumentType] - untyped callers
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_unknown_network_is_refused(network: str) -> None:
         ("/data", "/"),
     ],
 )
-def test_mount_that_could_mean_anything_is_refused(source: str, target: str | None) -> None:
+def test_ambiguous_mount_is_refused(source: str, target: str | None) -> None:
     with pytest.raises(ValueError, match="^Mount (source|target) must"):
         Mount(source, target)
 
@@ -74,26 +74,26 @@ def test_mount_that_could_mean_anything_is_refused(source: str, target: str | No
 @pytest.mark.parametrize(
     "variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}, {1: "x"}]
 )
-def test_what_is_no_variable_is_refused(variables: dict[str, str]) -> None:
+def test_invalid_environment_variable_is_refused(variables: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="environment variable"):
         Policy(environment=variables)
 
 
-def test_secrets_are_not_shown() -> None:
+def test_environment_is_not_in_the_repr() -> None:
     assert "hunter2" not in repr(Policy(environment={"TOKEN": "hunter2"}))
 
 
-def test_policy_cannot_be_changed_not_even_through_what_it_was_made_from() -> None:
+def test_policy_is_immutable() -> None:
     variables = {"A": "1"}
     policy = Policy(environment=variables)
     variables["B"] = "2"
     assert dict(policy.environment) == {"A": "1"}
     with pytest.raises(TypeError):
-        policy.environment["B"] = "2"  # pyright: ignore[reportIndexIssue] - that it is refused is the test
+        policy.environment["B"] = "2"  # pyright: ignore[reportIndexIssue] - tested
     with pytest.raises(dataclasses.FrozenInstanceError):
-        policy.network = "host"  # pyright: ignore[reportAttributeAccessIssue] - that it is refused is the test
+        policy.network = "host"  # pyright: ignore[reportAttributeAccessIssue] - tested
 
 
-def test_unknown_entry_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="Unknown policy entries: readonly"):
+def test_unknown_field_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="Unknown fields of a policy: readonly"):
         Policy.from_dict({"readonly": []})

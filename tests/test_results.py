@@ -1,4 +1,4 @@
-"""The fold: events in, one result out, with every byte of output in its place."""
+"""Events are folded into one result."""
 
 import pytest
 from hypothesis import given
@@ -25,19 +25,21 @@ STREAMS: st.SearchStrategy[Stream] = st.sampled_from(["stdout", "stderr"])
 
 
 @given(st.lists(st.lists(st.builds(Output, st.just(0), STREAMS, st.text()))))
-def test_output_is_all_text_in_order_and_each_stream_its_own(blocks: list[list[Output]]) -> None:
+def test_output_has_all_text_in_order_and_each_stream_separately(
+    blocks: list[list[Output]],
+) -> None:
     events: list[Event] = []
     for outputs in blocks:
         events += [Started(0, "sh"), *outputs, Ended(0, 0, "ok")]
     result = fold(events)
-    said = [output for outputs in blocks for output in outputs]
-    assert result.output == "".join(output.text for output in said)
-    assert result.stdout == "".join(output.text for output in said if output.stream == "stdout")
-    assert result.stderr == "".join(output.text for output in said if output.stream == "stderr")
+    written = [output for outputs in blocks for output in outputs]
+    assert result.output == "".join(output.text for output in written)
+    assert result.stdout == "".join(output.text for output in written if output.stream == "stdout")
+    assert result.stderr == "".join(output.text for output in written if output.stream == "stderr")
     assert len(result.blocks) == len(blocks)
 
 
-def test_last_block_decides_and_the_first_names_the_file() -> None:
+def test_result_has_outcome_of_last_block_and_file_of_first_block() -> None:
     events = [
         Started(0, "python", "a.py"),
         FileCreated(0, "x.csv", 1),
@@ -60,19 +62,19 @@ def test_last_block_decides_and_the_first_names_the_file() -> None:
     ]
 
 
-def test_cut_is_marked_where_it_is_with_the_bytes_of_each_stream() -> None:
-    middle = [
+def test_truncated_output_is_marked_with_the_bytes_of_each_stream() -> None:
+    outputs = [
         Output(0, "stdout", "a"),
         Output(0, "stderr", "b"),
         OutputTruncated(0, 3, 0),
         Output(0, "stdout", "c"),
     ]
-    result = fold([Started(0, "sh"), *middle, Ended(0, 0, "ok")])
-    mark = "\n[... 3 bytes left out ...]\n"
-    assert (result.output, result.stdout, result.stderr) == (f"ab{mark}c", f"a{mark}c", "b")
+    result = fold([Started(0, "sh"), *outputs, Ended(0, 0, "ok")])
+    marker = "\n[... 3 bytes left out ...]\n"
+    assert (result.output, result.stdout, result.stderr) == (f"ab{marker}c", f"a{marker}c", "b")
 
 
-def test_nothing_folds_to_an_empty_result() -> None:
+def test_no_events_fold_to_an_empty_result() -> None:
     assert str(fold([])) == "exit_code=0 output='' code_file=None"
 
 
@@ -86,7 +88,7 @@ def test_nothing_folds_to_an_empty_result() -> None:
         ("out_of_memory", ExecutionFailed),
     ],
 )
-def test_check_raises_what_fits_and_carries_the_result(
+def test_check_raises_the_matching_error_with_the_result(
     outcome: Outcome, error: type[ExecutionError]
 ) -> None:
     result = fold([Started(0, "sh"), Output(0, "stderr", "why"), Ended(0, 3, outcome)])
@@ -96,11 +98,11 @@ def test_check_raises_what_fits_and_carries_the_result(
     assert caught.value.result is result
 
 
-def test_check_gives_a_good_result_back() -> None:
+def test_check_returns_a_successful_result() -> None:
     result = fold([Started(0, "sh"), Ended(0, 0, "ok")])
     assert result.check() is result
 
 
-def test_time_limit_is_also_the_builtin_error() -> None:
+def test_execution_timeout_is_a_timeout_error() -> None:
     with pytest.raises(TimeoutError):
         fold([Started(0, "sh"), Ended(0, 124, "timeout")]).check()

@@ -1,4 +1,4 @@
-"""The synchronous face: every call of the executors, from plain code, threads and inside running loops."""
+"""The synchronous interface: every executor method, from plain code, threads and running loops."""
 
 import asyncio
 import inspect
@@ -61,11 +61,11 @@ def test_every_public_name_of_the_executor_is_there_without_await(
         if inspect.iscoroutinefunction(original) or name == "execute_stream":
             assert not inspect.iscoroutinefunction(getattr(made, name)), name
             assert any(name in vars(base) for base in face.__mro__), (
-                f"{name} would give a coroutine"
+                f"{name} would return a coroutine"
             )
 
 
-def test_there_is_a_face_for_every_executor() -> None:
+def test_every_public_executor_has_a_synchronous_class() -> None:
     def executors(kind: type[CodeExecutor]) -> Iterator[str]:
         for inner in kind.__subclasses__():
             yield inner.__name__
@@ -79,24 +79,26 @@ SHARED = sorted(public(CodeExecutor) & set(vars(sync.SyncCodeExecutor)))
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_calls_take_the_same_parameters(name: str) -> None:
+def test_methods_take_the_same_parameters(name: str) -> None:
     ours, theirs = (getattr(kind, name) for kind in (sync.SyncCodeExecutor, CodeExecutor))
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
 
 
-def test_result_is_the_executor_s(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_result_is_the_asynchronous_executors_result(
+    executor: SandboxCommandLineCodeExecutor,
+) -> None:
     result = executor.execute_code_blocks(code_blocks=HI)
     assert isinstance(result, CommandLineCodeResult)
     assert (result.exit_code, result.output) == (0, "hi\n")
 
 
-def test_stream_gives_the_events_of_the_result(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_stream_yields_the_events_of_the_result(executor: SandboxCommandLineCodeExecutor) -> None:
     events = list(executor.execute_stream(HI))
     assert fold(events).output == "hi\n"
     assert isinstance(events[-1], Ended)
 
 
-def test_stream_given_up_ends_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_closing_the_stream_early_kills_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
     code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(0.3)\nopen('lived', 'w')"
     for event in executor.execute_stream([CodeBlock(code, "python")]):
         if isinstance(event, Output):
@@ -105,14 +107,14 @@ def test_stream_given_up_ends_the_block(executor: SandboxCommandLineCodeExecutor
     assert not Path(executor.work_dir, "lived").exists()
 
 
-def test_inside_a_running_loop(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_it_works_inside_a_running_event_loop(executor: SandboxCommandLineCodeExecutor) -> None:
     async def main() -> str:
         return executor.execute_code_blocks(HI).output
 
     assert asyncio.run(main()) == "hi\n"
 
 
-def test_from_many_threads_each_gets_its_own_result(
+def test_each_of_many_threads_gets_its_own_result(
     executor: SandboxCommandLineCodeExecutor,
 ) -> None:
     results: dict[int, str] = {}
@@ -130,7 +132,9 @@ def test_from_many_threads_each_gets_its_own_result(
     assert results == {number: f"{number}\n" for number in range(16)}
 
 
-def test_token_thrown_in_another_thread_cancels(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_a_token_cancelled_in_another_thread_cancels_the_block(
+    executor: SandboxCommandLineCodeExecutor,
+) -> None:
     token = CancellationToken()
     blocks = [CodeBlock("import os, time\nos.write(1, b'begun\\n')\ntime.sleep(60)", "python")]
     events = executor.execute_stream(blocks, token)
@@ -143,7 +147,7 @@ def test_token_thrown_in_another_thread_cancels(executor: SandboxCommandLineCode
     )
 
 
-def test_errors_come_through(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_errors_propagate(executor: SandboxCommandLineCodeExecutor) -> None:
     with pytest.raises(ValueError, match="no code blocks"):
         executor.execute_code_blocks([])
     with pytest.raises(ValueError, match="Timeout must be"):
@@ -152,7 +156,7 @@ def test_errors_come_through(executor: SandboxCommandLineCodeExecutor) -> None:
         _ = executor.nothing_of_that_name
 
 
-def test_stop_twice_restart_and_use_again(tmp_path: Path) -> None:
+def test_stop_is_idempotent_and_the_executor_can_be_used_again(tmp_path: Path) -> None:
     executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
     executor.start()
     executor.start()
@@ -163,7 +167,7 @@ def test_stop_twice_restart_and_use_again(tmp_path: Path) -> None:
     executor.stop()
 
 
-def test_saved_and_loaded_it_is_a_face_again(tmp_path: Path) -> None:
+def test_a_loaded_configuration_is_a_synchronous_executor(tmp_path: Path) -> None:
     saved = SandboxCommandLineCodeExecutor(work_dir=tmp_path, timeout=7).dump_component().to_json()
     with SandboxCommandLineCodeExecutor.load_component(saved) as loaded:
         assert (loaded.timeout, loaded.execute_code_blocks(HI).output) == (7, "hi\n")
@@ -189,7 +193,7 @@ with SandboxCommandLineCodeExecutor(work_dir=sys.argv[1]) as executor:
 
 
 @pytest.mark.parametrize("call", ["execute", "stream"])
-def test_interrupt_ends_the_block_and_goes_on_up(tmp_path: Path, call: str) -> None:
+def test_an_interrupt_kills_the_block_and_propagates(tmp_path: Path, call: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), call]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -203,16 +207,16 @@ def test_interrupt_ends_the_block_and_goes_on_up(tmp_path: Path, call: str) -> N
     assert (process.returncode, (tmp_path / "lived").exists()) == (0, False)
 
 
-def test_a_session_keeps_forks_and_restores() -> None:
+def test_sessions_can_be_checkpointed_forked_and_restored() -> None:
     with sync.SandboxSessionServer() as server, server.session() as session:
         session.execute_code_blocks([CodeBlock("x = 1", "python")])
-        mark = session.checkpoint()
+        checkpoint = session.checkpoint()
         session.set("x", 2)
         (branch,) = session.fork()
         try:
             assert branch.execute_code_blocks([CodeBlock("print(x)", "python")]).output == "2\n"
         finally:
             branch.stop()
-        session.restore(mark)
+        session.restore(checkpoint)
         assert session.get("x") == 1
         assert [variable.name for variable in session.variables()] == ["x"]

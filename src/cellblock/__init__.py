@@ -1,7 +1,6 @@
 """Run the code that language-model agents write: contained, exact, fast.
 
-The names below are the public ones. Each is imported when it is first used, so that `import cellblock` costs
-next to nothing.
+`__all__` lists the public names. Each one is imported on first use, so `import cellblock` is cheap.
 """
 
 from __future__ import annotations
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
         CheckpointError,
         ComponentError,
         ContainerEngineUnavailable,
-        ExecutionCancelled,
-        ExecutionError,
-        ExecutionFailed,
-        ExecutionTimeout,
         FunctionError,
         ImageUnavailable,
         PackageError,
@@ -71,6 +66,10 @@ if TYPE_CHECKING:
         BlockResult,
         CodeResult,
         CommandLineCodeResult,
+        ExecutionCancelled,
+        ExecutionError,
+        ExecutionFailed,
+        ExecutionTimeout,
         JupyterCodeResult,
         SessionCodeResult,
         fold,
@@ -146,41 +145,48 @@ __all__ = [
     "with_requirements",
 ]
 
-_HOMES = {
+# Module -> the public names that it defines.
+_MODULES = {
     "blocks": "CodeBlock MarkdownCodeExtractor extract_code_blocks",
     "cancellation": "CancellationToken",
     "components": "Component ComponentModel load_component register_component",
     "environments.virtualenv": "create_virtual_env",
     "errors": (
-        "CellblockError CheckpointError ComponentError ContainerEngineUnavailable "
-        "ExecutionCancelled ExecutionError ExecutionFailed ExecutionTimeout FunctionError "
-        "ImageUnavailable PackageError BackendError BackendLost SandboxUnavailable SessionError WorkspaceError"
+        "BackendError BackendLost CellblockError CheckpointError ComponentError "
+        "ContainerEngineUnavailable FunctionError ImageUnavailable PackageError "
+        "SandboxUnavailable SessionError WorkspaceError"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",
     "executors.command_line.docker": "DockerCommandLineCodeExecutor",
-    "executors.jupyter.docker": "DockerJupyterCodeExecutor",
-    "executors.jupyter.servers.docker": "DockerJupyterServer",
-    "executors.session.docker": "DockerSessionCodeExecutor",
-    "executors.jupyter.local": "JupyterCodeExecutor",
+    "executors.command_line.local": "LocalCommandLineCodeExecutor",
+    "executors.command_line.sandbox": "SandboxCommandLineCodeExecutor",
     "executors.jupyter.admin_client": "JupyterClient",
     "executors.jupyter.connection_info": "JupyterConnectable JupyterConnectionInfo",
+    "executors.jupyter.docker": "DockerJupyterCodeExecutor",
+    "executors.jupyter.local": "JupyterCodeExecutor",
     "executors.jupyter.remote": "JupyterServerCodeExecutor",
+    "executors.jupyter.servers.docker": "DockerJupyterServer",
     "executors.jupyter.servers.local": "LocalJupyterServer",
-    "executors.command_line.local": "LocalCommandLineCodeExecutor",
     "executors.session.checkpoint": "Checkpoint",
-    "executors.command_line.sandbox": "SandboxCommandLineCodeExecutor",
+    "executors.session.docker": "DockerSessionCodeExecutor",
     "executors.session.sandbox": "SandboxSessionCodeExecutor Variable",
     "executors.session.sandbox_server": "SandboxSessionServer",
-    "functions.module": "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule with_requirements",
+    "functions.module": (
+        "Alias FunctionWithRequirements FunctionWithRequirementsStr ImportFromModule "
+        "with_requirements"
+    ),
     "limits": "Limits",
     "policy": "Mount Policy",
-    "results": "BlockResult CodeResult CommandLineCodeResult JupyterCodeResult SessionCodeResult fold",
+    "results": (
+        "BlockResult CodeResult CommandLineCodeResult ExecutionCancelled ExecutionError "
+        "ExecutionFailed ExecutionTimeout JupyterCodeResult SessionCodeResult fold"
+    ),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names.split():
             value = getattr(import_module(f"{__name__}.{module}"), name)
             globals()[name] = value

@@ -1,4 +1,4 @@
-"""The command, as `python -m cellblock`."""
+"""Run the `cellblock` command as `python -m cellblock`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code blocks, and how they come out of a Markdown message. No I/O."""
+"""Code blocks, and their extraction from Markdown messages. No I/O."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .languages import Action, Language, action_for, find_language
 
 @dataclass
 class CodeBlock:
-    """Hold a piece of source text and the tag of its language."""
+    """A piece of source text and the tag of its language."""
 
     code: str
     language: str
 
 
-class Block(Protocol):
-    """What is taken for a `CodeBlock`: those of AutoGen and AG2 are, among others."""
+class CodeBlockLike(Protocol):
+    """An object with the attributes of a `CodeBlock`, such as AutoGen's and AG2's."""
 
     @property
     def code(self) -> str:
@@ -30,45 +30,48 @@ class Block(Protocol):
 
     @property
     def language(self) -> str:
-        """The tag of its language."""
+        """The tag of the language."""
         ...
 
 
 def extract_code_blocks(markdown: str) -> list[CodeBlock]:
-    """Give the fenced code of `markdown` in order. Never raises for any text.
+    """Return the fenced code blocks of `markdown` in order. Accepts any text.
 
-    What a fence is, is CommonMark's say: backticks or tildes, in lists and quotes as well, to the end of the
-    message when it is not closed. Indented code is not a block, nor is a fence inside HTML (a comment, say).
+    CommonMark defines a fence: backticks or tildes, also in lists and quotes. A fence that is not
+    closed ends with the message. Indented code is not a block, nor is a fence in an HTML comment.
 
-    `code` is what stands between the fence's two lines, without the last line end. Line ends come out as LF
-    and NUL as U+FFFD, as CommonMark demands; the rest is exact. `language` is the tag as written, known or
-    not. That of an untagged fence is inferred; it is "" where that fails. A byte order mark at the start is no text.
+    `code` is the text between the lines of the fence, without the last line end. As CommonMark
+    requires, line ends become LF and NUL becomes U+FFFD. `language` is the tag as written. The
+    language of a fence without a tag is inferred; it is "" if that fails. A byte order mark at the
+    start is ignored.
     """
-    # Most uses of the library never see Markdown, and the parser takes longer to import than all the rest.
+    # Most uses of the library never parse Markdown, and this import is slow.
     from markdown_it import MarkdownIt
     from markdown_it.common.utils import unescapeAll
 
-    # A new parser each time: a shared one is not safe in threads, and making it takes 0.3 ms. What paragraphs
-    # hold does not matter here. Lists nested deeper than the limit (20 if not given) hide all that follows.
+    # A shared parser is not thread-safe; creating one takes 0.3 ms. Inline text is not needed.
+    # Lists nested deeper than the limit (20 by default) would hide everything after them.
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join"])
     fences = (
         token for token in parser.parse(markdown.removeprefix("\ufeff")) if token.type == "fence"
     )
-    return [_block(token.content.removesuffix("\n"), unescapeAll(token.info)) for token in fences]
+    return [
+        _make_block(token.content.removesuffix("\n"), unescapeAll(token.info)) for token in fences
+    ]
 
 
-def _block(code: str, info: str) -> CodeBlock:
-    language = _tag(info)
+def _make_block(code: str, info: str) -> CodeBlock:
+    language = _language_tag(info)
     if not language and (language := infer_language(code)) == "unknown":
         language = ""
     return CodeBlock(code, language)
 
 
-def _tag(info: str) -> str:
-    """Give the language that a fence's info string begins with, "" for none.
+def _language_tag(info: str) -> str:
+    """Return the language in the info string of a fence; "" if there is none.
 
     `python title="x"`, `python {.class}`, `python{.class}`, `python:file.py`, `python,option`,
-    `{python option}`, `{.python .class}` and `{#id .python}` all say python; `title="x"` says nothing.
+    `{python option}`, `{.python .class}` and `{#id .python}` name Python. `title="x"` names none.
     """
     info = info.strip()
     in_braces = info.startswith("{")
@@ -81,47 +84,47 @@ def _tag(info: str) -> str:
 
 
 class MarkdownCodeExtractor:
-    """Extract code blocks from the content of a message: AutoGen 0.2's name and method."""
+    """Extract code blocks from the content of a message, with AutoGen 0.2's interface."""
 
     def extract_code_blocks(
         self, message: str | Sequence[str | Mapping[str, Any]] | None
     ) -> list[CodeBlock]:
-        """Give the blocks of `message`: a text, the parts of a multimodal message, or None.
+        """Return the blocks of `message`: a text, the parts of a multimodal message, or None.
 
-        Each part is a document of its own. Parts without text, such as images, hold no blocks.
+        Each part is parsed on its own. Parts without text, such as images, are skipped.
         """
         if message is None:
             return []
-        parts = [message] if isinstance(message, str) else [_text(part) for part in message]
+        parts = [message] if isinstance(message, str) else [_part_text(part) for part in message]
         return [block for part in parts for block in extract_code_blocks(part)]
 
 
-def _text(part: str | Mapping[str, Any]) -> str:
+def _part_text(part: str | Mapping[str, Any]) -> str:
     text = part if isinstance(part, str) else part.get("text")
     return text if isinstance(text, str) else ""
 
 
-# Not after it: "pip = 3" is Python, as is "pipeline = make()", which AutoGen takes for a command.
-_COMMAND = re.compile(r"(?:python3?|pip3?)[ \t]+(?![ \t=])")
+# "pip = 3" and "pipeline = make()" are Python. AutoGen treats the second as a command.
+_SHELL_COMMAND = re.compile(r"(?:python3?|pip3?)[ \t]+(?![ \t=])")
 
 
 def infer_language(code: str) -> str:
-    """Give "sh" for a python or pip command, "python" for what compiles as Python, else "unknown"."""
-    if _COMMAND.match(code):
+    """Return "sh" for a python or pip command, "python" if `code` compiles, else "unknown"."""
+    if _SHELL_COMMAND.match(code):
         return "sh"
     return "python" if _compiles(code) else "unknown"
 
 
-# The process has one list of warning filters: only one thread at a time may exchange it and put it back.
-_filters = threading.Lock()
+# The warning filters belong to the whole process: one thread at a time may replace them.
+_warning_filters_lock = threading.Lock()
 
 
 def _compiles(code: str) -> bool:
-    with _filters, warnings.catch_warnings():
-        # A doubtful escape in the block is not the caller's concern, and under -W error no reason to fail.
+    with _warning_filters_lock, warnings.catch_warnings():
+        # A warning about the block, such as for an invalid escape, must not reach the caller.
         warnings.simplefilter("ignore")
         try:
-            # Without dont_inherit the __future__ import of this file would hold for the block.
+            # dont_inherit: the __future__ import of this file must not apply to the block.
             compile(code, "<block>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):
             return False
@@ -132,26 +135,26 @@ _COMMENTS = (("#", ""), ("//", ""), ("/*", "*/"), ("<!--", "-->"))
 
 
 def file_name(code: str) -> str | None:
-    """Give the name in a `# filename: NAME` comment on the first line, None without one.
+    """Return the name in a `# filename: NAME` comment on the first line; None without one.
 
-    `//`, `/* */` and `<!-- -->` comments count as well, and blanks do not matter. The name is as written: it
-    may point anywhere, and whoever writes the file keeps it in the work folder.
+    `//`, `/* */` and `<!-- -->` comments are accepted too. The name is returned as written and may
+    point anywhere: the caller must check that it is in the work folder.
     """
     first_line = code.partition("\n")[0].partition("\r")[0].strip()
     for opening, closing in _COMMENTS:
         if first_line.startswith(opening) and first_line.endswith(closing):
             comment = first_line.removeprefix(opening).removesuffix(closing).strip()
-            # The keyword is a must: AutoGen 0.2 takes any first comment for a name.
+            # AutoGen 0.2 treats any first comment as a name. Here the keyword is required.
             if comment.startswith("filename:"):
                 return comment.removeprefix("filename:").strip() or None
     return None
 
 
-def action_on(
-    block: Block, language: Language, policies: Mapping[str, Action] | None = None
+def action_for_block(
+    block: CodeBlockLike, language: Language, policies: Mapping[str, Action] | None = None
 ) -> Action:
-    """Give what is to be done with `block`, which is in `language`; see `action_for`."""
-    # Most are not looked into: they are run anyway.
+    """Return what to do with `block`, which is in `language`; see `action_for`."""
+    # The name matters only where the block would be ignored.
     names_file = language.policy == "ignore" and file_name(block.code) is not None
     return action_for(language, policies, names_file=names_file)
 
@@ -163,7 +166,10 @@ _PIP = {
 
 
 def silence_pip(code: str, language: str) -> str:
-    """Give `code` with ` -qqq` after each `pip install` that begins a line (`! pip install` in Python)."""
+    """Return `code` with ` -qqq` after each `pip install` at the start of a line.
+
+    In Python the command is `! pip install`.
+    """
     if "pip install" not in code:
         return code
     known = find_language(language)

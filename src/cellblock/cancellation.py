@@ -1,4 +1,4 @@
-"""CancellationToken: one switch, thrown once, from any thread; and how a call heeds it, or another package's."""
+"""CancellationToken, and how a call reacts to one."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 
 class Token(Protocol):
-    """What executors ask of a token: ours has it, and so has AutoGen's."""
+    """The methods that executors need. `CancellationToken` and AutoGen's token have them."""
 
     def is_cancelled(self) -> bool:
-        """Tell whether it was cancelled."""
+        """Return True if the token was cancelled."""
         ...
 
     def add_callback(self, callback: Callable[[], None], /) -> object:
-        """Have `callback` run on cancel; at once when that has happened already."""
+        """Run `callback` on cancellation; immediately if the token is already cancelled."""
         ...
 
 
-class _Cancellable(Protocol):
+class _SupportsCancel(Protocol):
     def cancel(self) -> Any: ...
 
 
-FutureT = TypeVar("FutureT", bound=_Cancellable)
+FutureT = TypeVar("FutureT", bound=_SupportsCancel)
 
 
 class CancellationToken:
-    """Cancel the calls that were given this token. Safe to use from any thread."""
+    """Cancel the calls that received this token. Every method can be called from any thread."""
 
     def __init__(self) -> None:
         self._cancelled = False
-        # Keeps "cancelled" and "callbacks already run" one fact: no callback is lost or run twice.
+        # Changes both fields together, so that no callback is lost or runs twice.
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 
     def cancel(self) -> None:
-        """Cancel, and run every callback once in this thread. Does nothing the second time."""
+        """Cancel and run every callback once in this thread. A second call does nothing."""
         with self._lock:
             if self._cancelled:
                 return
@@ -50,11 +50,11 @@ class CancellationToken:
             callback()
 
     def is_cancelled(self) -> bool:
-        """Tell whether `cancel` was called."""
+        """Return True if `cancel` was called."""
         return self._cancelled
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Have `callback` run on cancel; at once when that has happened already."""
+        """Run `callback` on cancellation; immediately if the token is already cancelled."""
         with self._lock:
             if not self._cancelled:
                 self._callbacks.append(callback)
@@ -62,45 +62,49 @@ class CancellationToken:
         callback()
 
     def remove_callback(self, callback: Callable[[], None]) -> None:
-        """Forget `callback`, so that a long-lived token does not keep finished calls alive."""
+        """Remove `callback`, so that a long-lived token does not keep finished calls alive.
+
+        Does nothing if `callback` was not added or has run.
+        """
         with self._lock:
             if callback in self._callbacks:
                 self._callbacks.remove(callback)
 
     def link_future(self, future: FutureT) -> FutureT:
-        """Cancel `future` on cancel, and give it back."""
+        """Cancel `future` when this token is cancelled, and return `future`."""
         self.add_callback(lambda: _cancel(future))
         return future
 
 
-def _cancel(future: _Cancellable) -> None:
+def _cancel(future: _SupportsCancel) -> None:
     future.cancel()
 
 
 @contextlib.contextmanager
-def heeding(
-    token: Token | None, loop: asyncio.AbstractEventLoop, act: Callable[[], object]
+def on_cancel(
+    token: Token | None, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]
 ) -> Generator[None]:
-    """Inside, have `act` called on `loop` when `token` is cancelled, whichever thread does that; not after the end.
+    """While the context is open, call `callback` on `loop` if `token` is cancelled in any thread.
 
-    AutoGen's token cannot forget a callback. So what stays with it holds nothing, and does nothing any more.
+    AutoGen's token cannot remove a callback. A callback that stays behind there holds no reference
+    to the call and does nothing.
     """
-    held = [(loop, act)]
+    active = [(loop, callback)]
 
-    def now() -> None:
-        for _, held_act in held:
-            held_act()
+    def run_callback() -> None:
+        for _, active_callback in active:
+            active_callback()
 
-    def cancelled() -> None:
-        for held_loop, _ in held:
-            with contextlib.suppress(RuntimeError):  # the loop is gone with its process
-                held_loop.call_soon_threadsafe(now)
+    def schedule() -> None:
+        for active_loop, _ in active:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                active_loop.call_soon_threadsafe(run_callback)
 
     if token is not None:
-        token.add_callback(cancelled)
+        token.add_callback(schedule)
     try:
         yield
     finally:
-        held.clear()
-        if forget := getattr(token, "remove_callback", None):
-            forget(cancelled)
+        active.clear()
+        if remove_callback := getattr(token, "remove_callback", None):
+            remove_callback(schedule)

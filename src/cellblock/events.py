@@ -1,4 +1,4 @@
-"""What happens while blocks run, as a closed union of values. A result is these, folded."""
+"""What happens while blocks run: a closed union of events. A result is the fold of its events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Stream = Literal["stdout", "stderr"]
 class Usage:
     """What one block used.
 
-    wall_seconds        from the start of its program to the end of its last process
+    wall_seconds        time from the start of the program to the end of its last process
     cpu_seconds         user and system time of all its processes
-    peak_memory_bytes   most memory held at one time, as far as the place can tell; 0 when unknown
-    queue_seconds       time it waited before it was started; not part of wall_seconds
+    peak_memory_bytes   largest amount of memory in use at one time; 0 if the backend cannot tell
+    queue_seconds       time between the request and the start; not part of `wall_seconds`
     """
 
     wall_seconds: float = 0.0
@@ -36,7 +36,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Started:
-    """Block number `block` (from 0) begins. `code_file` is its file, when it has one."""
+    """Block number `block` (from 0) started. `code_file` is its file, or None."""
 
     block: int
     language: str
@@ -54,7 +54,7 @@ class Output:
 
 @dataclass(frozen=True)
 class OutputTruncated:
-    """Output beyond the cap was left out here: so many bytes of each stream."""
+    """Output over the limit was discarded at this point: so many bytes of each stream."""
 
     block: int
     stdout_bytes: int
@@ -63,7 +63,11 @@ class OutputTruncated:
 
 @dataclass(frozen=True)
 class Display:
-    """The block showed something rich: a MIME bundle, type to content. `files`: where parts of it were saved."""
+    """The block displayed rich output.
+
+    `data` is a MIME bundle: it maps each type to its content. `files` are the files that hold parts
+    of it.
+    """
 
     block: int
     data: Mapping[str, Any]
@@ -73,7 +77,7 @@ class Display:
 
 @dataclass(frozen=True)
 class FileCreated:
-    """The block made or changed a file. `path` is relative to the work folder."""
+    """The block created or changed a file. `path` is relative to the work folder."""
 
     block: int
     path: str
@@ -82,11 +86,13 @@ class FileCreated:
 
 @dataclass(frozen=True)
 class Ended:
-    """The block is over and none of its processes is left.
+    """The block ended and none of its processes is left.
 
-    `limit` names the field of `Limits` that ended it. `message` is what the result's output says of the end. Where the live
-    session behind the block could not simply go on, `session_restored` tells whether it has the variables of before the
-    block again, and `notice` says what became of it.
+    limit              the field of `Limits` that ended the block; None if no limit did
+    message            text that is appended to the result's output, such as "\\nTimeout"
+    session_restored   True if the block ended its session's process and the variables were restored
+                       to their values before the block
+    notice             what happened to the session, if it had to be restored or restarted
     """
 
     block: int
@@ -101,18 +107,22 @@ class Ended:
 
 @dataclass(frozen=True)
 class PullProgress:
-    """Block number `block` waits for its image to be fetched: layers, and bytes as far as their number is known yet."""
+    """Block number `block` waits while its image is pulled.
+
+    `bytes_total` counts only the layers whose size the registry has announced so far.
+    """
 
     image: str
     layers_done: int
-    layers: int
+    layers_total: int
     bytes_done: int
-    bytes_known: int
+    bytes_total: int
     block: int = 0
 
     def __str__(self) -> str:
-        done, known = self.bytes_done / 1e6, self.bytes_known / 1e6
-        return f"{self.image}: {self.layers_done} of {self.layers} layers, {done:.1f} of {known:.1f} MB"
+        layers = f"{self.layers_done} of {self.layers_total} layers"
+        size = f"{self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB"
+        return f"{self.image}: {layers}, {size}"
 
 
 Event = Started | Output | OutputTruncated | Display | FileCreated | Ended | PullProgress

@@ -1,4 +1,4 @@
-"""The languages: one table of names, file suffixes, programs and what is done with a block by default."""
+"""The table of languages: names, file suffixes, interpreters and default actions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Action = Literal["execute", "save", "ignore"]
 
 @dataclass(frozen=True)
 class Language:
-    """Describe one language.
+    """One language.
 
-    name      what it is called in results
-    aliases   other tags that mean it, in lower case
-    suffix    suffix of its files, without the dot
-    argv      program and leading arguments; the file's path is appended. None: it cannot be run
-    policy    what is done with its blocks unless the caller says otherwise
-    comments  whether its files may hold comments; else the line that names a block's file is no part of that
+    name       its name in results
+    aliases    other tags of the language, in lower case
+    suffix     suffix of its files, without the dot
+    argv       program and leading arguments; the path of the file is appended. None: cannot be run
+    policy     what to do with its blocks by default
+    comments   True if its files may hold comments; if not, the `# filename:` line is not saved
     """
 
     name: str
@@ -33,7 +33,7 @@ _PYTHON_VERSIONS = tuple(f"python3.{minor}" for minor in range(30))
 _POWERSHELL = ("pwsh", "-NoProfile", "-ExecutionPolicy", "Bypass", "-File")
 
 LANGUAGES: tuple[Language, ...] = (
-    # Executors put their own interpreter in the place of "python".
+    # Executors replace "python" with the path of their own interpreter.
     Language(
         "python",
         ("py", "py3", "python3", "ipython", "ipython3", *_PYTHON_VERSIONS),
@@ -42,16 +42,16 @@ LANGUAGES: tuple[Language, ...] = (
         "execute",
     ),
     Language("sh", ("shell",), "sh", ("sh",), "execute"),
-    # Few machines have a zsh, and what agents tag with it is what bash understands as well.
+    # Few machines have zsh, and bash runs nearly everything that models tag with it.
     Language("bash", ("zsh",), "bash", ("bash",), "execute"),
     Language("pwsh", ("powershell", "ps1"), "ps1", _POWERSHELL, "execute"),
-    # AutoGen 0.2 only saves it. But who tags a block "node" wants it run, and exit code 0 for a script that
-    # was merely saved would look like success; a missing node is an honest error.
+    # AutoGen 0.2 only saves these blocks, with exit code 0. That looks as if the script had run.
+    # Here the block runs, and fails where node is not installed.
     Language("javascript", ("js", "node", "nodejs"), "js", ("node",), "execute"),
     Language("html", ("htm",), "html", None, "save"),
     Language("css", (), "css", None, "save"),
-    # What agents show in these is an example more often than a file, unless it has a file's name on its first line;
-    # `execution_policies` says otherwise.
+    # Models use these mostly for examples, so a block is saved only if its first line names a file.
+    # `execution_policies` overrides this.
     Language("json", (), "json", None, "ignore", comments=False),
     Language("yaml", ("yml",), "yaml", None, "ignore"),
     Language("toml", (), "toml", None, "ignore"),
@@ -61,7 +61,7 @@ LANGUAGES: tuple[Language, ...] = (
     Language("markdown", ("md",), "md", None, "ignore"),
     Language("diff", ("patch",), "diff", None, "ignore"),
     Language("text", ("txt", "plain", "plaintext", "none"), "txt", None, "ignore", comments=False),
-    # What a program printed, or a transcript with prompts in it: shown to the reader, never meant to be run.
+    # Output of a program or a transcript of a shell session, which is not meant to be run.
     Language(
         "output",
         ("stdout", "stderr", "log", "traceback", "pytb"),
@@ -84,17 +84,17 @@ _BY_TAG = {tag: language for language in LANGUAGES for tag in (language.name, *l
 
 
 def find_language(tag: str) -> Language | None:
-    """Give the language that `tag` names, upper or lower case alike; None when there is none in the table."""
+    """Return the language with the name or alias `tag`, in any case; None if it is unknown."""
     return _BY_TAG.get(tag.strip().lower())
 
 
 def action_for(
     language: Language, policies: Mapping[str, Action] | None = None, *, names_file: bool = False
 ) -> Action:
-    """Give what is to be done with blocks of `language`.
+    """Return what to do with a block of `language`.
 
-    `policies` says it for some languages, each under any of its names; the table says it for the rest. Check
-    `policies` with `check_policies` first. What the table ignores is saved where the block names its file.
+    `policies` overrides the table for the languages in it, each under any of its names; validate it
+    with `check_policies` first. By the table, a block to ignore is saved if it names a file.
     """
     for tag, action in (policies or {}).items():
         if find_language(tag) is language:
@@ -103,16 +103,17 @@ def action_for(
 
 
 def check_policies(policies: Mapping[str, Action]) -> None:
-    """Raise `ValueError` unless `policies` names known languages and possible actions, without contradiction.
+    """Raise `ValueError` for an unknown language, an impossible action or a contradiction.
 
-    A misspelt name would otherwise leave a language running that its owner wanted to be ignored.
+    A misspelt name must not go unnoticed: the language that the caller wants to ignore would run.
     """
     seen: dict[str, Action] = {}
     for tag, action in policies.items():
         language = find_language(tag)
         if language is None:
+            known = ", ".join(entry.name for entry in LANGUAGES)
             raise ValueError(
-                f"Unknown language in the policies: {tag!r}. Known: {', '.join(_names())}."
+                f"Unknown language in execution_policies: {tag!r}. Use one of: {known}."
             )
         if action not in get_args(Action):
             raise ValueError(
@@ -120,13 +121,9 @@ def check_policies(policies: Mapping[str, Action]) -> None:
             )
         if action == "execute" and language.argv is None:
             raise ValueError(
-                f"{language.name} cannot be run: its policy must be 'save' or 'ignore'."
+                f"{language.name} blocks cannot be run: set their policy to 'save' or 'ignore'."
             )
         if seen.setdefault(language.name, action) != action:
             raise ValueError(
-                f"The policies name {language.name} twice and do not agree: keep one of the names."
+                f"execution_policies has two different policies for {language.name}. Keep one."
             )
-
-
-def _names() -> list[str]:
-    return [language.name for language in LANGUAGES]

@@ -1,85 +1,127 @@
-"""Limits: how much one block may use. One value object, the same for every executor."""
+"""Limits: how much one block may use. Every executor takes the same value object."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+import enum
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
-_LEAST_PROCESSORS = 0.01  # the kernel counts it in milliseconds of each tenth of a second
-_MOST = 1 << 62  # what the kernel's interfaces can hold
+_MAX_VALUE = 1 << 62  # fits into every kernel interface
+# The smallest values that work, and why.
+_MINIMUMS = {
+    "memory_bytes": (8 * MIB, " (8 MiB), which Python needs to start"),
+    "processes": (2, ", because the process that starts the block counts"),
+    "processors": (0.01, ""),  # cgroup v2 takes at least 1 ms of each period of 100 ms
+}
 
 
-@dataclass(frozen=True, kw_only=True)
+class _NotNamed(enum.Enum):
+    NOT_NAMED = enum.auto()
+
+    def __repr__(self) -> str:
+        return "<default of the executor>"
+
+
+# Executors replace it by their default before anything reads the limit.
+_NOT_NAMED: Final[Any] = _NotNamed.NOT_NAMED
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Limits:
-    """Bound what one block and all its processes may use. ``None`` means: no limit of this kind.
+    """How much one block, with all its processes, may use.
 
-    memory_bytes     memory of the whole process tree, temporary files included
+    A limit that is not named keeps the executor's default. `None` means no limit;
+    `Limits.unlimited()` removes all of them.
+
+    memory_bytes     memory of the process tree, including files in /tmp and /dev/shm
     processes        processes and threads of the tree at one time
-    open_files       open descriptors of one process
-    cpu_seconds      CPU time of the whole tree
-    processors       processors that the whole tree may keep busy at one time, 1.5 for one and a half; needs control groups,
-                     and starting fails where none can be made. In a container it holds for all blocks together.
-    wall_seconds     time from the block's start; the executor's ``timeout`` holds as well, the smaller one wins
+    open_files       open file descriptors of one process
+    cpu_seconds      CPU time of the process tree
+    processors       CPUs that the process tree may use at one time, for example 1.5. Needs control
+                     groups: without them the executor does not start. In a container, all blocks
+                     share this limit.
+    wall_seconds     time from the start of the block. The executor's `timeout` also applies; the
+                     smaller one wins.
     file_bytes       size of one file
-    written_bytes    what the whole tree writes to disk
-    tmp_bytes        size of the block's own /tmp and of its own /dev/shm, each
+    written_bytes    bytes that the process tree writes to disk
+    tmp_bytes        size of the block's /tmp, and of its /dev/shm
     checkpoints      explicit checkpoints of one live session at one time
-    output_bytes     output kept: the first and the last half of it, the cut between them marked
+    output_bytes     output to keep: the first half and the last half of this size. A marker between
+                     them gives the number of bytes that were discarded.
     """
 
-    memory_bytes: int | None = None
-    processes: int | None = None
-    open_files: int | None = None
-    cpu_seconds: float | None = None
-    processors: float | None = None
-    wall_seconds: float | None = None
-    file_bytes: int | None = None
-    written_bytes: int | None = None
-    tmp_bytes: int | None = None
-    checkpoints: int | None = None
-    output_bytes: int | None = MIB
+    memory_bytes: int | None = _NOT_NAMED
+    processes: int | None = _NOT_NAMED
+    open_files: int | None = _NOT_NAMED
+    cpu_seconds: float | None = _NOT_NAMED
+    processors: float | None = _NOT_NAMED
+    wall_seconds: float | None = _NOT_NAMED
+    file_bytes: int | None = _NOT_NAMED
+    written_bytes: int | None = _NOT_NAMED
+    tmp_bytes: int | None = _NOT_NAMED
+    checkpoints: int | None = _NOT_NAMED
+    output_bytes: int | None = _NOT_NAMED
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None:
+            if value is None or value is _NOT_NAMED:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(
                     f"Limits.{field.name} must be a number above 0 or None, not {value!r}."
                 )
-            if value > _MOST:
+            if value > _MAX_VALUE:
                 raise ValueError(
                     f"Limits.{field.name} is too large: {value!r}. None means no limit."
-                )
-            if field.name == "processors" and value < _LEAST_PROCESSORS:
-                raise ValueError(
-                    f"Limits.processors must be at least {_LEAST_PROCESSORS}, not {value!r}."
                 )
             if field.name.endswith(
                 ("_bytes", "processes", "open_files", "checkpoints")
             ) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")
+            minimum, reason = _MINIMUMS.get(field.name, (0, ""))
+            if value < minimum:
+                raise ValueError(
+                    f"Limits.{field.name} must be at least {minimum}{reason}, not {value!r}."
+                )
+
+    @classmethod
+    def unlimited(cls) -> Limits:
+        """Return limits that are all None."""
+        return cls(**dict.fromkeys((field.name for field in fields(cls)), None))
+
+    def with_defaults(self, defaults: Limits) -> Limits:
+        """Return these limits, with those of `defaults` where none is named."""
+        return replace(defaults, **self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the limits as JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the limits that are named as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not _NOT_NAMED}
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
+        return f"{type(self).__name__}({named})"
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Limits:
-        """Make limits from `to_dict`'s values. Unknown names raise `ValueError`."""
+        """Return the limits that `to_dict` returned as `values`.
+
+        Raises `ValueError` for unknown names.
+        """
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ValueError(f"Unknown limits: {', '.join(unknown)}.")
         return cls(**values)
 
 
-# Without a sandbox a limit that nobody asked for would only surprise: output alone is bounded.
-LOCAL_LIMITS = Limits()
-SANDBOX_LIMITS = Limits(
+# Without a sandbox, only the output is limited by default.
+LOCAL_LIMITS = replace(Limits.unlimited(), output_bytes=MIB)
+SANDBOX_LIMITS = replace(
+    LOCAL_LIMITS,
     memory_bytes=2 * GIB,
     processes=512,
     open_files=4096,

@@ -1,4 +1,4 @@
-"""Policy: what a sandboxed block may read, write and reach. Absent means denied."""
+"""Policy: what a sandboxed block may read, write and reach. What is not listed is denied."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Network = Literal["none", "host"]
 
 
 @dataclass(frozen=True)
 class Mount:
-    """Show the folder or file `source` of this machine inside, as `target` (by default under the same name)."""
+    """Make `source`, a folder or file of this machine, available in the sandbox as `target`.
+
+    Without `target`, the path in the sandbox is `source`.
+    """
 
     source: str
     target: str | None = None
@@ -21,30 +24,31 @@ class Mount:
     def __post_init__(self) -> None:
         if not Path(self.source).is_absolute():
             raise ValueError(f"Mount source must be an absolute path, not {self.source!r}.")
-        target = Path(self.inside)
+        target = Path(self.target_path)
         if not target.is_absolute() or ".." in target.parts:
             raise ValueError(
-                f"Mount target must be an absolute path without '..', not {self.inside!r}."
+                f"Mount target must be an absolute path without '..', not {self.target_path!r}."
             )
         if target == Path("/"):
-            raise ValueError("Mount target must not be '/': name a folder below it.")
+            raise ValueError("Mount target must not be '/'. Use a folder below it.")
 
     @property
-    def inside(self) -> str:
-        """The path under which the block sees it."""
+    def target_path(self) -> str:
+        """The path in the sandbox."""
         return self.target or self.source
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Say what a sandboxed block gets beyond its work folder.
+    """What a sandboxed block may use in addition to its work folder.
 
-    network       "none": only its own loopback. "host": this machine's network, its loopback services included
-    read_only     folders or files that can be read
-    read_write    folders or files that can be changed as well
-    environment   variables; nothing of the caller's environment is there unless it is named here
+    network       "none": only a private loopback interface. "host": the network of this machine,
+                  including services on its loopback interface.
+    read_only     folders and files that the block can read
+    read_write    folders and files that the block can read and change
+    environment   environment variables. The block does not inherit those of this process.
 
-    An item of `read_only` or `read_write` is a `Mount`, or a path that keeps its name inside.
+    An item of `read_only` or `read_write` is a `Mount`, or a path that is the same in the sandbox.
     """
 
     network: Network = "none"
@@ -55,18 +59,24 @@ class Policy:
     def __post_init__(self) -> None:
         if self.network not in ("none", "host"):
             raise ValueError(f"Policy.network must be 'none' or 'host', not {self.network!r}.")
-        object.__setattr__(self, "read_only", tuple(_mount(item) for item in self.read_only))
-        object.__setattr__(self, "read_write", tuple(_mount(item) for item in self.read_write))
+        for name in ("read_only", "read_write"):
+            object.__setattr__(self, name, _to_mounts(name, getattr(self, name)))
+        # Untyped callers.
+        if not isinstance(self.environment, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(
+                'Policy.environment must be a mapping, such as {"TZ": "UTC"}, '
+                f"not {self.environment!r:.100}."
+            )
         for name, value in self.environment.items():
             _check_variable(name, value)
         object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
 
     def mounts(self, *, writable: bool) -> tuple[Mount, ...]:
-        """Give what can be changed, or what can only be read."""
-        return tuple(_mount(item) for item in (self.read_write if writable else self.read_only))
+        """Return the mounts of `read_write` if `writable`, else those of `read_only`."""
+        return tuple(_to_mount(item) for item in (self.read_write if writable else self.read_only))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the policy as JSON values."""
+        """Return the policy as JSON values."""
         return {
             "network": self.network,
             "read_only": [[mount.source, mount.target] for mount in self.mounts(writable=False)],
@@ -76,12 +86,16 @@ class Policy:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Policy:
-        """Make a policy from `to_dict`'s values. Unknown names raise `ValueError`."""
-        if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - out of a JSON text
-            raise ValueError(f"A policy is a mapping of its entries, not {values!r}.")
+        """Return the policy that `to_dict` returned as `values`.
+
+        Raises `ValueError` for unknown names.
+        """
+        # `values` comes from JSON, where its type is not checked.
+        if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - JSON
+            raise ValueError(f"A policy must be a mapping of its fields, not {values!r}.")
         unknown = sorted(set(values) - {"network", "read_only", "read_write", "environment"})
         if unknown:
-            raise ValueError(f"Unknown policy entries: {', '.join(unknown)}.")
+            raise ValueError(f"Unknown fields of a policy: {', '.join(unknown)}.")
         mounts = {
             name: tuple(Mount(*pair) for pair in values.get(name, ()))
             for name in ("read_only", "read_write")
@@ -93,12 +107,27 @@ class Policy:
         )
 
 
-def _mount(item: Mount | str | Path) -> Mount:
+def _to_mounts(name: str, items: object) -> tuple[Mount, ...]:
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+        raise ValueError(
+            f'Policy.{name} must be a list of paths or mounts, such as ["/data"], '
+            f"not {items!r:.100}."
+        )
+    for item in cast("Sequence[object]", items):
+        if not isinstance(item, Mount | str | Path):
+            raise ValueError(
+                f'An item of Policy.{name} must be a path or a Mount, such as "/data", '
+                f"not {item!r:.100}."
+            )
+    return tuple(_to_mount(item) for item in cast("Sequence[Mount | str | Path]", items))
+
+
+def _to_mount(item: Mount | str | Path) -> Mount:
     return item if isinstance(item, Mount) else Mount(str(item))
 
 
 def _check_variable(name: Any, value: Any) -> None:
     if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-        raise ValueError(f"Not a name for an environment variable: {name!r}.")
+        raise ValueError(f"{name!r} cannot be the name of an environment variable.")
     if not isinstance(value, str) or "\0" in value:
-        raise ValueError(f"The environment variable {name} must be text without NUL.")
+        raise ValueError(f"The environment variable {name} must be a string without NUL.")

@@ -1,4 +1,4 @@
-"""Results, and the fold that makes one from events."""
+"""What blocks did: the results, the errors that carry one, and the fold of events into a result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from .errors import ExecutionCancelled, ExecutionFailed, ExecutionTimeout
+from .errors import CellblockError
 from .events import (
     Display,
     Ended,
@@ -27,7 +27,13 @@ from .events import (
 
 @dataclass
 class BlockResult:
-    """What one block did. `code_file` is its file, when it has one; `files` are relative to the work folder."""
+    """What one block did.
+
+    code_file   the file that holds the block's code; None if there is none
+    files       the files that the block created or changed, relative to the work folder
+
+    The other fields are those of `CodeResult` and `SessionCodeResult`.
+    """
 
     language: str
     exit_code: int = 0
@@ -49,10 +55,18 @@ class BlockResult:
 class CodeResult:
     """What the blocks of one call did.
 
-    `output` holds stdout and stderr in the order in which they were written, and what is to say of the end;
-    `stdout` and `stderr` hold what the programs wrote, apart; in all three U+FFFD stands for what is not UTF-8, NUL and the
-    escape character. `exit_code`, `outcome` and `limit` are those of the last block that ran. `blocks` has one
-    `BlockResult` for each block that ran or was refused.
+    exit_code   exit status of the last block that ran
+    output      stdout and stderr in the order of writing, then a message if a block was ended
+    stdout      what the programs wrote to standard output
+    stderr      what the programs wrote to standard error
+    outcome     how the last block that ran ended
+    limit       the field of `Limits` that ended it; None if no limit did
+    usage       what all blocks used
+    files       the files that the blocks created or changed, relative to the work folder
+    displays    the MIME bundles that the blocks displayed
+    blocks      one `BlockResult` for each block that ran or was refused
+
+    In the three texts, U+FFFD replaces bytes that are not UTF-8, NUL and the escape character.
     """
 
     exit_code: int
@@ -67,7 +81,10 @@ class CodeResult:
     blocks: list[BlockResult] = field(default_factory=list[BlockResult], kw_only=True)
 
     def check(self) -> CodeResult:
-        """Give the result back, or raise `ExecutionTimeout`, `ExecutionCancelled` or `ExecutionFailed` with it."""
+        """Return the result if its outcome is "ok"; otherwise raise the matching `ExecutionError`.
+
+        Raises `ExecutionTimeout`, `ExecutionCancelled` or `ExecutionFailed`.
+        """
         match self.outcome:
             case "ok":
                 return self
@@ -84,9 +101,29 @@ class CodeResult:
         return f"exit_code={self.exit_code} output={self.output!r}"
 
 
+class ExecutionError(CellblockError, RuntimeError):
+    """A block did not end with outcome "ok". `result` is the whole result."""
+
+    def __init__(self, message: str, result: CodeResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ExecutionTimeout(ExecutionError, TimeoutError):
+    """A time limit ended the block."""
+
+
+class ExecutionCancelled(ExecutionError):
+    """The cancellation token ended the block."""
+
+
+class ExecutionFailed(ExecutionError):
+    """The program failed, was killed, or ran out of memory."""
+
+
 @dataclass
 class CommandLineCodeResult(CodeResult):
-    """A result of a command-line executor; `code_file` is the first block's file."""
+    """The result of a command-line executor. `code_file` is the file of the first block."""
 
     code_file: str | None = None
 
@@ -96,11 +133,13 @@ class CommandLineCodeResult(CodeResult):
 
 @dataclass
 class SessionCodeResult(CodeResult):
-    """A result of a live session.
+    """The result of a live session.
 
-    `output_files` are the pictures and pages among the displays, as files. `session_restored`: a block took the session down,
-    and it has the variables of before that block again. `notice` says what became of a session that could not simply go on.
-    `code_file` is the file of the first block that has one.
+    output_files       the images and HTML pages among the displays, saved as files
+    session_restored   True if a block ended the session's process and the variables were restored
+                       to their values before that block
+    notice             what happened to the session, if it had to be restored or restarted
+    code_file          the file of the first block that has one
     """
 
     output_files: list[Path] = field(default_factory=list[Path])
@@ -114,18 +153,18 @@ class SessionCodeResult(CodeResult):
 
 @dataclass
 class JupyterCodeResult(SessionCodeResult):
-    """A result of a Jupyter kernel."""
+    """The result of a Jupyter kernel."""
 
 
-class Folder:
-    """Fold events into block results, one at a time. Pure: no I/O, no clock."""
+class ResultBuilder:
+    """Build a result from events, one event at a time. Pure: no I/O, no clock."""
 
     def __init__(self) -> None:
         self.blocks: list[BlockResult] = []
         self._parts: list[list[tuple[str, str]]] = []
 
-    def add(self, event: Event) -> None:
-        """Take in the next event."""
+    def add_event(self, event: Event) -> None:
+        """Add the next event."""
         match event:
             case Started(language=language, code_file=code_file):
                 self.blocks.append(BlockResult(language, code_file=code_file))
@@ -133,19 +172,22 @@ class Folder:
             case Output(stream=stream, text=text):
                 self._parts[-1].append((stream, text))
             case OutputTruncated(stdout_bytes=out, stderr_bytes=err):
-                self._parts[-1] += [("cut", cut_mark(out + err)), ("cut stdout", cut_mark(out))]
-                self._parts[-1].append(("cut stderr", cut_mark(err)))
+                self._parts[-1] += [
+                    ("marker", truncation_marker(out + err)),
+                    ("stdout marker", truncation_marker(out)),
+                    ("stderr marker", truncation_marker(err)),
+                ]
             case Display(data=data, files=files):
                 self.blocks[-1].displays.append(data)
                 self.blocks[-1].output_files += [Path(path) for path in files]
             case FileCreated(path=path):
                 self.blocks[-1].files.append(path)
             case Ended():
-                self._end(event)
+                self._end_block(event)
             case PullProgress():
-                pass  # no part of what the block did
+                pass  # not something that the block did
 
-    def _end(self, event: Ended) -> None:
+    def _end_block(self, event: Ended) -> None:
         block, parts = self.blocks[-1], self._parts[-1]
         block.exit_code, block.outcome, block.limit = event.exit_code, event.outcome, event.limit
         block.usage, block.session_restored, block.notice = (
@@ -153,40 +195,39 @@ class Folder:
             event.session_restored,
             event.notice,
         )
-        block.stdout = _joined(parts, "stdout", "cut stdout")
-        block.stderr = _joined(parts, "stderr", "cut stderr")
-        block.output = _joined(parts, "stdout", "stderr", "cut") + event.message
-        if (
-            event.notice and not event.session_restored
-        ):  # something is lost: whoever reads the output must know
+        block.stdout = _join_parts(parts, "stdout", "stdout marker")
+        block.stderr = _join_parts(parts, "stderr", "stderr marker")
+        block.output = _join_parts(parts, "stdout", "stderr", "marker") + event.message
+        # Variables are lost: someone who reads only the output must learn it.
+        if event.notice and not event.session_restored:
             block.output += f"\n{event.notice}"
         parts.clear()
 
     def result(self) -> CommandLineCodeResult:
-        """Give the result of all blocks so far."""
+        """Return the result of all blocks so far."""
         if not self.blocks:
             return CommandLineCodeResult(0, "")
         return CommandLineCodeResult(
-            **self._common(self._whole()), code_file=self.blocks[0].code_file
+            **self._common_fields(self._merged_block()), code_file=self.blocks[0].code_file
         )
 
     def session_result(
         self, kind: type[SessionCodeResult] = SessionCodeResult
     ) -> SessionCodeResult:
-        """Give the result of all blocks so far, of a session."""
+        """Return the result of all blocks so far as a session's result of class `kind`."""
         if not self.blocks:
             return kind(0, "")
-        whole = self._whole()
+        whole = self._merged_block()
         return kind(
-            **self._common(whole),
+            **self._common_fields(whole),
             output_files=list(whole.output_files),
             session_restored=whole.session_restored,
             code_file=whole.code_file,
             notice=whole.notice,
         )
 
-    def _whole(self) -> BlockResult:
-        """Give what all blocks so far did, as if they were one, which they nearly always are."""
+    def _merged_block(self) -> BlockResult:
+        """Return the results of all blocks so far merged into one."""
         blocks, last = self.blocks, self.blocks[-1]
         if len(blocks) == 1:
             return last
@@ -207,7 +248,7 @@ class Folder:
             "\n".join([block.notice for block in blocks if block.notice]),
         )
 
-    def _common(self, whole: BlockResult) -> dict[str, Any]:
+    def _common_fields(self, whole: BlockResult) -> dict[str, Any]:
         return {
             "exit_code": whole.exit_code,
             "output": whole.output,
@@ -222,18 +263,18 @@ class Folder:
         }
 
 
-def _joined(parts: list[tuple[str, str]], *kinds: str) -> str:
+def _join_parts(parts: list[tuple[str, str]], *kinds: str) -> str:
     return "".join([text for kind, text in parts if kind in kinds])
 
 
 def fold(events: Iterable[Event]) -> CommandLineCodeResult:
-    """Make the result of `events`."""
-    folder = Folder()
+    """Return the result of `events`."""
+    builder = ResultBuilder()
     for event in events:
-        folder.add(event)
-    return folder.result()
+        builder.add_event(event)
+    return builder.result()
 
 
-def cut_mark(size: int) -> str:
-    """Give the text that stands where `size` bytes of output were left out; nothing for 0."""
+def truncation_marker(size: int) -> str:
+    """Return the text that replaces `size` bytes of truncated output; "" for 0 bytes."""
     return f"\n[... {size} bytes left out ...]\n" if size else ""

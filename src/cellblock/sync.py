@@ -1,7 +1,7 @@
-"""The synchronous face: the executors under their own names, with plain calls in the place of coroutines.
+"""The synchronous interface: the same executors with plain calls instead of coroutines.
 
-One thin facade; the work is done by the executors themselves, on the engine's loop, or right here where hardly anybody else
-uses them just now.
+Each class wraps the asynchronous executor of the same name. The background loop runs the blocks.
+If the executor is not busy, the calling thread runs them itself, which is faster.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from .aio.background_loop import engine
-from .aio.inline_loop import can_drive, drive
-from .blocks import Block, MarkdownCodeExtractor
+from .aio.background_loop import background_loop
+from .aio.inline_loop import can_use_inline_loop, run_inline
+from .blocks import CodeBlockLike, MarkdownCodeExtractor
 from .cancellation import Token
-from .components import ComponentModel, Saved
+from .components import ComponentModel, SavedComponent
 from .events import Event
 from .executors.base import CodeExecutor
 from .executors.command_line.docker import DockerCommandLineCodeExecutor as AsyncDockerCommandLine
@@ -26,7 +26,7 @@ from .executors.jupyter.docker import DockerJupyterCodeExecutor as AsyncDockerJu
 from .executors.jupyter.local import JupyterCodeExecutor as AsyncJupyter
 from .executors.jupyter.remote import JupyterServerCodeExecutor as AsyncJupyterServer
 from .executors.session.checkpoint import Checkpoint
-from .executors.session.checkpointing import CopiedSession, Variable
+from .executors.session.checkpointing import CheckpointableSession, Variable
 from .executors.session.docker import DockerSessionCodeExecutor as AsyncDockerSession
 from .executors.session.sandbox import SandboxSessionCodeExecutor as AsyncSandboxSession
 from .executors.session.sandbox_server import SandboxSessionServer as AsyncSandboxSessionServer
@@ -46,56 +46,60 @@ __all__ = [
 
 
 class SyncCodeExecutor:
-    """The calls of `CodeExecutor`, without `await`. Everything else is passed on to the executor itself."""
+    """Offer the methods of `CodeExecutor` without `await`. Delegate all other attributes to it."""
 
-    _kind: ClassVar[Callable[..., CodeExecutor]]
+    _async_class: ClassVar[Callable[..., CodeExecutor]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._executor = type(self)._kind(*args, **kwargs)
+        self._executor = type(self)._async_class(*args, **kwargs)
 
     def execute_code_blocks(
-        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+        self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
     ) -> CodeResult:
-        """Run `code_blocks` and give their result; see `CodeExecutor.execute_code_blocks`.
+        """Run `code_blocks` and return their result. See `CodeExecutor.execute_code_blocks`.
 
-        An interrupt (Ctrl-C) ends the block, waits for its clean-up and goes on up.
+        An interrupt (Ctrl-C) kills the block. After its cleanup, `KeyboardInterrupt` propagates.
         """
-        if self._executor.is_at_hand() and can_drive():
-            return drive(self._executor.execute_code_blocks, code_blocks, cancellation_token)
-        return engine().wait(self._executor.execute_code_blocks(code_blocks, cancellation_token))
+        if self._executor.can_run_inline() and can_use_inline_loop():
+            return run_inline(self._executor.execute_code_blocks, code_blocks, cancellation_token)
+        return background_loop().run(
+            self._executor.execute_code_blocks(code_blocks, cancellation_token)
+        )
 
     def execute_stream(
-        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+        self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
     ) -> Generator[Event]:
-        """Run `code_blocks` and give what happens as it happens."""
-        return engine().iterate(self._executor.execute_stream(code_blocks, cancellation_token))
+        """Run `code_blocks` and yield events as they happen. See `CodeExecutor.execute_stream`."""
+        return background_loop().iterate(
+            self._executor.execute_stream(code_blocks, cancellation_token)
+        )
 
     def start(self) -> None:
-        """Get ready. Does nothing when that has been done."""
-        engine().wait(self._executor.start())
+        """Start the executor. Does nothing if it is already started."""
+        background_loop().run(self._executor.start())
 
     def stop(self) -> None:
-        """End what runs, and clean up."""
-        engine().wait(self._executor.stop())
+        """Kill what runs and clean up."""
+        background_loop().run(self._executor.stop())
 
     def restart(self) -> None:
-        """Stop and start."""
-        engine().wait(self._executor.restart())
+        """Stop and start again. Only the files in the work folder are kept."""
+        background_loop().run(self._executor.restart())
 
     def dump_component(self) -> ComponentModel:
-        """Give the executor's configuration."""
+        """Return the executor's configuration."""
         return self._executor.dump_component()
 
     @classmethod
-    def load_component(cls, model: Saved, expected: type[Any] | None = None) -> Self:
-        """Make an executor from a saved configuration; see `Component.load_component`."""
-        face = cls.__new__(cls)
-        face._executor = cls._kind.load_component(model, expected)  # pyright: ignore[reportFunctionMemberAccess] - a class
-        return face
+    def load_component(cls, model: SavedComponent, expected: type[Any] | None = None) -> Self:
+        """Create an executor from a saved configuration. See `Component.load_component`."""
+        wrapper = cls.__new__(cls)
+        wrapper._executor = cls._async_class.load_component(model, expected)  # pyright: ignore[reportFunctionMemberAccess] - a class
+        return wrapper
 
     @property
     def code_extractor(self) -> MarkdownCodeExtractor:
-        """What takes the blocks out of a message."""
+        """The extractor that finds the code blocks in a message."""
         return MarkdownCodeExtractor()
 
     def __getattr__(self, name: str) -> Any:
@@ -119,39 +123,39 @@ class SyncCodeExecutor:
 class DockerCommandLineCodeExecutor(SyncCodeExecutor):
     """`cellblock.DockerCommandLineCodeExecutor`, without `await`."""
 
-    _kind = AsyncDockerCommandLine
+    _async_class = AsyncDockerCommandLine
 
 
 class DockerJupyterCodeExecutor(SyncCodeExecutor):
     """`cellblock.DockerJupyterCodeExecutor`, without `await`."""
 
-    _kind = AsyncDockerJupyter
+    _async_class = AsyncDockerJupyter
 
 
 class JupyterCodeExecutor(SyncCodeExecutor):
     """`cellblock.JupyterCodeExecutor`, without `await`."""
 
-    _kind = AsyncJupyter
+    _async_class = AsyncJupyter
 
 
 class JupyterServerCodeExecutor(SyncCodeExecutor):
     """`cellblock.JupyterServerCodeExecutor`, without `await`."""
 
-    _kind = AsyncJupyterServer
+    _async_class = AsyncJupyterServer
 
 
 class SandboxSessionServer:
-    """`cellblock.SandboxSessionServer`, for ``with``; its `session` makes executors of this face."""
+    """`cellblock.SandboxSessionServer` for ``with``. `session` creates synchronous executors."""
 
     def __init__(self, **options: Any) -> None:
         self._server = AsyncSandboxSessionServer(**options)
 
     def session(self, *args: Any, **options: Any) -> SandboxSessionCodeExecutor:
-        """Make a session of this server; it takes what `SandboxSessionCodeExecutor` takes."""
+        """Create a session on this server. Takes the arguments of `SandboxSessionCodeExecutor`."""
         return SandboxSessionCodeExecutor(*args, server=self._server, **options)
 
     def __enter__(self) -> Self:
-        engine().wait(self._server.warm.open())
+        background_loop().run(self._server.runtime_server.open())
         return self
 
     def __exit__(
@@ -160,70 +164,71 @@ class SandboxSessionServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        engine().wait(self._server.warm.close())
+        background_loop().run(self._server.runtime_server.close())
 
 
 class _SyncSession(SyncCodeExecutor):
-    """What live sessions have beyond, without `await`."""
+    """Offer the additional methods of live sessions without `await`."""
 
-    _executor: CopiedSession
+    _executor: CheckpointableSession
 
     def get(self, name: str) -> Any:
-        """Give the value of a variable."""
-        return engine().wait(self._executor.get(name))
+        """Return the value of a variable."""
+        return background_loop().run(self._executor.get(name))
 
     def set(self, name: str, value: Any) -> None:
         """Set a variable."""
-        engine().wait(self._executor.set(name, value))
+        background_loop().run(self._executor.set(name, value))
 
     def variables(self) -> list[Variable]:
-        """List the variables that blocks have made."""
-        return engine().wait(self._executor.variables())
+        """List the variables that blocks have created."""
+        return background_loop().run(self._executor.variables())
 
     def checkpoint(self, *, lifetime_seconds: float | None = None) -> Checkpoint:
-        """Make a frozen copy of memory and work folder."""
-        return engine().wait(self._executor.checkpoint(lifetime_seconds=lifetime_seconds))
+        """Create a frozen copy of the session's memory and work folder."""
+        return background_loop().run(self._executor.checkpoint(lifetime_seconds=lifetime_seconds))
 
-    def restore(self, mark: Checkpoint) -> None:
-        """Go back to a checkpoint."""
-        engine().wait(self._executor.restore(mark))
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the session to a checkpoint."""
+        background_loop().run(self._executor.restore(checkpoint))
 
-    def drop(self, mark: Checkpoint) -> None:
-        """Forget a checkpoint."""
-        engine().wait(self._executor.drop(mark))
+    def drop(self, checkpoint: Checkpoint) -> None:
+        """Delete a checkpoint."""
+        background_loop().run(self._executor.drop(checkpoint))
 
-    def fork(self, count: int = 1, *, mark: Checkpoint | None = None) -> list[Self]:
-        """Make independent sessions that start from here, or from a checkpoint."""
+    def fork(self, count: int = 1, *, checkpoint: Checkpoint | None = None) -> list[Self]:
+        """Create `count` independent sessions that start from the current state or a checkpoint."""
         return [
-            self._face(branch) for branch in engine().wait(self._executor.fork(count, mark=mark))
+            self._wrap(branch)
+            for branch in background_loop().run(self._executor.fork(count, checkpoint=checkpoint))
         ]
 
     @classmethod
-    def _face(cls, executor: CopiedSession) -> Self:
-        face = cls.__new__(cls)
-        face._executor = executor
-        return face
+    def _wrap(cls, executor: CheckpointableSession) -> Self:
+        wrapper = cls.__new__(cls)
+        wrapper._executor = executor
+        return wrapper
 
 
 class SandboxSessionCodeExecutor(_SyncSession):
     """`cellblock.SandboxSessionCodeExecutor`, without `await`."""
 
-    _kind = AsyncSandboxSession
+    _async_class = AsyncSandboxSession
 
 
 class DockerSessionCodeExecutor(_SyncSession):
     """`cellblock.DockerSessionCodeExecutor`, without `await`."""
 
-    _kind = AsyncDockerSession
+    _async_class = AsyncDockerSession
 
 
 class LocalCommandLineCodeExecutor(SyncCodeExecutor):
     """`cellblock.LocalCommandLineCodeExecutor`, without `await`."""
 
-    _kind = AsyncLocalCommandLine
+    _async_class = AsyncLocalCommandLine
 
 
 class SandboxCommandLineCodeExecutor(SyncCodeExecutor):
     """`cellblock.SandboxCommandLineCodeExecutor`, without `await`."""
 
-    _kind = AsyncSandboxCommandLine
+    _async_class = AsyncSandboxCommandLine

@@ -1,4 +1,4 @@
-"""A thread that calls drives its block itself: results, clean-up and interrupts as on the engine, without its turns."""
+"""Blocks that run on the calling thread: results, clean-up and interrupts."""
 
 import asyncio
 import concurrent.futures
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import pytest
 
 from cellblock import CancellationToken, CodeBlock, SandboxCommandLineCodeExecutor, sync
-from cellblock.aio.background_loop import engine
-from cellblock.aio.inline_loop import Driver, can_drive, drive
-from cellblock.backends.socket_reader import Ear
+from cellblock.aio.background_loop import background_loop
+from cellblock.aio.inline_loop import InlineLoop, can_use_inline_loop, run_inline
+from cellblock.backends.socket_reader import SocketReader
 from cellblock.errors import BackendError, BackendLost
-from tests.executors.session.live_session import need_sandbox
-from tests.executors.test_callers import engine_busy
+from tests.executors.session.live_session import skip_without_sandbox
+from tests.executors.test_callers import background_loop_blocked
 
 T = TypeVar("T")
 
@@ -33,13 +33,13 @@ FACES: dict[str, type[sync.SyncCodeExecutor]] = {
 
 @pytest.fixture(params=FACES)
 def executor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sync.SyncCodeExecutor]:
-    need_sandbox()
+    skip_without_sandbox()
     with FACES[request.param](work_dir=tmp_path) as executor:
         yield executor
 
 
 def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call `function` in a new thread: in the main one a time limit of the tests may have set a handler."""
+    """Call `function` in a new thread: in the main one the test timeout may have a handler."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -51,7 +51,7 @@ def output_of(executor: sync.SyncCodeExecutor, code: str) -> str:
 # the loop
 
 
-def test_it_gives_what_its_work_gives() -> None:
+def test_result_and_error_reach_the_caller() -> None:
     async def three() -> int:
         await asyncio.sleep(0)
         return 3
@@ -59,12 +59,12 @@ def test_it_gives_what_its_work_gives() -> None:
     async def fail() -> None:
         raise KeyError("mine")
 
-    assert in_thread(drive, three) == 3
+    assert in_thread(run_inline, three) == 3
     with pytest.raises(KeyError, match="mine"):
-        in_thread(drive, fail)
+        in_thread(run_inline, fail)
 
 
-def test_futures_timers_readers_and_other_threads_wake_it() -> None:
+def test_futures_timers_readers_and_other_threads_wake_the_loop() -> None:
     async def work() -> list[str]:
         loop, seen = asyncio.get_running_loop(), list[str]()
         readable, writable = os.pipe()
@@ -76,42 +76,42 @@ def test_futures_timers_readers_and_other_threads_wake_it() -> None:
         loop.call_later(0.005, seen.append, "never").cancel()
         seen.append(await arrived)
         loop.remove_reader(readable)
-        told = loop.create_future()
-        threading.Timer(0.01, loop.call_soon_threadsafe, (told.set_result, "told")).start()
-        seen.append(await told)
+        called = loop.create_future()
+        threading.Timer(0.01, loop.call_soon_threadsafe, (called.set_result, "called")).start()
+        seen.append(await called)
         for descriptor in (readable, writable):
             os.close(descriptor)
         return seen
 
-    assert in_thread(drive, work) == ["piped", "told"]
+    assert in_thread(run_inline, work) == ["piped", "called"]
 
 
-def test_when_the_call_is_over_others_are_told_so_and_nothing_is_open() -> None:
+def test_closed_loop_refuses_calls_and_has_no_open_descriptor() -> None:
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
     before = len(os.listdir("/proc/self/fd"))
-    over = in_thread(drive, loop)
-    assert isinstance(over, Driver)
-    assert over.is_closed()
+    closed = in_thread(run_inline, loop)
+    assert isinstance(closed, InlineLoop)
+    assert closed.is_closed()
     with pytest.raises(RuntimeError):
-        over.call_soon_threadsafe(print)
+        closed.call_soon_threadsafe(print)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_it_is_not_for_a_thread_with_a_loop_nor_where_a_handler_could_raise() -> None:
+def test_inline_loop_is_refused_beside_another_loop_or_a_signal_handler() -> None:
     async def ask() -> bool:
-        return can_drive()
+        return can_use_inline_loop()
 
-    def handler(_number: int, _frame: object) -> None:
+    def raise_timeout(_number: int, _frame: object) -> None:
         raise TimeoutError
 
-    assert in_thread(can_drive)
+    assert in_thread(can_use_inline_loop)
     assert not in_thread(asyncio.run, ask())
-    before = signal.signal(signal.SIGUSR1, handler)
+    before = signal.signal(signal.SIGUSR1, raise_timeout)
     try:
-        assert not can_drive()
-        assert in_thread(can_drive)
+        assert not can_use_inline_loop()
+        assert in_thread(can_use_inline_loop)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -119,8 +119,10 @@ def test_it_is_not_for_a_thread_with_a_loop_nor_where_a_handler_could_raise() ->
 # blocks
 
 
-def test_blocks_need_no_engine_once_it_has_started(executor: sync.SyncCodeExecutor) -> None:
-    with engine_busy():
+def test_blocks_of_a_started_executor_do_not_need_the_background_loop(
+    executor: sync.SyncCodeExecutor,
+) -> None:
+    with background_loop_blocked():
         assert [in_thread(output_of, executor, f"print({number})") for number in range(3)] == [
             "0\n",
             "1\n",
@@ -128,7 +130,9 @@ def test_blocks_need_no_engine_once_it_has_started(executor: sync.SyncCodeExecut
         ]
 
 
-def test_threads_after_each_other_leave_nothing_open(executor: sync.SyncCodeExecutor) -> None:
+def test_threads_one_after_another_leave_no_open_descriptor(
+    executor: sync.SyncCodeExecutor,
+) -> None:
     counts = list[int]()
     for _ in range(10):
         assert in_thread(output_of, executor, "print('hi')") == "hi\n"
@@ -136,26 +140,28 @@ def test_threads_after_each_other_leave_nothing_open(executor: sync.SyncCodeExec
     assert counts[-1] <= counts[0]
 
 
-@pytest.mark.parametrize("make", [Driver, asyncio.new_event_loop], ids=["driver", "loop"])
-def test_a_loop_that_ends_before_it_was_told_to_let_go_leaves_nothing_open(
+@pytest.mark.parametrize("make", [InlineLoop, asyncio.new_event_loop], ids=["inline", "asyncio"])
+def test_loop_closed_before_it_removes_its_watch_leaves_no_open_descriptor(
     make: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     before = len(os.listdir("/proc/self/fd"))
     ours, theirs = socket.socketpair()
-    ear = Ear(ours, lambda: None)
+    reader = SocketReader(ours, lambda: None)
     for _ in range(5):
-        over, next_one = make(), make()
-        assert ear.listen(over)
-        assert ear.listen(next_one)  # which asks the other to let go, in its next turn
-        over.close()
+        closed, next_one = make(), make()
+        assert reader.read_on(closed)
+        assert reader.read_on(next_one)  # asks the other loop to remove its watch later
+        closed.close()
         next_one.close()
-    ear.end()
+    reader.stop()
     for one in (ours, theirs):
         one.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_threads_at_once_and_a_loop_each_get_their_own(executor: sync.SyncCodeExecutor) -> None:
+def test_concurrent_threads_and_a_loop_each_get_their_own_output(
+    executor: sync.SyncCodeExecutor,
+) -> None:
     inner = executor._executor
 
     async def on_a_loop(number: int) -> str:
@@ -172,12 +178,17 @@ def test_threads_at_once_and_a_loop_each_get_their_own(executor: sync.SyncCodeEx
     assert [text for text, _ in found] == [f"{number}\n" for _, number in found]
 
 
-def test_a_token_of_another_thread_cancels(executor: sync.SyncCodeExecutor, tmp_path: Path) -> None:
+def test_token_cancelled_in_another_thread_cancels_the_block(
+    executor: sync.SyncCodeExecutor, tmp_path: Path
+) -> None:
     token = CancellationToken()
 
     def run() -> tuple[int, str]:
         block = CodeBlock(
-            "import time; print('so far', flush=True); open('begun', 'w').close(); time.sleep(60)",
+            (
+                "import time; print('so far', flush=True)\nopen('started', 'w').close(); "
+                "time.sleep(60)"
+            ),
             "python",
         )
         result = executor.execute_code_blocks([block], token)
@@ -185,7 +196,7 @@ def test_a_token_of_another_thread_cancels(executor: sync.SyncCodeExecutor, tmp_
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         running = pool.submit(run)
-        while not (tmp_path / "begun").exists():
+        while not (tmp_path / "started").exists():
             time.sleep(0.01)
         token.cancel()
         assert running.result() == (125, "so far")
@@ -197,9 +208,9 @@ def test_who_waits_is_told_when_another_thread_stops_the_executor(
 ) -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            output_of, executor, "import time; open('begun', 'w').close(); time.sleep(60)"
+            output_of, executor, "import time; open('started', 'w').close(); time.sleep(60)"
         )
-        while not (tmp_path / "begun").exists():
+        while not (tmp_path / "started").exists():
             time.sleep(0.01)
         executor.stop()
         with pytest.raises(BackendError):
@@ -207,8 +218,8 @@ def test_who_waits_is_told_when_another_thread_stops_the_executor(
     assert in_thread(output_of, executor, "print('hi')") == "hi\n"
 
 
-def test_a_server_that_died_while_nobody_called_is_told_of(tmp_path: Path) -> None:
-    need_sandbox()
+def test_server_killed_between_calls_is_reported(tmp_path: Path) -> None:
+    skip_without_sandbox()
     with sync.SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         in_thread(output_of, executor, "print('hi')")
         inner = executor._executor
@@ -222,15 +233,17 @@ def test_a_server_that_died_while_nobody_called_is_told_of(tmp_path: Path) -> No
         assert in_thread(output_of, executor, "print('hi')") == "hi\n"
 
 
-def test_within_a_running_loop_the_engine_does_it(executor: sync.SyncCodeExecutor) -> None:
+def test_call_inside_a_running_loop_uses_the_background_loop(
+    executor: sync.SyncCodeExecutor,
+) -> None:
     async def main() -> str:
         return output_of(executor, "print('hi')")
 
     assert asyncio.run(main()) == "hi\n"
-    assert engine().loop.is_running()
+    assert background_loop().loop.is_running()
 
 
-# interrupts, in a main thread without any handler
+# interrupts, in a main thread without a handler
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -238,7 +251,7 @@ from cellblock import CodeBlock
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
 folder = sys.argv[1]
-LONG = "open('begun', 'w').close(); import time; time.sleep(60)"
+LONG = "open('started', 'w').close(); import time; time.sleep(60)"
 
 def output_of(code):
     return executor.execute_code_blocks([CodeBlock(code, "python")]).output.strip()
@@ -247,9 +260,9 @@ def interrupt(after=0.0):
     time.sleep(after)
     os.kill(os.getpid(), signal.SIGINT)
 
-def when_begun(*steps):
+def when_started(*steps):
     def wait():
-        while not os.path.exists(f"{folder}/begun"):
+        while not os.path.exists(f"{folder}/started"):
             time.sleep(0.01)
         for step in steps:
             step()
@@ -259,11 +272,12 @@ def when_begun(*steps):
 with SandboxCommandLineCodeExecutor(work_dir=folder) as executor:
     server = executor._executor._connection.pid
     @
-    print(output_of("print('goes on')"), [name for name in os.listdir(folder) if name != "begun"])
+    files = [name for name in os.listdir(folder) if name != "started"]
+    print(output_of("print('continues')"), files)
 """
 INTERRUPTED = {
     "once": """
-    when_begun(interrupt)
+    when_started(interrupt)
     try:
         output_of(LONG)
     except KeyboardInterrupt:
@@ -271,7 +285,7 @@ INTERRUPTED = {
         print("interrupted")
 """,
     "twice, with a server that does not answer": """
-    when_begun(lambda: os.kill(server, signal.SIGSTOP), interrupt, interrupt)
+    when_started(lambda: os.kill(server, signal.SIGSTOP), interrupt, interrupt)
     try:
         output_of(LONG)
     except KeyboardInterrupt:
@@ -282,7 +296,7 @@ INTERRUPTED = {
     def on_alarm(number, frame):
         raise TimeoutError("interrupted")
     signal.signal(signal.SIGALRM, on_alarm)
-    when_begun(lambda: os.kill(os.getpid(), signal.SIGALRM))
+    when_started(lambda: os.kill(os.getpid(), signal.SIGALRM))
     try:
         output_of(LONG)
     except TimeoutError as error:
@@ -307,12 +321,12 @@ INTERRUPTED = {
 
 
 @pytest.mark.parametrize("how", INTERRUPTED)
-def test_an_interrupt_ends_the_block_and_goes_on_up(tmp_path: Path, how: str) -> None:
-    need_sandbox()
+def test_interrupt_ends_the_block_and_reaches_the_caller(tmp_path: Path, how: str) -> None:
+    skip_without_sandbox()
     program = PROGRAM.replace("    @\n", INTERRUPTED[how].lstrip("\n"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     argv = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(
         argv, capture_output=True, text=True, env=environment, timeout=15, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\ngoes on []\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\ncontinues []\n", "")

@@ -1,4 +1,4 @@
-"""Executors with the same settings share a server, and nothing else: not what they see, and not each other's troubles."""
+"""Executors with equal settings share a server, but see and affect nothing of each other."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from cellblock import (
     SandboxCommandLineCodeExecutor,
 )
 from cellblock.backends import shared_server
-from cellblock.backends.sandbox import SandboxPlace
+from cellblock.backends.sandbox import SandboxBackend
 from cellblock.events import Output
 from cellblock.runtime.linux.process_tree import children, descendants
 
-# A port that one executor's code listens on until it is told to end; the other's tries to come in.
+# One executor's code listens on a port until the file `done` exists; the other's code connects.
 LISTEN = """
 import os, socket, time
 with socket.create_server(("127.0.0.1", 4567)) as server:
@@ -37,7 +37,7 @@ with socket.create_server(("127.0.0.1", 4567)) as server:
     while not os.path.exists("done"):
         time.sleep(0.01)
 """
-CONNECT = "import socket; socket.create_connection(('127.0.0.1', 4567)); print('came in')"
+CONNECT = "import socket; socket.create_connection(('127.0.0.1', 4567)); print('connected')"
 
 
 def server_of(executor: SandboxCommandLineCodeExecutor) -> int:
@@ -52,7 +52,7 @@ async def run(
 
 
 @contextlib.asynccontextmanager
-async def two(
+async def two_tenants(
     **settings: Any,
 ) -> AsyncGenerator[tuple[SandboxCommandLineCodeExecutor, SandboxCommandLineCodeExecutor]]:
     async with (
@@ -64,7 +64,7 @@ async def two(
 
 
 def zygote_of(server: int) -> int:
-    """Give the first zygote, below which are those of the guests."""
+    """Return the first zygote, the parent of the tenants' zygotes."""
     return max(children(server), key=lambda pid: len(descendants(pid)))
 
 
@@ -72,26 +72,26 @@ def by_age(pids: list[int]) -> list[int]:
     return sorted(pids, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().split()[21]))
 
 
-async def given_up(work: Coroutine[Any, Any, None], after: float) -> None:
-    """Begin `work`, and cancel it after some seconds."""
+async def start_and_cancel(work: Coroutine[Any, Any, None], seconds: float) -> None:
+    """Start `work` and cancel it after `seconds`."""
     task = asyncio.ensure_future(work)
-    await asyncio.sleep(after)
+    await asyncio.sleep(seconds)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
-async def eventually(what: str, is_so: Any) -> None:
+async def wait_until(failure: str, condition: Any) -> None:
     for _ in range(1000):
-        if is_so():
+        if condition():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(what)
+    raise AssertionError(failure)
 
 
-def test_each_sees_his_own_folders_alone() -> None:
+def test_tenant_sees_only_its_own_folders() -> None:
     async def main() -> None:
-        async with two() as (one, other):
+        async with two_tenants() as (one, other):
             for folder in ("/workspace", "/home/cell", "/opt/env", "/tmp"):
                 assert (await run(one, f"open('{folder}/mark', 'w').close()")).exit_code == 0
                 assert (
@@ -105,16 +105,19 @@ def test_each_sees_his_own_folders_alone() -> None:
     asyncio.run(main())
 
 
-def test_each_sees_his_own_processes_alone() -> None:
+def test_tenant_sees_only_its_own_processes() -> None:
     async def main() -> None:
-        async with two() as (one, other):
+        async with two_tenants() as (one, other):
             asleep = asyncio.ensure_future(
                 run(one, "import time; open('here', 'w').close(); time.sleep(1)")
             )
-            await eventually("nothing runs", (one.work_dir / "here").exists)
+            await wait_until("nothing runs", (one.work_dir / "here").exists)
             seen = await run(
                 other,
-                "import os; print(sorted(int(name) for name in os.listdir('/proc') if name.isdecimal()))",
+                (
+                    "import os; "
+                    "print(sorted(int(pid) for pid in os.listdir('/proc') if pid.isdecimal()))"
+                ),
             )
             assert seen.output == "[1, 2]\n"
             await asleep
@@ -122,24 +125,27 @@ def test_each_sees_his_own_processes_alone() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_each_has_a_network_of_his_own(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def together(place: SandboxPlace) -> dict[str, Any]:
-        use = alone(place)
-        return {**use, "zygote": {**use["zygote"], "own_network": ""}}
+@pytest.mark.parametrize("is_separate", [True, False])
+def test_tenant_has_its_own_network(is_separate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_own_network(backend: SandboxBackend) -> dict[str, Any]:
+        settings = original(backend)
+        return {**settings, "zygote": {**settings["zygote"], "own_network": ""}}
 
-    alone = SandboxPlace._use
-    if not apart:
-        monkeypatch.setattr(SandboxPlace, "_use", together)
+    original = SandboxBackend._role_settings
+    if not is_separate:
+        monkeypatch.setattr(SandboxBackend, "_role_settings", without_own_network)
 
     async def main() -> None:
-        async with two(policy=Policy(environment={"APART": str(apart)})) as (one, other):
+        async with two_tenants(policy=Policy(environment={"SEPARATE": str(is_separate)})) as (
+            one,
+            other,
+        ):
             listening = asyncio.ensure_future(run(one, LISTEN))
-            await eventually("nobody listens", (one.work_dir / "listening").exists)
-            assert (await run(one, CONNECT)).output == "came in\n"
-            came_in = (await run(other, CONNECT)).output == "came in\n"
-            assert came_in is not apart, (
-                "he does without a network of his own, and does not with one"
+            await wait_until("nothing listens", (one.work_dir / "listening").exists)
+            assert (await run(one, CONNECT)).output == "connected\n"
+            connected = (await run(other, CONNECT)).output == "connected\n"
+            assert connected is not is_separate, (
+                "it connects without its own network, and not with one"
             )
             (one.work_dir / "done").touch()
             assert (await listening).exit_code == 0
@@ -157,7 +163,7 @@ def test_each_has_a_network_of_his_own(apart: bool, monkeypatch: pytest.MonkeyPa
     ],
     ids=["limits", "environment", "network", "preload"],
 )
-def test_who_has_other_settings_has_another_server(settings: dict[str, Any]) -> None:
+def test_other_settings_start_another_server(settings: dict[str, Any]) -> None:
     async def main() -> None:
         async with (
             SandboxCommandLineCodeExecutor() as one,
@@ -168,7 +174,7 @@ def test_who_has_other_settings_has_another_server(settings: dict[str, Any]) -> 
     asyncio.run(main())
 
 
-def test_a_folder_that_was_replaced_is_shown_as_it_is_now(tmp_path: Path) -> None:
+def test_replaced_folder_is_mounted_in_its_new_state(tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     policy = Policy(read_only=(Mount(str(given), "/data"),))
@@ -186,7 +192,7 @@ def test_a_folder_that_was_replaced_is_shown_as_it_is_now(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_what_the_policy_shows_within_a_work_folder_is_there_for_each(tmp_path: Path) -> None:
+def test_policy_mounts_below_the_work_folder_are_visible_to_each_tenant(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("given")
     shown = (
         Mount(str(tmp_path), "/workspace/deep/data"),
@@ -194,9 +200,12 @@ def test_what_the_policy_shows_within_a_work_folder_is_there_for_each(tmp_path: 
     )
 
     async def main() -> None:
-        async with two(policy=Policy(read_only=shown)) as (one, other):
+        async with two_tenants(policy=Policy(read_only=shown)) as (one, other):
             for executor in (one, other):
-                code = "print(open('deep/data/file').read(), open('/home/cell/file').read()); open('deep/data/x', 'w')"
+                code = (
+                    "print(open('deep/data/file').read(), open('/home/cell/file').read())\n"
+                    "open('deep/data/x', 'w')"
+                )
                 result = await run(executor, code)
                 assert "given given" in result.output
                 assert "Read-only" in result.output
@@ -204,7 +213,7 @@ def test_what_the_policy_shows_within_a_work_folder_is_there_for_each(tmp_path: 
     asyncio.run(main())
 
 
-def test_one_who_leaves_takes_all_that_is_his_along_and_nothing_of_another() -> None:
+def test_stopped_tenant_leaves_nothing_and_does_not_affect_another() -> None:
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor() as one:
             server = server_of(one)
@@ -212,33 +221,33 @@ def test_one_who_leaves_takes_all_that_is_his_along_and_nothing_of_another() -> 
             asleep = asyncio.ensure_future(run(one, "import time; time.sleep(3); print('woke')"))
             other = SandboxCommandLineCodeExecutor()
             await other.start()
-            mine, his = by_age(children(zygote))
-            cut = asyncio.ensure_future(run(other, "import time; time.sleep(60)"))
+            one_zygote, other_zygote = by_age(children(zygote))
+            ended = asyncio.ensure_future(run(other, "import time; time.sleep(60)"))
             await asyncio.sleep(0.3)
-            below, scratch = [his, *descendants(his)], other.work_dir
-            began = time.monotonic()
+            processes, scratch = [other_zygote, *descendants(other_zygote)], other.work_dir
+            started = time.monotonic()
             await other.stop()
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - started < 10
             assert not scratch.exists()
-            assert not any(Path(f"/proc/{pid}").exists() for pid in below), (
-                "stopped, and something of it lives"
+            assert not any(Path(f"/proc/{pid}").exists() for pid in processes), (
+                "it stopped, but a process is left"
             )
             with pytest.raises(BackendError):
-                await cut
-            assert children(zygote) == [mine]
+                await ended
+            assert children(zygote) == [one_zygote]
             assert (await asleep).output == "woke\n"
-        await eventually(
-            "the server outlived the last one", lambda: not Path(f"/proc/{server}").exists()
+        await wait_until(
+            "the server outlives the last tenant", lambda: not Path(f"/proc/{server}").exists()
         )
 
     asyncio.run(main())
 
 
-def test_a_slow_reader_holds_up_nobody_else_and_loses_nothing() -> None:
+def test_slow_reader_does_not_delay_others_and_loses_nothing() -> None:
     size = 400 << 20
 
     async def main() -> None:
-        async with two(limits=Limits(output_bytes=None)) as (one, other):
+        async with two_tenants(limits=Limits(output_bytes=None)) as (one, other):
             code = f"import sys; [sys.stdout.write('x' * (1 << 20)) for _ in range({size >> 20})]"
             stream = one.execute_stream([CodeBlock(code, "python")])
             got = 0
@@ -247,11 +256,13 @@ def test_a_slow_reader_holds_up_nobody_else_and_loses_nothing() -> None:
                     got += len(event.text)
                     break
             connection = one._connection
-            await eventually("all is read", lambda: connection is not None and connection._paused)
-            await asyncio.sleep(1)  # its output piles up, until its block has to wait
+            await wait_until(
+                "reading is never paused", lambda: connection is not None and connection._paused
+            )
+            await asyncio.sleep(1)  # its output fills all buffers, so its block has to wait
             status = Path(f"/proc/{server_of(one)}/status").read_text()
             assert int(status.split("VmRSS:")[1].split()[0]) < 150 << 10, (
-                "the server keeps all of it"
+                "the server keeps all of the output"
             )
             for _ in range(20):
                 assert (await asyncio.wait_for(run(other, "print('hi')"), 15)).output == "hi\n"
@@ -263,9 +274,9 @@ def test_a_slow_reader_holds_up_nobody_else_and_loses_nothing() -> None:
     asyncio.run(main())
 
 
-def test_a_killed_server_is_lost_for_all_and_comes_back_for_all() -> None:
+def test_all_tenants_lose_a_killed_server_and_can_restart() -> None:
     async def main() -> None:
-        async with two() as (one, other):
+        async with two_tenants() as (one, other):
             killed = server_of(one)
             asleep = [
                 asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
@@ -288,14 +299,14 @@ def test_a_killed_server_is_lost_for_all_and_comes_back_for_all() -> None:
     asyncio.run(main())
 
 
-def test_a_killed_zygote_is_the_loss_of_one() -> None:
+def test_killed_zygote_affects_only_its_tenant() -> None:
     async def main() -> None:
-        async with two() as (one, other):
+        async with two_tenants() as (one, other):
             zygote = zygote_of(server_of(one))
             first, _ = by_age(children(zygote))
             os.kill(first, signal.SIGKILL)
-            await eventually(
-                "its end is not told of", lambda: not (one._connection and one._connection.is_open)
+            await wait_until(
+                "its end is not reported", lambda: not (one._connection and one._connection.is_open)
             )
             with pytest.raises(BackendError, match="forked from ended"):
                 await run(one, "print(1)")
@@ -307,7 +318,7 @@ def test_a_killed_zygote_is_the_loss_of_one() -> None:
     asyncio.run(main())
 
 
-def test_who_has_more_cells_gets_no_more_than_his_share() -> None:
+def test_tenant_with_more_cells_gets_only_its_share_of_the_cpu() -> None:
     async def calls(executor: SandboxCommandLineCodeExecutor, until: float) -> int:
         count = 0
         while time.monotonic() < until:
@@ -329,7 +340,7 @@ def test_who_has_more_cells_gets_no_more_than_his_share() -> None:
     asyncio.run(main())
 
 
-def test_many_that_start_at_once_wait_for_one_server() -> None:
+def test_concurrent_starts_share_one_server() -> None:
     async def main() -> None:
         executors = [SandboxCommandLineCodeExecutor() for _ in range(8)]
         results = await asyncio.gather(
@@ -343,13 +354,13 @@ def test_many_that_start_at_once_wait_for_one_server() -> None:
     assert not shared_server._servers
 
 
-def test_one_server_has_no_more_guests_than_it_can_carry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_server, "_MOST", 2)
+def test_number_of_tenants_of_one_server_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_server, "_MAX_TENANTS", 2)
 
     async def main() -> None:
         async with (
-            two(preload=["fractions"]) as (one, _),
-            two(preload=["fractions"]) as (three, other),
+            two_tenants(preload=["fractions"]) as (one, _),
+            two_tenants(preload=["fractions"]) as (three, other),
         ):
             assert server_of(one) != server_of(three)
             assert (await run(other, "print(1)")).output == "1\n"
@@ -358,7 +369,7 @@ def test_one_server_has_no_more_guests_than_it_can_carry(monkeypatch: pytest.Mon
     assert not shared_server._servers
 
 
-def test_a_start_that_is_given_up_leaves_the_others_theirs() -> None:
+def test_cancelled_start_does_not_affect_other_tenants() -> None:
     async def main() -> None:
         first, second = (SandboxCommandLineCodeExecutor(preload=["decimal"]) for _ in range(2))
         starting = asyncio.ensure_future(first.start())
@@ -375,21 +386,21 @@ def test_a_start_that_is_given_up_leaves_the_others_theirs() -> None:
     assert not shared_server._servers
 
 
-def test_who_leaves_while_he_is_still_coming_in_leaves_nothing_behind() -> None:
+def test_tenant_that_stops_during_its_start_leaves_nothing() -> None:
     async def main() -> None:
-        async with two() as (one, other):
+        async with two_tenants() as (one, other):
             server = server_of(one)
             zygote = zygote_of(server)
-            for executor in (one, other):  # which has its first cell from here on
+            for executor in (one, other):  # so that each has its first cell
                 await run(executor, "print(1)")
             before = len(os.listdir(f"/proc/{server}/fd"))
             for moment in range(40):
-                coming = SandboxCommandLineCodeExecutor()
-                await given_up(coming.start(), moment / 2000)
-                await coming.stop()
-            await eventually("a zygote of his stays", lambda: len(children(zygote)) == 2)
-            await eventually(
-                "descriptors stay", lambda: len(os.listdir(f"/proc/{server}/fd")) <= before
+                starting = SandboxCommandLineCodeExecutor()
+                await start_and_cancel(starting.start(), moment / 2000)
+                await starting.stop()
+            await wait_until("a zygote is left", lambda: len(children(zygote)) == 2)
+            await wait_until(
+                "descriptors are left", lambda: len(os.listdir(f"/proc/{server}/fd")) <= before
             )
             assert (await run(one, "print(1)")).output == "1\n"
 
@@ -397,26 +408,25 @@ def test_who_leaves_while_he_is_still_coming_in_leaves_nothing_behind() -> None:
     assert not shared_server._servers
 
 
-def test_a_stop_that_is_given_up_leaves_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelled_stop_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor():
             for moment in range(20):
-                leaving = SandboxCommandLineCodeExecutor()
-                await leaving.start()
-                await given_up(leaving.stop(), moment / 1000)
-                await leaving.stop()
+                stopping = SandboxCommandLineCodeExecutor()
+                await stopping.start()
+                await start_and_cancel(stopping.stop(), moment / 1000)
+                await stopping.stop()
 
     asyncio.run(main())
     assert not list(tmp_path.iterdir())
 
 
-def test_all_folders_go_when_their_owner_is_killed(tmp_path: Path) -> None:
+def test_all_folders_are_removed_when_the_caller_is_killed(tmp_path: Path) -> None:
     code = (
-        "import os\nfrom cellblock import CodeBlock\nfrom cellblock.sync import SandboxCommandLineCodeExecutor as Sandbox\n"
+        "import os\nfrom cellblock import CodeBlock\n"
+        "from cellblock.sync import SandboxCommandLineCodeExecutor as Sandbox\n"
         "with Sandbox() as one, Sandbox() as two, Sandbox() as three:\n"
         "    for executor in (one, two, three):\n"
         "        executor.execute_code_blocks([CodeBlock('open(\"x\", \"w\")', 'python')])\n"
@@ -431,6 +441,6 @@ def test_all_folders_go_when_their_owner_is_killed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], env=environment, check=False)
 
     async def main() -> None:
-        await eventually(f"left: {list(tmp_path.iterdir())}", lambda: not list(tmp_path.iterdir()))
+        await wait_until(f"left: {list(tmp_path.iterdir())}", lambda: not list(tmp_path.iterdir()))
 
     asyncio.run(main())

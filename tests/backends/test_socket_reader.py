@@ -1,4 +1,4 @@
-"""The ear: what comes on a socket is heard on the loop that was last asked to, whatever the others are doing."""
+"""The socket reader: data is read on the last loop, whatever the other loops do."""
 
 import asyncio
 import contextlib
@@ -9,37 +9,39 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from cellblock.backends.socket_reader import Ear
+from cellblock.backends.socket_reader import SocketReader
 
 
-class Heard:
-    """An ear, the other end of its socket, and in which thread what came was read."""
+class ReaderUnderTest:
+    """A socket reader, the other end of its socket, and the received data with its thread."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
-        self.found: list[tuple[bytes, str]] = []
-        self.ear = Ear(self.ours, self._read)
+        self.received: list[tuple[bytes, str]] = []
+        self.reader = SocketReader(self.ours, self._read)
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self.found.append((self.ours.recv(100), threading.current_thread().name))
+            self.received.append((self.ours.recv(100), threading.current_thread().name))
 
-    def says(self, text: bytes, thread: str) -> bool:
-        """Send `text`; tell whether, and soon, it was heard in `thread`, once."""
+    def is_received_in(self, text: bytes, thread: str) -> bool:
+        """Send `text`. Return True if it soon arrives in `thread`, once."""
         self.theirs.send(text)
         return (
-            soon(lambda: bool(self.found)) and self.found.pop() == (text, thread) and not self.found
+            is_soon_true(lambda: bool(self.received))
+            and self.received.pop() == (text, thread)
+            and not self.received
         )
 
 
 @pytest.fixture
-def heard() -> Generator[Heard]:
-    heard = Heard()
-    yield heard
-    heard.ear.end()
-    heard.ours.close()
-    heard.theirs.close()
+def tested() -> Generator[ReaderUnderTest]:
+    tested = ReaderUnderTest()
+    yield tested
+    tested.reader.stop()
+    tested.ours.close()
+    tested.theirs.close()
 
 
 @contextlib.contextmanager
@@ -54,7 +56,7 @@ def loop_in_thread(name: str) -> Generator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
-def soon(condition: Callable[[], bool]) -> bool:
+def is_soon_true(condition: Callable[[], bool]) -> bool:
     for _ in range(1000):
         if condition():
             return True
@@ -62,78 +64,78 @@ def soon(condition: Callable[[], bool]) -> bool:
     return False
 
 
-def listen(ear: Ear, loop: asyncio.AbstractEventLoop) -> bool:
+def read_on(reader: SocketReader, loop: asyncio.AbstractEventLoop) -> bool:
     async def on_it() -> bool:
-        return ear.listen(loop)
+        return reader.read_on(loop)
 
     return asyncio.run_coroutine_threadsafe(on_it(), loop).result(10)
 
 
-def test_what_comes_is_heard_on_the_loop_that_was_asked_last(heard: Heard) -> None:
+def test_data_is_read_on_the_last_loop(tested: ReaderUnderTest) -> None:
     with loop_in_thread("one") as one, loop_in_thread("two") as two:
         for loop, name in ((one, "one"), (two, "two"), (one, "one"), (one, "one")):
-            assert listen(heard.ear, loop)
-            assert heard.ear.loop is loop
-            assert heard.says(b"news", name)
+            assert read_on(tested.reader, loop)
+            assert tested.reader.loop is loop
+            assert tested.is_received_in(b"news", name)
 
 
-def test_a_loop_that_is_busy_is_not_waited_for(heard: Heard) -> None:
-    let_go = threading.Event()
+def test_busy_loop_does_not_delay_the_next_one(tested: ReaderUnderTest) -> None:
+    unblock = threading.Event()
     with loop_in_thread("one") as one, loop_in_thread("two") as two:
-        listen(heard.ear, one)
-        one.call_soon_threadsafe(let_go.wait)
-        assert listen(heard.ear, two)
-        assert heard.says(b"news", "two")
-        let_go.set()
-        assert heard.says(b"more", "two")
+        read_on(tested.reader, one)
+        one.call_soon_threadsafe(unblock.wait)
+        assert read_on(tested.reader, two)
+        assert tested.is_received_in(b"news", "two")
+        unblock.set()
+        assert tested.is_received_in(b"more", "two")
 
 
-def test_a_loop_that_is_over_is_not_waited_for(heard: Heard) -> None:
+def test_closed_loop_does_not_delay_the_next_one(tested: ReaderUnderTest) -> None:
     for _ in range(3):
         with loop_in_thread("one") as one:
-            listen(heard.ear, one)
+            read_on(tested.reader, one)
     with loop_in_thread("two") as two:
-        assert listen(heard.ear, two)
-        assert heard.says(b"news", "two")
+        assert read_on(tested.reader, two)
+        assert tested.is_received_in(b"news", "two")
 
 
-def test_descriptors_of_loops_that_it_has_left_are_closed(heard: Heard) -> None:
+def test_descriptors_of_previous_loops_are_closed(tested: ReaderUnderTest) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with loop_in_thread("one") as one, loop_in_thread("two") as two:
-        listen(heard.ear, one)
+        read_on(tested.reader, one)
         with_both = len(os.listdir("/proc/self/fd"))
         for loop in (two, one) * 10:
-            listen(heard.ear, loop)
-        assert soon(lambda: len(os.listdir("/proc/self/fd")) == with_both)
-        heard.ear.end()
-        assert not listen(heard.ear, one), "it has ended"
-    assert soon(lambda: len(os.listdir("/proc/self/fd")) == before)
+            read_on(tested.reader, loop)
+        assert is_soon_true(lambda: len(os.listdir("/proc/self/fd")) == with_both)
+        tested.reader.stop()
+        assert not read_on(tested.reader, one), "it is stopped"
+    assert is_soon_true(lambda: len(os.listdir("/proc/self/fd")) == before)
 
 
-def test_nothing_is_heard_while_it_rests(heard: Heard) -> None:
+def test_nothing_is_read_while_paused(tested: ReaderUnderTest) -> None:
     with loop_in_thread("one") as one:
-        listen(heard.ear, one)
-        heard.ear.rest()
-        heard.theirs.send(b"news")
+        read_on(tested.reader, one)
+        tested.reader.pause()
+        tested.theirs.send(b"news")
         threading.Event().wait(0.1)
-        assert heard.found == []
-        listen(heard.ear, one)
-        assert soon(lambda: heard.found == [(b"news", "one")])
+        assert tested.received == []
+        read_on(tested.reader, one)
+        assert is_soon_true(lambda: tested.received == [(b"news", "one")])
 
 
-class Deaf(asyncio.SelectorEventLoop):
-    """A loop that cannot watch sockets, as there are some."""
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    """A loop that cannot watch sockets; some event loops cannot."""
 
     def add_reader(self, fd: object, callback: object, *args: object) -> None:
         raise NotImplementedError
 
 
-def test_a_loop_that_cannot_watch_sockets_is_left_alone(heard: Heard) -> None:
-    deaf = Deaf()
+def test_loop_without_socket_support_is_refused(tested: ReaderUnderTest) -> None:
+    unsupported = LoopWithoutReaders()
     with loop_in_thread("one") as one:
-        listen(heard.ear, one)
+        read_on(tested.reader, one)
         before = len(os.listdir("/proc/self/fd"))
-        assert not heard.ear.listen(deaf)
+        assert not tested.reader.read_on(unsupported)
         assert len(os.listdir("/proc/self/fd")) == before
-        assert heard.says(b"news", "one")
-    deaf.close()
+        assert tested.is_received_in(b"news", "one")
+    unsupported.close()

@@ -1,4 +1,4 @@
-"""Starting a place: what fails leaves nothing behind, and says what is wrong."""
+"""Starting a backend: a failed start leaves nothing behind and says what is wrong."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from cellblock import BackendError, BackendLost, CodeBlock, Policy, SandboxCommandLineCodeExecutor
-from cellblock.backends.base import start_server
+from cellblock.backends.connection import start_server
 from cellblock.environments.interpreter import find_interpreter
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files, empty."""
+    """Return the empty folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def test_a_start_cancelled_at_any_moment_leaves_nothing(
+def test_start_cancelled_at_any_moment_leaves_nothing(
     temporary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     work_dir = tmp_path_factory.mktemp("work")
@@ -43,7 +43,7 @@ def test_a_start_cancelled_at_any_moment_leaves_nothing(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_policy_that_names_what_is_not_there_is_told(
+def test_missing_path_in_a_policy_is_reported(
     temporary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     policy = Policy(read_only=("/nowhere/at/all",))
@@ -55,17 +55,17 @@ def test_a_policy_that_names_what_is_not_there_is_told(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_server_that_cannot_be_started_is_an_error_of_ours() -> None:
+def test_server_that_cannot_be_started_is_a_backend_error() -> None:
     with pytest.raises(BackendError, match="/nowhere/python"):
         asyncio.run(start_server("", {}, python="/nowhere/python"))
 
 
-def test_a_server_that_ends_at_once_is_quoted() -> None:
+def test_error_quotes_a_server_that_exits_at_once() -> None:
     with pytest.raises(BackendError, match="famous last words"):
         asyncio.run(start_server("import sys; sys.exit('famous last words')", {}))
 
 
-def test_a_python_that_is_none_is_an_error_of_ours() -> None:
+def test_program_that_is_not_python_is_a_backend_error() -> None:
     with pytest.raises(BackendError, match="/bin/true cannot be used as the Python"):
         asyncio.run(find_interpreter("/bin/true"))
     assert (
@@ -74,9 +74,7 @@ def test_a_python_that_is_none_is_an_error_of_ours() -> None:
     )
 
 
-def test_a_server_that_is_killed_is_no_result_of_the_program(
-    tmp_path: Path, temporary: Path
-) -> None:
+def test_killed_server_is_not_a_result_of_the_program(tmp_path: Path, temporary: Path) -> None:
     tmp_path = tmp_path / "work"
 
     async def main() -> None:

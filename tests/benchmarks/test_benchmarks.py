@@ -1,4 +1,4 @@
-"""The measurements: their arithmetic, and that the command gives JSON."""
+"""The arithmetic of the benchmarks, and their JSON reports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.callers import Crowd, crowd
-from benchmarks.command import measured
-from benchmarks.figures import Bound, Figure, alone, beside, head, line
+from benchmarks.callers import CallCounts, run_callers
+from benchmarks.command import measure_row
+from benchmarks.figures import (
+    Bound,
+    Figure,
+    check_median,
+    compare_medians,
+    format_figure,
+    table_header,
+)
 from benchmarks.humaneval import program
-from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, times
-from benchmarks.processes import tree
-from cellblock.sandbox.probe import unavailable
+from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, time_calls
+from benchmarks.processes import process_tree
+from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
 
 ROOT = Path(__file__).parents[2]
@@ -41,12 +48,12 @@ def command(*options: str, module: str = "benchmarks.latency") -> subprocess.Com
         (Bound("at least", 3), 2.99, False),
     ],
 )
-def test_a_bound_holds_up_to_its_value(bound: Bound, number: float, holds: bool) -> None:
+def test_bound_includes_its_value(bound: Bound, number: float, holds: bool) -> None:
     assert bound.holds(number) is holds
 
 
-def test_a_ratio_is_that_of_the_medians() -> None:
-    figure = beside(
+def test_ratio_is_that_of_the_medians() -> None:
+    figure = compare_medians(
         "m", [0.001, 0.002, 0.9], [0.010, 0.020, 0.7], Bound("at most", 0.15), unit="ms", scale=1000
     )
     assert (figure.ours, figure.theirs, figure.ratio, figure.ok) == (
@@ -58,36 +65,35 @@ def test_a_ratio_is_that_of_the_medians() -> None:
     assert figure.to_dict()["rounds"] == 3
 
 
-def test_a_ratio_says_how_far_its_rounds_are_apart() -> None:
-    calm, wild = ([value, 1.0, 1.0, 1.0, 2 - value] for value in (0.99, 0.5))
-    assert beside("m", calm, [1.0] * 5, Bound("at most", 1), unit="s").noise == 0
-    far = [0.9, 0.95, 1.0, 1.05, 1.1]
-    figure = beside("m", far, [1.0] * 5, Bound("at most", 1), unit="s")
+def test_noise_is_the_spread_of_the_rounds() -> None:
+    quiet, disturbed = ([value, 1.0, 1.0, 1.0, 2 - value] for value in (0.99, 0.5))
+    assert compare_medians("m", quiet, [1.0] * 5, Bound("at most", 1), unit="s").noise == 0
+    spread = [0.9, 0.95, 1.0, 1.05, 1.1]
+    figure = compare_medians("m", spread, [1.0] * 5, Bound("at most", 1), unit="s")
     assert figure.noise == pytest.approx(1.858 * 0.05 / 5**0.5, rel=0.01)
-    assert f"1.000 ± {figure.noise:.3f}" in line(figure)
-    assert (
-        beside("m", wild, [1.0] * 5, Bound("at most", 1), unit="s").noise == 0
-    )  # one round that was disturbed is no matter
-    assert beside("m", [1.0], [1.0], Bound("at most", 1), unit="s").noise is None
+    assert f"1.000 ± {figure.noise:.3f}" in format_figure(figure)
+    # A single disturbed round does not count.
+    assert compare_medians("m", disturbed, [1.0] * 5, Bound("at most", 1), unit="s").noise == 0
+    assert compare_medians("m", [1.0], [1.0], Bound("at most", 1), unit="s").noise is None
 
 
-def test_what_stands_alone_is_held_against_its_bound() -> None:
-    figure = alone(
+def test_single_median_is_checked_against_its_bound() -> None:
+    figure = check_median(
         "m", [2 << 20, 30 << 20, 40 << 20], Bound("at most", 25), unit="MB", scale=1 / (1 << 20)
     )
     assert (figure.ours, figure.ratio, figure.ok, figure.must_be) == (30, None, False, "≤ 25 MB")
 
 
-def test_the_table_has_its_columns_below_each_other() -> None:
-    good = line(beside("m", [1], [2], Bound("at most", 1), unit="ms"))
-    bad = line(alone("m", [1], Bound("at least", 2)))
+def test_table_columns_are_aligned() -> None:
+    good = format_figure(compare_medians("m", [1], [2], Bound("at most", 1), unit="ms"))
+    bad = format_figure(check_median("m", [1], Bound("at least", 2)))
     assert good.endswith("  ok")
     assert bad.endswith("  NOT")
-    assert head().index("  ok") == good.index("  ok") == bad.index("  NOT")
+    assert table_header().index("  ok") == good.index("  ok") == bad.index("  NOT")
 
 
-def test_a_figure_that_was_not_measured_says_why() -> None:
-    assert line(Figure("preload", note="pandas is not installed.")).endswith(
+def test_unmeasured_figure_has_a_reason() -> None:
+    assert format_figure(Figure("preload", note="pandas is not installed.")).endswith(
         "not measured\n    pandas is not installed."
     )
 
@@ -95,7 +101,7 @@ def test_a_figure_that_was_not_measured_says_why() -> None:
 # measuring
 
 
-def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
+def test_contenders_take_turns_and_the_first_round_is_discarded() -> None:
     order: list[str] = []
 
     def contender(name: str) -> float:
@@ -107,42 +113,42 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     assert values == {"a": [3, 5], "b": [4, 6]}
 
 
-def test_each_call_is_timed_without_the_pause_before_it() -> None:
+def test_call_times_exclude_the_pause() -> None:
     done = threading.Event()
-    found = times(lambda: done.wait(0.01), 2, pause=0.5)
+    found = time_calls(lambda: done.wait(0.01), 2, pause=0.5)
     assert len(found) == 2
     assert all(0.01 <= seconds < 0.5 for seconds in found)
 
 
-def test_a_quick_effort_is_the_smaller_one() -> None:
+def test_quick_effort_is_smaller() -> None:
     assert (Effort().pick(10, 1), Effort(quick=True).pick(10, 1)) == (10, 1)
 
 
-def test_a_plain_process_that_fails_is_no_measurement() -> None:
+def test_failed_plain_process_raises() -> None:
     assert run_plain("-c", "print('hi')") == "hi\n"
     with pytest.raises(subprocess.CalledProcessError):
         run_plain("-c", "raise SystemExit(1)")
 
 
-def test_results_of_somebody_else_are_counted() -> None:
+def test_results_of_another_caller_are_counted() -> None:
     def mixed_up(caller: int, code: str) -> str:
         return "0 0\n" if caller else code.removeprefix("print('").removesuffix("')") + "\n"
 
-    found = crowd(3, 0.01, mixed_up)
-    assert found.wrong == sum(found.counts[1:])
+    found = run_callers(3, 0.01, mixed_up)
+    assert found.wrong_results == sum(found.counts[1:])
 
 
-def test_who_got_little_or_much_shows_beside_the_median() -> None:
-    found = Crowd((1, 4, 4, 4, 12), 0, 5.0)
-    assert (found.fewest, found.most, found.rate) == (0.25, 3, 5)
+def test_fairness_is_relative_to_the_median() -> None:
+    found = CallCounts((1, 4, 4, 4, 12), 0, 5.0)
+    assert (found.fewest_of_median, found.most_of_median, found.rate) == (0.25, 3, 5)
 
 
-def test_a_tree_of_processes_has_the_children_of_children() -> None:
+def test_process_tree_includes_descendants() -> None:
     code = "import subprocess; subprocess.run(['cat'])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         found = [process.pid]
         while process.poll() is None and len(found) < 2:
-            found = tree(process.pid)
+            found = process_tree(process.pid)
         assert process.stdin is not None
         process.stdin.close()
     assert len(found) == 2
@@ -152,7 +158,7 @@ def test_a_tree_of_processes_has_the_children_of_children() -> None:
 @pytest.mark.parametrize(
     ("solution", "exit_code"), [("    return x + 1\n", 0), ("    return x\n", 1)]
 )
-def test_a_solution_that_is_wrong_fails(solution: str, exit_code: int) -> None:
+def test_wrong_solution_fails(solution: str, exit_code: int) -> None:
     problem = {
         "prompt": "def up(x):\n",
         "canonical_solution": solution,
@@ -166,16 +172,16 @@ def test_a_solution_that_is_wrong_fails(solution: str, exit_code: int) -> None:
 # the command
 
 
-def test_a_row_that_cannot_be_measured_does_not_end_the_others() -> None:
+def test_unmeasurable_row_does_not_stop_the_others() -> None:
     def missing(effort: Effort) -> list[Figure]:
         raise NotMeasured("pandas is not installed.")
 
-    [figure] = measured("preload", missing, Effort(quick=True))
+    [figure] = measure_row("preload", missing, Effort(quick=True))
     assert (figure.measure, figure.ok, figure.note) == ("preload", None, "pandas is not installed.")
 
 
-def test_the_command_gives_json_alone_and_writes_it(tmp_path: Path) -> None:
-    if reason := unavailable():
+def test_command_prints_and_writes_json(tmp_path: Path) -> None:
+    if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
     done = command(
         "--quick",
@@ -200,17 +206,24 @@ def test_the_command_gives_json_alone_and_writes_it(tmp_path: Path) -> None:
 
 SESSIONS = {
     "start": ["start of a session until its first answer"],
-    "cell": [f"trivial cell, back to back, automatic checkpoint {copies}" for copies in ("on", "off")],
+    "cell": [
+        "trivial cell, back to back, automatic checkpoint on",
+        "trivial cell, back to back, automatic checkpoint off",
+    ],
     "spaced": ["trivial cell, 5 ms between, automatic checkpoint on"],
-    "1-gb": [*(f"{what} of a session that holds 0.008 GB" for what in ("checkpoint", "fork", "restore")),
-             "memory of an untouched fork"],
+    "1-gb": [
+        "checkpoint of a session that holds 0.008 GB",
+        "fork of a session that holds 0.008 GB",
+        "restore of a session that holds 0.008 GB",
+        "memory of an untouched fork",
+    ],
     "idle": ["2 idle sessions with numpy and pandas, PSS a session"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("row", SESSIONS)
 def test_live_sessions_are_measured(row: str) -> None:
-    if reason := unavailable():
+    if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
     for name in ("ipykernel", "jupyter_client", "pandas"):
         pytest.importorskip(name, reason=f"{name} is not installed")
@@ -231,13 +244,13 @@ def test_live_sessions_are_measured(row: str) -> None:
     assert all(figure["ours"] > 0 for figure in figures), figures
 
 
-def test_what_cells_leave_behind_is_counted() -> None:
-    if reason := unavailable():
+def test_growth_of_resources_is_measured() -> None:
+    if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
     done = command("--json", "--only", "growth", "--cells", "20", module="benchmarks.sessions")
     assert (done.returncode, done.stderr) == (0, "")
     figures = {figure["measure"]: figure for figure in json.loads(done.stdout)["figures"]}
-    # Mounts are counted too, but are the machine's: containers of tests that run beside this one change them.
+    # The number of mounts is not checked: containers of tests that run in parallel change it.
     assert figures["20 cells with checkpoints: growth of processes"]["ok"]
     assert all(figure["ours_rounds"] for figure in figures.values())
 
@@ -250,8 +263,10 @@ CONTAINERS = {
 }
 
 
-def test_docker_blocks_are_measured_beside_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = docker_engine.prepare(monkeypatch, "python")
+def test_docker_blocks_are_compared_with_the_docker_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    image = docker_engine.use_shared_engine(monkeypatch, "python")
     only = [word for row in CONTAINERS for word in ("--only", row)]
     done = command("--quick", "--json", "--image", image, *only, module="benchmarks.docker")
     assert (done.returncode, done.stderr) == (0, "")
@@ -260,7 +275,7 @@ def test_docker_blocks_are_measured_beside_its_own_command(monkeypatch: pytest.M
     assert all(figure["ours"] > 0 for figure in figures), figures
 
 
-def test_an_unknown_row_is_bad_usage() -> None:
+def test_unknown_row_is_a_usage_error() -> None:
     done = command("--only", "nothing")
     assert done.returncode == 2
     assert "invalid choice: 'nothing'" in done.stderr

@@ -1,4 +1,4 @@
-"""The command `cellblock` in a process of its own, for tests."""
+"""Run the command `cellblock` in a process of its own, for tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 COMMAND = [sys.executable, "-m", "cellblock"]
 
 
-def run(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+def run_command(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run the command and wait for its end."""
     data = given.encode() if isinstance(given, str) else given
     done = subprocess.run(
         [*COMMAND, *arguments], input=data, capture_output=True, timeout=20, check=False
@@ -19,19 +19,19 @@ def run(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProces
     )
 
 
-def local(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProcess[str]:
-    """Run code where that is fastest: the test is about the command."""
-    return run("run", "--executor", "local", *arguments, given=given)
+def run_locally(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run code with the local executor, which is the fastest."""
+    return run_command("run", "--executor", "local", *arguments, given=given)
 
 
 def notes(text: str) -> list[str]:
-    """Give our notes, without the local executor's warning."""
+    """Return the notes in `text`, without the warning of the local executor."""
     lines = [line.removeprefix("--- ") for line in text.splitlines() if line.startswith("--- ")]
     return [line for line in lines if not line.startswith("Using LocalCommandLineCodeExecutor")]
 
 
-def begin(*arguments: str) -> subprocess.Popen[bytes]:
-    """Begin to run code; the caller waits for its end."""
+def start_run(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start `cellblock run`; the caller waits for its end."""
     return subprocess.Popen(
         [*COMMAND, "run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from cellblock.containers import orphans
-from tests.cli.cli_process import run
+from tests.cli.cli_process import run_command
 from tests.containers import docker_engine
-from tests.containers.image_registry import registry
+from tests.containers.image_registry import serve_image
 from tests.executors.session import session_image
 
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.prepare(monkeypatch, "python")
+    return docker_engine.use_shared_engine(monkeypatch, "python")
 
 
 def test_blocks_run_in_a_container(image: str, tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_blocks_run_in_a_container(image: str, tmp_path: Path) -> None:
         "```sh\necho from sh > file\n```\n```python\nprint(open('file').read(), __file__)\n```\n"
     )
     arguments = ("run", "-", "--executor", "docker", "--image", image, "--work-dir", str(tmp_path))
-    done = run(*arguments, given=message)
+    done = run_command(*arguments, given=message)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("from sh\n /workspace/")
     assert os.listdir(tmp_path) == ["file"]
@@ -37,63 +37,67 @@ def test_blocks_run_in_a_container(image: str, tmp_path: Path) -> None:
 def test_blocks_share_a_session_in_a_container(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    image = session_image.prepare(monkeypatch)
+    image = session_image.use_session_image(monkeypatch)
     message = "```python\nx = 41\n```\n```python\nx + 1\n```\n"
     arguments = ("--executor", "docker-session", "--image", image, "--work-dir", str(tmp_path))
-    done = run("run", "-", *arguments, given=message)
+    done = run_command("run", "-", *arguments, given=message)
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
-    done = run("run", "-c", "import os; os._exit(3)", *arguments, "--json")
+    done = run_command("run", "-c", "import os; os._exit(3)", *arguments, "--json")
     assert (done.returncode, json.loads(done.stdout)["session_restored"]) == (3, True), done.stderr
 
 
-def test_an_image_is_fetched_with_notes(tmp_path: Path) -> None:
-    with registry(docker_engine.running().image("shell")) as reference:
+def test_pulling_an_image_prints_notes(tmp_path: Path) -> None:
+    with serve_image(docker_engine.shared_engine().test_image("shell")) as reference:
         arguments = ("--executor", "docker", "--image", reference, "--work-dir", str(tmp_path))
-        done = run("run", "-c", "echo here", "--language", "sh", *arguments)
+        done = run_command("run", "-c", "echo here", "--language", "sh", *arguments)
         assert (done.returncode, done.stdout) == (0, "here\n"), done.stderr
-        assert f"fetching {reference}: 1 of 1 layers" in done.stderr
+        assert f"pulling {reference}: 1 of 1 layers" in done.stderr
 
 
-def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_container_engine_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-    done = run("run", "-c", "print(1)", "--executor", "docker", "--work-dir", str(tmp_path))
+    done = run_command("run", "-c", "print(1)", "--executor", "docker", "--work-dir", str(tmp_path))
     assert done.returncode == 3
     assert "DOCKER_HOST" in done.stderr
     assert "Traceback" not in done.stderr
-    assert run("run", "-c", "print(1)", "--image", "x").returncode == 2
+    assert run_command("run", "-c", "print(1)", "--image", "x").returncode == 2
 
 
-def test_the_doctor_tells_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = json.loads(run("doctor", "--json").stdout)["containers"]
+def test_doctor_reports_the_container_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = json.loads(run_command("doctor", "--json").stdout)["containers"]
     assert told["available"] is True
-    assert told["version"] == docker_engine.running().docker(
+    assert told["version"] == docker_engine.shared_engine().docker(
         "version", "--format", "{{.Server.Version}}"
     )
     assert "runc" in told["runtimes"]
     assert told["cgroup_version"] in ("1", "2")
     assert (told["rootless"], told["holds_limits"]) == (False, True)
-    assert f"engine {told['version']}" in run("doctor").stdout
+    assert f"engine {told['version']}" in run_command("doctor").stdout
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-    assert "Containers cannot be used here" in run("doctor").stdout
+    assert "Containers cannot be used here" in run_command("doctor").stdout
 
 
-def test_clean_removes_what_dead_owners_left() -> None:
+def test_clean_removes_containers_of_dead_processes() -> None:
     name = f"cellblock-test-{uuid.uuid4()}"
-    label = json.dumps({"machine": orphans._machine(), "pid": 1 << 30, "since": "1"})
-    shell = docker_engine.running().image("shell")
-    docker_engine.running().docker(
-        "create", "--name", name, "--label", f"{orphans.OWNER}={label}", shell, "sh"
+    label = json.dumps({"machine": orphans._machine_id(), "pid": 1 << 30, "since": "1"})
+    shell = docker_engine.shared_engine().test_image("shell")
+    docker_engine.shared_engine().docker(
+        "create", "--name", name, "--label", f"{orphans.OWNER_LABEL}={label}", shell, "sh"
     )
-    done = run("clean")
+    done = run_command("clean")
     assert (done.returncode, done.stderr) == (0, "")
     assert name in done.stdout.split()
     assert (
-        docker_engine.running().docker("ps", "--all", "--quiet", "--filter", f"name={name}") == ""
+        docker_engine.shared_engine().docker("ps", "--all", "--quiet", "--filter", f"name={name}")
+        == ""
     )
 
 
-def test_clean_does_what_it_can_without_the_extra() -> None:
-    code = "import sys; sys.modules['aiodocker'] = None; from cellblock.cli import main; main(['clean'])"
+def test_clean_works_without_the_docker_extra() -> None:
+    code = "import sys; sys.modules['aiodocker'] = None\n"
+    code += "from cellblock.cli import main; main(['clean'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "cellblock[docker]" in done.stderr

@@ -1,4 +1,4 @@
-"""The command as its users meet it: in a process of its own, in a folder of its own."""
+"""`cellblock run` as a process."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import IO, Any
 import pytest
 
 import cellblock
-from cellblock.sandbox.probe import unavailable
-from tests.cli.cli_process import COMMAND, begin, local, notes, run
+from cellblock.sandbox.probe import unavailable_reason
+from tests.cli.cli_process import COMMAND, notes, run_command, run_locally, start_run
 
 EXECUTORS = ["sandbox", "local"]
-# Beats until it is killed; with children, so that more than one process has to end.
-HEART = """
+# Two processes that write to a file until they are killed.
+WRITE_FOREVER = """
 import os, time
-print("begun", flush=True)
+print("started", flush=True)
 os.fork()
 while True:
-    with open("heart", "a") as file:
+    with open("written", "a") as file:
         file.write("x")
     time.sleep(0.01)
 """
-WAITS = """
+WAIT_FOR_FILE = """
 import os, time
 print("first", flush=True)
 open("there", "w").close()
@@ -40,75 +40,80 @@ print("last")
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Be in a new folder, with another one for temporary files, and hear Ctrl-C even where the tests do not."""
-    for name in ("here", "temporary"):
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Change to a new folder, with another for temporary files.
+
+    The command must handle Ctrl-C even if the test process ignores it.
+    """
+    for name in ("cwd", "temporary"):
         (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setenv("PYTHONPATH", str(Path(cellblock.__file__).parent.parent))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield tmp_path / "here"
+    yield tmp_path / "cwd"
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(params=EXECUTORS)
 def executor(request: pytest.FixtureRequest) -> str:
-    if request.param == "sandbox" and (reason := unavailable()):
+    if request.param == "sandbox" and (reason := unavailable_reason()):
         pytest.skip(reason)
     return request.param
 
 
 @pytest.fixture
 def sandbox() -> None:
-    if reason := unavailable():
+    if reason := unavailable_reason():
         pytest.skip(reason)
 
 
-def until(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 15
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
 
 
-def line_of(stream: IO[bytes] | None) -> str:
+def read_line(stream: IO[bytes] | None) -> str:
     assert stream is not None
     return stream.readline().decode()
 
 
-def left_over(here: Path) -> list[str]:
-    return sorted(path.name for path in (here.parent / "temporary").iterdir())
+def leftover_temporary_files(cwd: Path) -> list[str]:
+    return sorted(path.name for path in (cwd.parent / "temporary").iterdir())
 
 
-def stands_still(file: Path) -> bool:
+def is_unchanged(file: Path) -> bool:
     before = file.stat().st_size
-    time.sleep(0.2)  # twenty beats
+    time.sleep(0.2)  # long enough for twenty writes
     return file.stat().st_size == before
 
 
-# what is run
+# input
 
 
-def test_a_message_runs_block_by_block(executor: str, here: Path) -> None:
+def test_message_runs_block_by_block(executor: str, cwd: Path) -> None:
     Path("message.md").write_text(
-        "Do:\n```sh\necho one; printf two >&2; echo data > made.txt\n```\nThis is a table:\n```text\nno\n```\n"
-        "```python\n# filename: second.py\nprint('three')\nraise SystemExit(7)\n```\n```python\nprint('never')\n```\n"
+        "Do:\n```sh\necho one; printf two >&2; echo data > made.txt\n```\n"
+        "This is a table:\n```text\nno\n```\n"
+        "```python\n# filename: second.py\nprint('three')\nraise SystemExit(7)\n```\n"
+        "```python\nprint('never')\n```\n"
     )
-    done = run("run", "--executor", executor, "message.md")
+    done = run_command("run", "--executor", executor, "message.md")
     assert (done.returncode, done.stdout) == (7, "one\nthree\n")
     assert notes(done.stderr) == [
         "not run: 1 x text",
         "block 1 of 3: sh",
-        "made coding/made.txt (5 bytes)",
+        "created coding/made.txt (5 bytes)",
         "block 2 of 3: python (second.py)",
         "exit code 7",
     ]
-    assert "two\n--- made" in done.stderr
-    assert (here / "coding" / "made.txt").read_text() == "data\n"
+    assert "two\n--- created" in done.stderr
+    assert (cwd / "coding" / "made.txt").read_text() == "data\n"
 
 
-def test_a_note_is_on_a_line_of_its_own_where_both_streams_meet() -> None:
+def test_note_is_on_its_own_line_if_both_streams_share_a_pipe() -> None:
     code = "import sys; print('half', end=''); sys.exit(3)"
     done = subprocess.run(
         [*COMMAND, "run", "--executor", "local", "-c", code],
@@ -120,136 +125,140 @@ def test_a_note_is_on_a_line_of_its_own_where_both_streams_meet() -> None:
     assert done.stdout.endswith(b"half\n--- exit code 3\n")
 
 
-def test_standard_input_is_a_message() -> None:
-    assert local("-", given=b"\xef\xbb\xbf```python\nprint('\xff')\n```").stdout == "\ufffd\n"
-    assert local("-", "--language", "sh", given="echo a").stdout == "a\n"
+def test_standard_input_is_read_as_a_message() -> None:
+    assert run_locally("-", given=b"\xef\xbb\xbf```python\nprint('\xff')\n```").stdout == "\ufffd\n"
+    assert run_locally("-", "--language", "sh", given="echo a").stdout == "a\n"
 
 
-def test_code_and_programs_are_one_block() -> None:
+def test_code_option_and_program_file_are_one_block() -> None:
     Path("program.py").write_text("print('```')")
     Path("program.txt").write_text("echo b")
-    assert local("program.py").stdout == "```\n"
-    assert local("program.txt", "--language", "sh").stdout == "b\n"
-    assert local("-c", "print('c')").stdout == "c\n"
-    assert local("-c", "echo d", "--language", "bash").stdout == "d\n"
+    assert run_locally("program.py").stdout == "```\n"
+    assert run_locally("program.txt", "--language", "sh").stdout == "b\n"
+    assert run_locally("-c", "print('c')").stdout == "c\n"
+    assert run_locally("-c", "echo d", "--language", "bash").stdout == "d\n"
 
 
-def test_an_unknown_language_in_a_message_is_a_result() -> None:
-    done = local("-", given="```klingon\nQapla'\n```")
+def test_unknown_language_in_a_message_fails_the_block() -> None:
+    done = run_locally("-", given="```klingon\nQapla'\n```")
     assert (done.returncode, done.stdout) == (1, "")
     assert notes(done.stderr)[-1] == "unknown language klingon; exit code 1"
 
 
-def test_blocks_of_a_session_share_their_variables(sandbox: None, here: Path) -> None:
+def test_session_blocks_share_variables(sandbox: None, cwd: Path) -> None:
     pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
-    message = "```python\nx = 41\n```\n```sh\necho here\n```\n```python\nfrom IPython.display import HTML\nHTML(f'<p>{x}')\n```\n"
-    done = run("run", "--executor", "session", "-", given=message)
+    message = "```python\nx = 41\n```\n```sh\necho here\n```\n"
+    message += "```python\nfrom IPython.display import HTML\nHTML(f'<p>{x}')\n```\n"
+    done = run_command("run", "--executor", "session", "-", given=message)
     assert (done.returncode, done.stdout) == (0, "here\n<IPython.core.display.HTML object>\n"), (
         done.stderr
     )
-    made = notes(done.stderr)[-1].removeprefix("made ").split(" (")[0]
-    assert (here / made).read_text() == "<p>41"
-    found = json.loads(run("run", "--executor", "session", "--json", "-", given=message).stdout)
+    created = notes(done.stderr)[-1].removeprefix("created ").split(" (")[0]
+    assert (cwd / created).read_text() == "<p>41"
+    found = json.loads(
+        run_command("run", "--executor", "session", "--json", "-", given=message).stdout
+    )
     assert (found["exit_code"], found["session_restored"], len(found["blocks"])) == (0, False, 3)
     assert [Path(name).suffix for name in found["output_files"]] == [".html"]
 
 
-def test_a_session_that_was_restored_is_told_of(sandbox: None) -> None:
+def test_restored_session_is_noted(sandbox: None) -> None:
     pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
-    done = run("run", "--executor", "session", "-c", "import os; os._exit(5)")
+    done = run_command("run", "--executor", "session", "-c", "import os; os._exit(5)")
     assert done.returncode == 5
     assert notes(done.stderr)[-1].startswith("exit code 5; The session was ")
 
 
-# where it runs
+# work folder and network
 
 
-def test_an_empty_work_folder_of_ours_goes_again(here: Path) -> None:
-    assert local("-c", "print(1)").returncode == 0
-    assert list(here.iterdir()) == []
+def test_empty_default_work_folder_is_removed(cwd: Path) -> None:
+    assert run_locally("-c", "print(1)").returncode == 0
+    assert list(cwd.iterdir()) == []
 
 
-def test_other_work_folders_stay(here: Path) -> None:
-    (here / "coding").mkdir()
-    local("-c", "print(1)")
-    local("-c", "print(1)", "--work-dir", "deep/er")
-    assert (here / "coding").is_dir()
-    assert (here / "deep" / "er").is_dir()
+def test_existing_and_given_work_folders_are_kept(cwd: Path) -> None:
+    (cwd / "coding").mkdir()
+    run_locally("-c", "print(1)")
+    run_locally("-c", "print(1)", "--work-dir", "deep/er")
+    assert (cwd / "coding").is_dir()
+    assert (cwd / "deep" / "er").is_dir()
 
 
-def test_a_work_folder_that_cannot_be_made_is_our_failure(here: Path) -> None:
-    (here / "coding").write_text("in the way")
-    done = local("-c", "print(1)")
+def test_uncreatable_work_folder_is_an_error(cwd: Path) -> None:
+    (cwd / "coding").write_text("in the way")
+    done = run_locally("-c", "print(1)")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "cellblock: The work folder coding cannot be made: File exists. Name another with --work-dir.\n"
+        "cellblock: The work folder coding cannot be created: File exists. "
+        "Use another with --work-dir.\n"
     )
 
 
-def test_the_local_executor_warns_in_one_line() -> None:
-    first = local("-c", "print(1)").stderr.splitlines()[0]
+def test_local_executor_warns_in_one_line() -> None:
+    first = run_locally("-c", "print(1)").stderr.splitlines()[0]
     assert first.startswith(
         "--- Using LocalCommandLineCodeExecutor may execute code on the local machine"
     )
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_the_network_is_there_when_it_is_asked_for() -> None:
+def test_network_option_allows_network_access() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = (
             f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
         )
-        assert run("run", "-c", code).returncode == 1
-        assert run("run", "--network", "-c", code).returncode == 0
+        assert run_command("run", "-c", code).returncode == 1
+        assert run_command("run", "--network", "-c", code).returncode == 0
 
 
 # limits
 
 
-def test_a_time_limit_is_named(executor: str) -> None:
-    code = "import time; print('begun', flush=True); time.sleep(60)"
-    done = run("run", "--executor", executor, "--timeout", "1", "-c", code)
-    assert (done.returncode, done.stdout) == (124, "begun\n")
+def test_time_limit_is_in_the_summary(executor: str) -> None:
+    code = "import time; print('started', flush=True); time.sleep(60)"
+    done = run_command("run", "--executor", executor, "--timeout", "1", "-c", code)
+    assert (done.returncode, done.stdout) == (124, "started\n")
     assert notes(done.stderr)[-1] == "Timeout; limit wall_seconds; exit code 124"
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_a_memory_limit_holds() -> None:
-    done = run("run", "--memory", "64M", "-c", "x = bytearray(500_000_000)")
+def test_memory_limit_applies() -> None:
+    done = run_command("run", "--memory", "64M", "-c", "x = bytearray(500_000_000)")
     assert done.returncode == 137 or "MemoryError" in done.stderr
-    assert run("run", "--memory", "1G", "-c", "x = bytearray(500_000_000)").returncode == 0
+    assert run_command("run", "--memory", "1G", "-c", "x = bytearray(500_000_000)").returncode == 0
 
 
-# as it happens, or at the end
+# streaming
 
 
-def test_output_is_there_while_the_block_runs(executor: str, here: Path) -> None:
-    with begin("--executor", executor, "-c", WAITS) as process:
-        assert line_of(process.stdout) == "first\n"
-        (here / "coding" / "go").touch()
-        assert line_of(process.stdout) == "last\n"
+def test_output_is_streamed_while_the_block_runs(executor: str, cwd: Path) -> None:
+    with start_run("--executor", executor, "-c", WAIT_FOR_FILE) as process:
+        assert read_line(process.stdout) == "first\n"
+        (cwd / "coding" / "go").touch()
+        assert read_line(process.stdout) == "last\n"
         assert process.wait(15) == 0
 
 
-def test_output_is_held_back_when_that_is_asked_for(here: Path) -> None:
-    with begin("--executor", "local", "--no-stream", "-c", WAITS) as process:
+def test_no_stream_prints_output_at_the_end(cwd: Path) -> None:
+    with start_run("--executor", "local", "--no-stream", "-c", WAIT_FOR_FILE) as process:
         assert process.stdout is not None
-        until((here / "coding" / "there").exists)
+        wait_until((cwd / "coding" / "there").exists)
         assert select.select([process.stdout], [], [], 0.3)[0] == []
-        (here / "coding" / "go").touch()
+        (cwd / "coding" / "go").touch()
         assert process.stdout.read() == b"first\nlast\n"
 
 
-def test_a_reader_who_leaves_is_not_an_error() -> None:
-    with begin("--executor", "local", "-c", "while True: print('x' * 1000)") as process:
+def test_closed_output_pipe_is_not_an_error() -> None:
+    with start_run("--executor", "local", "-c", "while True: print('x' * 1000)") as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert line_of(process.stdout).startswith("x")
+        assert read_line(process.stdout).startswith("x")
         process.stdout.close()
         assert notes(process.stderr.read().decode()) == ["block 1 of 1: python"]
 
 
-def test_a_full_disk_is_a_message() -> None:
+def test_full_disk_is_reported() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [*COMMAND, "run", "--executor", "local", "-c", "print(1)"],
@@ -265,9 +274,9 @@ def test_a_full_disk_is_a_message() -> None:
 # the result as JSON
 
 
-def test_json_is_all_there_is(executor: str) -> None:
+def test_json_option_prints_only_json(executor: str) -> None:
     code = "import sys; print('out'); open('made', 'w').write('abc'); sys.exit('\u00e9rr')"
-    done = run("run", "--executor", executor, "--json", "-c", code)
+    done = run_command("run", "--executor", executor, "--json", "-c", code)
     assert (done.returncode, done.stderr) == (1, "")
     result: dict[str, Any] = json.loads(done.stdout)
     assert (result["exit_code"], result["outcome"], result["limit"]) == (1, "error", None)
@@ -280,8 +289,8 @@ def test_json_is_all_there_is(executor: str) -> None:
     assert [block["exit_code"] for block in result["blocks"]] == [1]
 
 
-def test_failures_of_ours_print_no_json() -> None:
-    done = local("--json", "-c", "1", "--package", "not a name")
+def test_errors_print_no_json() -> None:
+    done = run_locally("--json", "-c", "1", "--package", "not a name")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("cellblock: 'not a name' is not a requirement.")
 
@@ -289,10 +298,10 @@ def test_failures_of_ours_print_no_json() -> None:
 # packages
 
 
-def test_what_uv_says_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_uv_messages_are_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("UV_NO_INDEX", "1")
-    done = local("-c", "1", "--package", "no-such-thing")
+    done = run_locally("-c", "1", "--package", "no-such-thing")
     assert done.returncode == 3
     assert any(line.startswith("uv: Using ") for line in notes(done.stderr))
     assert "\ncellblock: Cannot install no-such-thing" in done.stderr
@@ -302,42 +311,42 @@ def test_what_uv_says_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_everything(executor: str, here: Path, number: int, code: int) -> None:
-    heart = here / "coding" / "heart"
-    with begin("--executor", executor, "-c", HEART) as process:
-        assert line_of(process.stdout) == "begun\n"
-        until(heart.exists)
+def test_interrupt_ends_all_processes(executor: str, cwd: Path, number: int, code: int) -> None:
+    written = cwd / "coding" / "written"
+    with start_run("--executor", executor, "-c", WRITE_FOREVER) as process:
+        assert read_line(process.stdout) == "started\n"
+        wait_until(written.exists)
         process.send_signal(number)
         assert process.wait(15) == code
-        assert stands_still(heart)
+        assert is_unchanged(written)
         assert process.stderr is not None
         assert (
             notes(process.stderr.read().decode())[-1] == "Cancelled: Code execution was cancelled"
         )
-    assert left_over(here) == []
-    assert [path.name for path in (here / "coding").iterdir()] == ["heart"]
+    assert leftover_temporary_files(cwd) == []
+    assert [path.name for path in (cwd / "coding").iterdir()] == ["written"]
 
 
-def test_more_interrupts_leave_nothing_behind_either(executor: str, here: Path) -> None:
-    heart = here / "coding" / "heart"
-    with begin("--executor", executor, "-c", HEART) as process:
-        assert line_of(process.stdout) == "begun\n"
-        until(heart.exists)
+def test_repeated_interrupts_leave_nothing_behind(executor: str, cwd: Path) -> None:
+    written = cwd / "coding" / "written"
+    with start_run("--executor", executor, "-c", WRITE_FOREVER) as process:
+        assert read_line(process.stdout) == "started\n"
+        wait_until(written.exists)
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.01)
-        # Python no longer listens in its last moments; shells say 130 of both.
+        # While Python exits, the signal itself ends the process; shells report 130 for both.
         assert process.returncode in (130, -signal.SIGINT)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read().decode()
-        assert stands_still(heart)
-    assert left_over(here) == []
-    assert [path.name for path in (here / "coding").iterdir()] == ["heart"]
+        assert is_unchanged(written)
+    assert leftover_temporary_files(cwd) == []
+    assert [path.name for path in (cwd / "coding").iterdir()] == ["written"]
 
 
-def test_an_interrupted_result_is_still_printed() -> None:
-    with begin("--executor", "local", "--json", "-c", WAITS) as process:
-        until(Path("coding/there").exists)
+def test_interrupted_result_is_printed_as_json() -> None:
+    with start_run("--executor", "local", "--json", "-c", WAIT_FOR_FILE) as process:
+        wait_until(Path("coding/there").exists)
         process.terminate()
         out, err = process.communicate(timeout=15)
     result: dict[str, Any] = json.loads(out)
@@ -349,27 +358,25 @@ def test_an_interrupted_result_is_still_printed() -> None:
     )
 
 
-def test_an_interrupt_ends_the_installation_of_packages(
-    here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_interrupt_ends_package_installation(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as index:
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.getsockname()[1]}/simple")
-        with begin(
+        with start_run(
             "--executor", "local", "--package", "something", "-c", "print('never')"
         ) as process:
             index.settimeout(15)
-            visitor, _ = index.accept()
-            with visitor:
-                visitor.settimeout(15)
-                assert visitor.recv(1 << 16).startswith(
-                    b"GET "
-                )  # uv, who waits for an answer from now on
+            connection, _ = index.accept()
+            with connection:
+                connection.settimeout(15)
+                assert connection.recv(1 << 16).startswith(b"GET ")  # uv now waits for a reply
                 process.send_signal(signal.SIGINT)
                 out, err = process.communicate(timeout=15)
-                assert visitor.recv(1) == b""  # it is gone
+                assert connection.recv(1) == b""  # uv has ended
     assert (process.returncode, out) == (130, b"")
     assert notes(err.decode())[-1] == "cancelled"
     assert list((tmp_path / "cache").rglob("*.partial")) == []
-    assert list(here.iterdir()) == []
+    assert list(cwd.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Lines of Python become the blocks that somebody at a prompt would have typed."""
+"""Lines of Python are split into the blocks that a user would type at a prompt."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 
 pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
 
-from cellblock.cli.statement_splitter import Lines, missing_indent
+from cellblock.cli.statement_splitter import StatementSplitter, missing_indent
 
 
 def blocks(script: str) -> list[str]:
-    lines = Lines()
-    found = [block for line in script.split("\n") for block in lines.take(line)]
-    return [*found, *lines.rest()]
+    splitter = StatementSplitter()
+    complete = [block for line in script.split("\n") for block in splitter.add_line(line)]
+    return [*complete, *splitter.flush()]
 
 
 @pytest.mark.parametrize(
@@ -49,17 +49,17 @@ def blocks(script: str) -> list[str]:
         ("def f(:\nb", ["def f(:\nb"]),
     ],
 )
-def test_a_script_is_taken_apart_by_statements(script: str, parts: list[str]) -> None:
+def test_script_is_split_into_statements(script: str, parts: list[str]) -> None:
     assert blocks(script) == parts
 
 
-def test_a_statement_is_given_as_soon_as_it_is_complete() -> None:
-    lines = Lines()
-    assert list(lines.take("a = 1")) == ["a = 1"]
-    assert list(lines.take("if a:")) == []
-    assert list(lines.take("    b")) == []
-    assert list(lines.take("c")) == ["if a:\n    b", "c"]
-    assert list(lines.rest()) == []
+def test_statement_is_yielded_as_soon_as_it_is_complete() -> None:
+    splitter = StatementSplitter()
+    assert list(splitter.add_line("a = 1")) == ["a = 1"]
+    assert list(splitter.add_line("if a:")) == []
+    assert list(splitter.add_line("    b")) == []
+    assert list(splitter.add_line("c")) == ["if a:\n    b", "c"]
+    assert list(splitter.flush()) == []
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_a_statement_is_given_as_soon_as_it_is_complete() -> None:
         (":x(", None),
     ],
 )
-def test_what_is_missing(text: str, indent: int | None) -> None:
+def test_missing_indent_of_unfinished_text(text: str, indent: int | None) -> None:
     assert missing_indent(text) == indent

@@ -1,4 +1,4 @@
-"""The command without running code: how it starts, what it refuses, what the doctor says."""
+"""The command without running code: start-up, usage errors and the doctor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import cellblock
-from cellblock.sandbox.probe import unavailable
-from tests.cli.cli_process import run
+from cellblock.sandbox.probe import unavailable_reason
+from tests.cli.cli_process import run_command
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be in a new folder."""
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to a new folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(cellblock.__file__).parent.parent))
     return tmp_path
@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["run", "--help"], ["run", "--nonsense"]]
 )
-def test_help_imports_nothing_that_runs_code(arguments: list[str]) -> None:
+def test_help_does_not_import_executors(arguments: list[str]) -> None:
     program = "import sys\nfrom cellblock.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n"
     program += "    print(*sys.modules, file=open('modules', 'w'))\n"
     subprocess.run(
@@ -49,60 +49,60 @@ def test_help_imports_nothing_that_runs_code(arguments: list[str]) -> None:
     assert [name for name in loaded if name in slow] == []
 
 
-def test_version() -> None:
-    assert run("--version").stdout == f"cellblock {cellblock.__version__}\n"
+def test_version_is_printed() -> None:
+    assert run_command("--version").stdout == f"cellblock {cellblock.__version__}\n"
 
 
 def test_help_lists_the_commands_and_their_options() -> None:
-    assert "doctor" in run("--help").stdout
-    assert "--no-stream" in run("run", "--help").stdout
+    assert "doctor" in run_command("--help").stdout
+    assert "--no-stream" in run_command("run", "--help").stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "Missing command"),
         (["walk"], "No such command 'walk'"),
-        (["run"], "name one FILE"),
-        (["run", "-c", "1", "file"], "name one FILE"),
+        (["run"], "give either a FILE or -c CODE"),
+        (["run", "-c", "1", "file"], "give either a FILE or -c CODE"),
         (["run", "--nonsense"], "--nonsense"),
         (["run", "missing.md"], "missing.md cannot be read: No such file"),
         (["run", "."], "cannot be read: Is a directory"),
-        (["run", "program.rb"], ".rb is the suffix of no known language"),
+        (["run", "program.rb"], ".rb is not the suffix of a known language"),
         (["run", "prose.md"], "there is nothing to run"),
         (["run", "text.md"], "not run: 1 x text"),
         (["run", "-c", "1", "--memory", "5X"], "'5X' is not a size"),
-        (["run", "-c", "1", "--timeout", "0.5"], "0.5 is not a number of seconds"),
-        (["run", "-c", "1", "--timeout", "nan"], "nan is not a number of seconds"),
+        (["run", "-c", "1", "--timeout", "0.5"], "0.5 is not allowed: use 1 second or more"),
+        (["run", "-c", "1", "--timeout", "nan"], "nan is not allowed: use 1 second or more"),
         (["run", "-c", "1", "--timeout", "soon"], "soon"),
         (["run", "-c", "1", "--language", "klingon"], "unknown language klingon"),
         (["run", "-c", "1", "--executor", "cloud"], "cloud"),
         (
             ["run", "-c", "1", "--executor", "local", "--network"],
-            "the local executor has the host's network always",
+            "--network does not apply to --executor local",
         ),
         (["doctor", "--nonsense"], "--nonsense"),
     ],
 )
-def test_bad_usage_is_one_line(arguments: list[str], said: str, here: Path) -> None:
+def test_usage_error_is_one_line(arguments: list[str], message: str, cwd: Path) -> None:
     Path("program.rb").write_text("puts 1")
     Path("prose.md").write_text("Nothing here.")
     Path("text.md").write_text("```text\nx\n```\n")
-    done = run(*arguments)
+    done = run_command(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("cellblock: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "; see cellblock" in done.stderr
-    assert not (here / "coding").exists()
+    assert not (cwd / "coding").exists()
 
 
 # doctor
 
 
-def test_the_doctor_says_what_holds_here() -> None:
-    reason = unavailable()
-    done = run("doctor")
+def test_doctor_prints_all_guarantees() -> None:
+    reason = unavailable_reason()
+    done = run_command("doctor")
     assert (done.returncode, done.stderr) == (1 if reason else 0, "")
     names = ["files", "network", "processes", "memory", "cpu", "disk", "kernel surface", "secrets"]
     rows = done.stdout.splitlines()
@@ -110,8 +110,8 @@ def test_the_doctor_says_what_holds_here() -> None:
     assert ("can be started here." in rows[-1]) == (not reason)
 
 
-def test_the_doctor_says_it_in_json() -> None:
-    found: dict[str, Any] = json.loads(run("doctor", "--json").stdout)
-    assert found["full_sandbox"] == (not unavailable())
+def test_doctor_prints_json() -> None:
+    found: dict[str, Any] = json.loads(run_command("doctor", "--json").stdout)
+    assert found["full_sandbox"] == (not unavailable_reason())
     assert len(found["guarantees"]) == 8
     assert set(found["guarantees"][0]) == {"property", "level", "mechanism", "advice"}

@@ -1,4 +1,4 @@
-"""A real container engine for tests: the one that answers, or one of our own; and the images that they run."""
+"""A container engine for tests: a running one, or one started for the tests; and its images."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pathlib import Path
 
 import pytest
 
-_PATIENCE = 60.0
+_START_SECONDS = 60.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
-_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_LEFT_OUT = (
+_ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_EXCLUDED = (
     "/usr/share/doc",
     "/usr/share/man",
     "/usr/share/locale",
     "/usr/share/lintian",
     "/usr/share/info",
 )
-_SHELL = (
+_SHELL_PACKAGES = (
     "base-files",
     "libc6",
     "dash",
@@ -41,9 +41,9 @@ _SHELL = (
     "libgmp10",
     "libpcre2-8-0",
 )
-# What Python's own modules need is found by following their shared libraries.
-_PYTHON = (
-    *_SHELL,
+# The libraries that Python's extension modules need are found by `ldd`.
+_PYTHON_PACKAGES = (
+    *_SHELL_PACKAGES,
     "bash",
     "libtinfo6",
     "sed",
@@ -53,11 +53,15 @@ _PYTHON = (
     "libstdc++6",
     "libgcc-s1",
 )
-_NO_ENGINE = "no container engine answers, and there is no dockerd to start (Debian: docker.io)"
+_NO_ENGINE = "no container engine responds, and no dockerd can be started (Debian: docker.io)"
 
 
 class Engine:
-    """An engine at `host`, in the words of DOCKER_HOST; `process` and `folder`, for all it has, when it is ours."""
+    """An engine at `host`, a value of DOCKER_HOST.
+
+    process   the engine's process, if the tests have started it
+    folder    the folder with its data, if the tests have started it
+    """
 
     def __init__(
         self, host: str, process: subprocess.Popen[bytes] | None = None, folder: Path = Path()
@@ -65,7 +69,7 @@ class Engine:
         self.host, self.process, self.folder = host, process, folder
 
     def docker(self, *arguments: str, data: bytes | None = None) -> str:
-        """Run the engine's own command line, and give what it prints."""
+        """Run the `docker` command, and return its output."""
         environment = {**os.environ, "DOCKER_HOST": self.host}
         done = subprocess.run(
             ["docker", *arguments], input=data, env=environment, capture_output=True, check=False
@@ -73,59 +77,59 @@ class Engine:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
-    def answers(self) -> bool:
-        """Tell whether it answers."""
+    def responds(self) -> bool:
+        """Return True if the engine responds."""
         environment = {**os.environ, "DOCKER_HOST": self.host}
         argv = ["docker", "version", "--format", "{{.Server.Version}}"]
         return (
             subprocess.run(argv, env=environment, capture_output=True, check=False).returncode == 0
         )
 
-    def image(self, name: str) -> str:
-        """Give the reference of a test image, "python" or "shell", which is built when it is not there."""
-        make = {"python": _python_files, "shell": _shell_files}[name]
-        reference = f"cellblock-test-{name}:{_recipe(name)}"
+    def test_image(self, name: str) -> str:
+        """Return the reference of a test image, "python" or "shell"; build it if it is missing."""
+        list_files = {"python": _python_files, "shell": _shell_files}[name]
+        reference = f"cellblock-test-{name}:{_content_key(name)}"
         if not self.docker("images", "--quiet", reference):
-            self.docker("import", "-", reference, data=_archive(make()))
+            self.docker("import", "-", reference, data=_archive(list_files()))
         return reference
 
-    def take_image(self, other: Engine, reference: str) -> None:
-        """Copy an image of `other` into this one."""
-        self.docker("load", data=other.save(reference))
+    def copy_image_from(self, other: Engine, reference: str) -> None:
+        """Copy an image of the engine `other` into this one."""
+        self.docker("load", data=other.export_image(reference))
 
-    def save(self, reference: str) -> bytes:
-        """Give an image as an archive."""
+    def export_image(self, reference: str) -> bytes:
+        """Return an image as a tar archive."""
         environment = {**os.environ, "DOCKER_HOST": self.host}
         return subprocess.run(
             ["docker", "save", reference], env=environment, capture_output=True, check=True
         ).stdout
 
     def kill(self) -> None:
-        """End it as a crash does; what it runs goes on."""
+        """Kill the engine's process; its containers keep running."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """End it, if it is ours."""
+        """Stop the engine, if the tests have started it."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(_PATIENCE)
+                self.process.wait(_START_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
 
 
-def start(folder: Path, *options: str, begin: Sequence[str] = ()) -> Engine:
-    """Start an engine that keeps all it has in `folder`. `begin`: what its command begins with, ending in its own start."""
+def start_engine(folder: Path, *options: str, command_prefix: Sequence[str] = ()) -> Engine:
+    """Start an engine that keeps its data in `folder`, with `command_prefix` before its command."""
     program = shutil.which("dockerd", path=_PATH)
     if program is None or os.geteuid() != 0:
         pytest.skip(_NO_ENGINE)
     folder.mkdir(parents=True, exist_ok=True)
     host = f"unix://{folder}/docker.sock"
     argv = [
-        *begin,
+        *command_prefix,
         program,
         "--host",
         host,
@@ -140,8 +144,8 @@ def start(folder: Path, *options: str, begin: Sequence[str] = ()) -> Engine:
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     engine = Engine(host, process, folder)
-    deadline = time.monotonic() + _PATIENCE
-    while not engine.answers():
+    deadline = time.monotonic() + _START_SECONDS
+    while not engine.responds():
         if process.poll() is not None or time.monotonic() > deadline:
             engine.stop()
             raise AssertionError(f"dockerd did not start: {(folder / 'log').read_text()[-2000:]}")
@@ -150,38 +154,43 @@ def start(folder: Path, *options: str, begin: Sequence[str] = ()) -> Engine:
 
 
 @contextlib.contextmanager
-def own(
+def private_engine(
     *options: str,
-    room: int | None = None,
-    begin: Callable[[Path], Sequence[str]] = lambda folder: (),
+    size: int | None = None,
+    command_prefix: Callable[[Path], Sequence[str]] = lambda folder: (),
 ) -> Generator[Engine]:
-    """Give an engine that a test may kill, started with `options` too, and `room` bytes for all it has; nothing is left.
+    """Yield an engine that a test may kill. Remove everything afterwards.
 
-    `begin` is given its folder; see `start`.
+    options          additional options of dockerd
+    size             bytes for the engine's data; None: not limited
+    command_prefix   returns the prefix of the command for the engine's folder; see `start_engine`
     """
     folder = Path(tempfile.mkdtemp(prefix="cellblock-test-own-engine-"))
-    folder.chmod(0o711)  # whoever may use its socket has to come there
-    if room is not None:
+    folder.chmod(0o711)  # users of the socket must be able to enter the folder
+    if size is not None:
         (folder / "data").mkdir()
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder / "data"], check=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder / "data"], check=True
         )
-    # Not --bridge=none: that would remove the bridge of the machine's engine.
-    alone = ("--iptables=false", f"--add-runtime=other={shutil.which('runc', path=_PATH)}")
-    engine = start(folder, *alone, *options, begin=begin(folder))
+    # Not --bridge=none, which would remove the bridge of the machine's engine.
+    isolation = ("--iptables=false", f"--add-runtime=other={shutil.which('runc', path=_PATH)}")
+    engine = start_engine(folder, *isolation, *options, command_prefix=command_prefix(folder))
     try:
         yield engine
     finally:
         engine.stop()
-        _end_what_is_left(folder)
+        _kill_leftovers(folder)
         for line in Path("/proc/mounts").read_text().splitlines()[::-1]:
-            if (mounted := line.split()[1]).startswith(f"{folder}/"):
-                subprocess.run(["umount", "--lazy", mounted], capture_output=True, check=False)
+            if (mount_point := line.split()[1]).startswith(f"{folder}/"):
+                subprocess.run(["umount", "--lazy", mount_point], capture_output=True, check=False)
         shutil.rmtree(folder)
 
 
-def _end_what_is_left(folder: Path) -> None:
-    """End what an engine in `folder` left running: the keepers of its containers name it, and their children are these."""
+def _kill_leftovers(folder: Path) -> None:
+    """Kill the containers that an engine in `folder` left running, and their shim processes.
+
+    The command line of a shim names the folder, and its children are the container's processes.
+    """
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if f"{folder}/".encode() in (entry / "cmdline").read_bytes():
@@ -191,69 +200,70 @@ def _end_what_is_left(folder: Path) -> None:
 
 
 @functools.cache
-def running() -> Engine:
-    """Give the engine for all tests: what DOCKER_HOST names, the machine's, or one of ours, which ends with the tests."""
+def shared_engine() -> Engine:
+    """Return the engine for all tests: that of DOCKER_HOST, the machine's, or one started here."""
     if shutil.which("docker") is None:
         pytest.skip(_NO_ENGINE)
-    # The folder stays, and the images in it: an engine that a killed run left behind is found again by its socket.
-    own = Path(tempfile.gettempdir(), f"cellblock-test-engine-{os.geteuid()}")
+    # The folder and its images are kept for the next run. An engine that a killed run has left
+    # behind is found by its socket.
+    folder = Path(tempfile.gettempdir(), f"cellblock-test-engine-{os.geteuid()}")
     for host in (
         os.environ.get("DOCKER_HOST"),
         "unix:///var/run/docker.sock",
-        f"unix://{own}/docker.sock",
+        f"unix://{folder}/docker.sock",
     ):
-        if host and Engine(host).answers():
+        if host and Engine(host).responds():
             return Engine(host)
-    engine = start(own)
+    engine = start_engine(folder)
     atexit.register(engine.stop)
     return engine
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, image: str) -> str:
-    """Have executors use the engine for all tests; give the reference of a test image."""
-    monkeypatch.setenv("DOCKER_HOST", running().host)
-    return running().image(image)
+def use_shared_engine(monkeypatch: pytest.MonkeyPatch, image: str) -> str:
+    """Make executors use the shared engine, and return the reference of a test image."""
+    monkeypatch.setenv("DOCKER_HOST", shared_engine().host)
+    return shared_engine().test_image(image)
 
 
 # images
 
 
-def _recipe(name: str) -> str:
-    """Give a key that changes when what is in the image does."""
+def _content_key(name: str) -> str:
+    """Return a key that changes with the content of the image."""
     installed = subprocess.run(
-        ["dpkg-query", "-W", *_PYTHON, "python3-minimal"], capture_output=True, check=False
+        ["dpkg-query", "-W", *_PYTHON_PACKAGES, "python3-minimal"], capture_output=True, check=False
     ).stdout
     return hashlib.sha256(Path(__file__).read_bytes() + installed + name.encode()).hexdigest()[:12]
 
 
 def _shell_files() -> Iterator[str]:
-    yield from _of_packages(*_SHELL)
-    yield from _libraries("/usr/bin/dash", "/usr/bin/ls")
+    yield from _package_files(*_SHELL_PACKAGES)
+    yield from _shared_libraries("/usr/bin/dash", "/usr/bin/ls")
 
 
 def _python_files() -> Iterator[str]:
-    yield from _of_packages(*_PYTHON)
+    yield from _package_files(*_PYTHON_PACKAGES)
     program = os.path.realpath("/usr/bin/python3")
     yield from ("/usr/bin/python3", program)
     modules = Path("/usr/lib", Path(program).name)
     for path in (modules, *sorted(modules.rglob("*"))):
         if "__pycache__" not in path.parts and "dist-packages" not in path.parts:
             yield str(path)
-    yield from _libraries(
+    yield from _shared_libraries(
         program, *map(str, modules.glob("lib-dynload/*.so")), "/usr/bin/bash", "/usr/bin/ps"
     )
 
 
-def _of_packages(*packages: str) -> Iterator[str]:
+def _package_files(*packages: str) -> Iterator[str]:
     listed = subprocess.run(
         ["dpkg", "-L", *packages], capture_output=True, text=True, check=False
     ).stdout
     for path in listed.splitlines():
-        if path.startswith("/") and path != "/." and not path.startswith(_LEFT_OUT):
+        if path.startswith("/") and path != "/." and not path.startswith(_EXCLUDED):
             yield path
 
 
-def _libraries(*programs: str) -> Iterator[str]:
+def _shared_libraries(*programs: str) -> Iterator[str]:
     for line in subprocess.run(
         ["ldd", *programs], capture_output=True, text=True, check=False
     ).stdout.splitlines():
@@ -263,23 +273,26 @@ def _libraries(*programs: str) -> Iterator[str]:
 
 
 def _archive(paths: Iterator[str]) -> bytes:
-    """Pack files of this machine under the names that they have where /bin and its like are links."""
-    data, seen = io.BytesIO(), set[str]()
+    """Return a tar archive of files of this machine; /bin and the like stay links."""
+    data, added = io.BytesIO(), set[str]()
     with tarfile.open(fileobj=data, mode="w") as archive:
-        for name in filter(os.path.islink, (f"/{link}" for link in _LINKS)):
+        for name in filter(os.path.islink, (f"/{link}" for link in _ROOT_LINKS)):
             archive.add(name, recursive=False)
-            seen.add(name)
+            added.add(name)
         for path in paths:
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
             if not os.path.lexists(real):
                 continue
-            # Its folders as well: engines make what is missing of them in their own way, not always for everybody.
-            for found in (*map(str, reversed(Path(real).parents)), real):
-                if found not in seen:
-                    seen.add(found)
-                    archive.add(found, recursive=False)
+            # Include the parent folders. Engines create missing ones, but not always readable by
+            # all.
+            for item in (*map(str, reversed(Path(real).parents)), real):
+                if item not in added:
+                    added.add(item)
+                    archive.add(item, recursive=False)
     return data.getvalue()
 
 
 if __name__ == "__main__":  # by hand: have the images in the engine that DOCKER_HOST names
-    sys.stdout.write("\n".join(running().image(name) for name in ("python", "shell")) + "\n")
+    sys.stdout.write(
+        "\n".join(shared_engine().test_image(name) for name in ("python", "shell")) + "\n"
+    )

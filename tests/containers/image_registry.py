@@ -1,4 +1,4 @@
-"""A registry of images on this machine, with one image in it, for the engine to fetch."""
+"""An image registry on this machine with one image, which the engine can pull."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _another(layer: bytes) -> bytes:
-    """Give a layer with one file more, which no engine has yet."""
+def _with_new_file(layer: bytes) -> bytes:
+    """Return a layer with an additional file, so that no engine has it yet."""
     data = io.BytesIO(layer)
     with tarfile.open(fileobj=data, mode="a") as archive:
         archive.addfile(tarfile.TarInfo(f"etc/fetched-{secrets.token_hex(8)}"))
     return data.getvalue()
 
 
-def _contents(reference: str) -> tuple[bytes, dict[str, bytes]]:
-    """Give the manifest of an image that the engine has, and all that it names."""
-    with tarfile.open(fileobj=io.BytesIO(docker_engine.running().save(reference))) as saved:
+def _manifest_and_blobs(reference: str) -> tuple[bytes, dict[str, bytes]]:
+    """Return the manifest of an image of the engine, and its blobs by digest."""
+    with tarfile.open(
+        fileobj=io.BytesIO(docker_engine.shared_engine().export_image(reference))
+    ) as saved:
 
         def member(name: str) -> bytes:
             file = saved.extractfile(name)
@@ -42,7 +44,7 @@ def _contents(reference: str) -> tuple[bytes, dict[str, bytes]]:
 
         listed = json.loads(member("manifest.json"))[0]
         (name,) = listed["Layers"]
-        layer, config = _another(member(name)), json.loads(member(listed["Config"]))
+        layer, config = _with_new_file(member(name)), json.loads(member(listed["Config"]))
     config["rootfs"]["diff_ids"] = [_digest(layer)]
     parts = [(_CONFIG, json.dumps(config).encode()), (_LAYER, layer)]
     described = [
@@ -58,9 +60,9 @@ def _contents(reference: str) -> tuple[bytes, dict[str, bytes]]:
 
 
 @contextlib.contextmanager
-def registry(reference: str) -> Generator[str]:
-    """Give the name, for the engine, of an image in a registry that has the content of `reference`."""
-    manifest, blobs = _contents(reference)
+def serve_image(reference: str) -> Generator[str]:
+    """Serve an image with the content of `reference`, and yield its name in the registry."""
+    manifest, blobs = _manifest_and_blobs(reference)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -101,5 +103,5 @@ def registry(reference: str) -> Generator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        if docker_engine.running().docker("images", "--quiet", name):
-            docker_engine.running().docker("rmi", "--force", name)
+        if docker_engine.shared_engine().docker("images", "--quiet", name):
+            docker_engine.shared_engine().docker("rmi", "--force", name)

@@ -1,4 +1,4 @@
-"""Podman's engine for tests, which speaks as Docker's does: one of our own, ended by its process id."""
+"""A Podman engine for tests, reached over Docker's API."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ import pytest
 
 from tests.containers.docker_engine import Engine
 
-_PATIENCE = 30.0
+_START_SECONDS = 30.0
 
 
 @functools.cache
-def running() -> Engine:
-    """Give an engine of ours, which ends with the tests. Its folder stays, and the images in it."""
+def shared_engine() -> Engine:
+    """Return a Podman engine that stops with the tests. Its images are kept for the next run."""
     programs = [
         shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         for name in ("podman", "runc", "docker")
     ]
     if None in programs or os.geteuid() != 0:
         pytest.skip(
-            "there is no podman, or no runc, to start (Debian: podman, runc), or no `docker` command, or not for this user"
+            "podman, runc or the `docker` command is missing (Debian: podman, runc, docker.io), "
+            "or the user is not root"
         )
     folder = Path(tempfile.gettempdir(), "cellblock-test-podman")
     folder.mkdir(mode=0o700, exist_ok=True)
     engine = Engine(f"unix://{folder}/podman.sock")
-    if not engine.answers():  # else a killed run left it behind
+    if not engine.responds():  # a killed run may have left one behind
         engine.process = _start(folder, engine.host)
         atexit.register(engine.stop)
-        deadline = time.monotonic() + _PATIENCE
-        while not engine.answers():
+        deadline = time.monotonic() + _START_SECONDS
+        while not engine.responds():
             if engine.process.poll() is not None or time.monotonic() > deadline:
                 engine.stop()
                 raise AssertionError(
@@ -49,17 +50,17 @@ def running() -> Engine:
 
 
 def _start(folder: Path, host: str) -> subprocess.Popen[bytes]:
-    # Podman gives root's containers a million of each, which it may not where the machine allows root less; and lowers its
-    # own number of processes to what the kernel has numbers for.
+    # By default, Podman sets the rlimits of root's containers to a million, which fails on machines
+    # with lower hard limits. It also lowers its own process limit to pid_max.
     files, processes = (
         resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)
     )
-    numbers = int(Path("/proc/sys/kernel/pid_max").read_text())
-    processes = numbers if processes == resource.RLIM_INFINITY else min(processes, numbers)
+    pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
+    processes = pid_max if processes == resource.RLIM_INFINITY else min(processes, pid_max)
     limits = [f"nofile={files}:{files}", f"nproc={processes}:{processes}"]
-    settings = folder / "containers.conf"
-    settings.write_text(f"[containers]\ndefault_ulimits = {json.dumps(limits)}\n")
-    # Not Debian's default runtime: crun 1.8 refuses machines that have both versions of control groups.
+    config = folder / "containers.conf"
+    config.write_text(f"[containers]\ndefault_ulimits = {json.dumps(limits)}\n")
+    # Not Debian's default runtime: crun 1.8 refuses machines with both versions of control groups.
     argv = [
         "podman",
         "--root",
@@ -82,7 +83,7 @@ def _start(folder: Path, host: str) -> subprocess.Popen[bytes]:
         "0",
         host,
     ]
-    environment = {**os.environ, "CONTAINERS_CONF": str(settings)}
+    environment = {**os.environ, "CONTAINERS_CONF": str(config)}
     with open(folder / "log", "wb") as log:
         return subprocess.Popen(
             argv,
@@ -94,7 +95,7 @@ def _start(folder: Path, host: str) -> subprocess.Popen[bytes]:
         )
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, image: str) -> str:
-    """Have executors use Podman; give the reference of a test image."""
-    monkeypatch.setenv("DOCKER_HOST", running().host)
-    return running().image(image)
+def use_shared_engine(monkeypatch: pytest.MonkeyPatch, image: str) -> str:
+    """Make executors use Podman, and return the reference of a test image."""
+    monkeypatch.setenv("DOCKER_HOST", shared_engine().host)
+    return shared_engine().test_image(image)

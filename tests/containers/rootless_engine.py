@@ -1,4 +1,4 @@
-"""Engines that a plain user runs, each in a folder of its own and ended by its process id, and what /etc has for them."""
+"""Rootless engines for tests, each in its own folder, and the entries in /etc that they need."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from pathlib import Path
 import pytest
 
 from tests.containers.docker_engine import Engine
-from tests.plain_user import BECOME, USER
+from tests.plain_user import SWITCH_USER, USER
 
-_PATIENCE = 60.0
-NAME = "cellblock-test"
-FIRST_NUMBER = 0x60000000  # of 65536 that are nobody's
-_NO_NETWORK = {
+_START_SECONDS = 60.0
+USER_NAME = "cellblock-test"
+FIRST_SUBORDINATE_ID = 0x60000000  # the first of 65536 unused user IDs
+_HOST_NETWORK = {
     "DOCKERD_ROOTLESS_ROOTLESSKIT_NET": "host",
     "DOCKERD_ROOTLESS_ROOTLESSKIT_PORT_DRIVER": "none",
 }
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
-def with_users(folder: Path) -> list[str]:
-    """Give what a command begins with that is to find a user in /etc, and numbers of users for it; nobody else finds them."""
-    numbers = f"{NAME}:{FIRST_NUMBER}:65536\n"
+def subordinate_ids_prefix(folder: Path) -> list[str]:
+    """Return a command prefix that adds a user with subordinate IDs to /etc, for one command."""
+    ids = f"{USER_NAME}:{FIRST_SUBORDINATE_ID}:65536\n"
     entries = {
-        "passwd": f"{Path('/etc/passwd').read_text()}{NAME}:x:{USER}:{USER}::{folder}:/bin/sh\n",
-        "group": f"{Path('/etc/group').read_text()}{NAME}:x:{USER}:\n",
-        "subuid": numbers,
-        "subgid": numbers,
+        "passwd": Path("/etc/passwd").read_text()
+        + f"{USER_NAME}:x:{USER}:{USER}::{folder}:/bin/sh\n",
+        "group": f"{Path('/etc/group').read_text()}{USER_NAME}:x:{USER}:\n",
+        "subuid": ids,
+        "subgid": ids,
     }
     for name, text in entries.items():
         (folder / name).write_text(text)
@@ -52,10 +53,10 @@ def with_users(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def podman() -> Generator[Engine]:
-    """Give Podman's engine, run by the plain user."""
-    _need("podman", "runc", "newuidmap")
-    with _folder("podman") as folder:
+def podman_engine() -> Generator[Engine]:
+    """Yield a Podman engine that an unprivileged user runs."""
+    _require("podman", "runc", "newuidmap")
+    with _user_folder("podman") as folder:
         options = [f"--{name}={folder}/{name}" for name in ("root", "runroot", "tmpdir")]
         options += [
             "--runtime=runc",
@@ -64,7 +65,7 @@ def podman() -> Generator[Engine]:
             "--storage-driver=overlay",
         ]
         argv = [
-            *BECOME,
+            *SWITCH_USER,
             "podman",
             *options,
             "system",
@@ -72,40 +73,42 @@ def podman() -> Generator[Engine]:
             "--time=0",
             f"unix://{folder}/podman.sock",
         ]
-        with _started(folder, [*with_users(folder), *argv], "podman.sock") as engine:
+        with _started_engine(
+            folder, [*subordinate_ids_prefix(folder), *argv], "podman.sock"
+        ) as engine:
             yield engine
 
 
 @contextlib.contextmanager
-def docker() -> Generator[Engine]:
-    """Give Docker's engine, run by the plain user."""
+def docker_engine() -> Generator[Engine]:
+    """Yield a Docker engine that an unprivileged user runs."""
     script = Path("/usr/share/docker.io/contrib/dockerd-rootless.sh")
-    _need("rootlesskit", "newuidmap", "dockerd", str(script))
-    with _folder("docker") as folder:
+    _require("rootlesskit", "newuidmap", "dockerd", str(script))
+    with _user_folder("docker") as folder:
         options = [
             f"--data-root={folder}/root",
             f"--exec-root={folder}/exec",
             f"--pidfile={folder}/pid",
         ]
         options += [f"--host=unix://{folder}/docker.sock", "--iptables=false", "--bridge=none"]
-        argv = [*with_users(folder), *BECOME, "sh", str(script), *options]
-        with _started(folder, argv, "docker.sock", **_NO_NETWORK) as engine:
+        argv = [*subordinate_ids_prefix(folder), *SWITCH_USER, "sh", str(script), *options]
+        with _started_engine(folder, argv, "docker.sock", **_HOST_NETWORK) as engine:
             yield engine
 
 
-def _need(*programs: str) -> None:
+def _require(*programs: str) -> None:
     missing = [
         name for name in programs if not shutil.which(name, path=_PATH) and not os.path.exists(name)
     ]
     if os.geteuid() != 0 or missing:
         pytest.skip(
-            f"a rootless engine needs {', '.join(missing) or 'root, to become a plain user'}"
+            f"a rootless engine needs {', '.join(missing) or 'root, to become another user'}"
         )
 
 
 @contextlib.contextmanager
-def _folder(name: str) -> Generator[Path]:
-    """Give a folder of the plain user's, with what a home has."""
+def _user_folder(name: str) -> Generator[Path]:
+    """Yield a folder of the unprivileged user, with a home and a runtime folder."""
     folder = Path(tempfile.mkdtemp(prefix="cellblock-own-"))
     folder.chmod(0o711)
     for path in (folder / "home", folder / "run", folder):
@@ -118,8 +121,10 @@ def _folder(name: str) -> Generator[Path]:
 
 
 @contextlib.contextmanager
-def _started(folder: Path, argv: Sequence[str], socket: str, **variables: str) -> Generator[Engine]:
-    own = {
+def _started_engine(
+    folder: Path, argv: Sequence[str], socket: str, **variables: str
+) -> Generator[Engine]:
+    environment = {
         "HOME": f"{folder}/home",
         "XDG_RUNTIME_DIR": f"{folder}/run",
         "PATH": _PATH,
@@ -131,28 +136,29 @@ def _started(folder: Path, argv: Sequence[str], socket: str, **variables: str) -
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**own, **variables},
+            env={**environment, **variables},
             cwd=folder,
             start_new_session=True,
         )
     engine = Engine(f"unix://{folder}/{socket}", process)
     try:
-        deadline = time.monotonic() + _PATIENCE
-        while not engine.answers():
-            said = (folder / "log").read_text(errors="replace")[-2000:]
-            assert process.poll() is None, f"the engine ended: {said}"
-            assert time.monotonic() < deadline, f"the engine did not start: {said}"
+        deadline = time.monotonic() + _START_SECONDS
+        while not engine.responds():
+            log_tail = (folder / "log").read_text(errors="replace")[-2000:]
+            assert process.poll() is None, f"the engine exited: {log_tail}"
+            assert time.monotonic() < deadline, f"the engine did not start: {log_tail}"
             time.sleep(0.1)
         yield engine
     finally:
         engine.stop()
-        _end_what_is_left(folder)
+        _kill_leftovers(folder)
 
 
-def _end_what_is_left(folder: Path) -> None:
-    """End what the engine left running; who it was started by is in its environment.
+def _kill_leftovers(folder: Path) -> None:
+    """Kill the processes that the engine left running; their environment names the folder.
 
-    Podman starts itself again, below its first process, and leaves a process that holds the user's namespaces.
+    Podman restarts itself in a child process, and leaves a process that keeps the user's
+    namespaces.
     """
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,7 @@
-"""Whose files are whose: engines of a plain user, engines that remap users, root and plain callers; nothing is for all."""
+"""Owners of files, for rootless engines and engines that remap users, for root and other callers.
+
+No file may be writable by all users.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,16 @@ from tests.executors.session import session_image
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="root alone starts engines as others, and gives them folders"
-    ),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can start engines as other users"),
 ]
 ROOT, PLAIN = (0, 0), (plain_user.USER, plain_user.USER)
 OTHER = (4242, 4243)
-# Has blocks run, and tells whose everything is, and what may be done with it, while the container is there.
+# Run blocks, and print the owners and modes of all files while the container exists.
 PROGRAM = """
 import asyncio, contextlib, json, os, sys, tempfile
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor, DockerSessionCodeExecutor, Limits
 
-def seen(top):
+def list_files(top):
     found = {}
     for folder, _, files in os.walk(top):
         for name in (".", *files):
@@ -46,25 +47,31 @@ def seen(top):
 async def main(options, blocks):
     if "limits" in options:
         options["limits"] = Limits(**options["limits"])
-    make = DockerSessionCodeExecutor if options.pop("session", False) else DockerCommandLineCodeExecutor
+    has_session = options.pop("session", False)
+    make = DockerSessionCodeExecutor if has_session else DockerCommandLineCodeExecutor
     async with contextlib.AsyncExitStack() as stack:
         executor = await stack.enter_async_context(make(**options))
         results = [await executor.execute_code_blocks([CodeBlock(*block)]) for block in blocks]
-        if make is DockerSessionCodeExecutor:
+        if has_session:
             await executor.checkpoint()
             [branch] = await executor.fork(1)
-            results.append(await branch.execute_code_blocks([CodeBlock("open('of branch', 'w').close()", "python")]))
+            block = CodeBlock("open('of-branch', 'w').close()", "python")
+            results.append(await branch.execute_code_blocks([block]))
             stack.push_async_callback(branch.stop)
-        told = {"work": seen(executor.work_dir), "temporary": seen(tempfile.gettempdir())}
-        told["output"] = "".join(result.output for result in results)
-        told["outcomes"] = [result.outcome for result in results]
-        print(json.dumps(told))
+        report = {
+            "work": list_files(executor.work_dir),
+            "temporary": list_files(tempfile.gettempdir()),
+            "output": "".join(result.output for result in results),
+            "outcomes": [result.outcome for result in results],
+        }
+        print(json.dumps(report))
 
 asyncio.run(main(*map(json.loads, sys.argv[1:])))
 """
-MAKES = [
+CREATE_FILES = [
     [
-        "import os; os.makedirs('a/b'); open('a/b/made', 'w').write('x'); open(os.path.expanduser('~/own'), 'w')",
+        "import os; os.makedirs('a/b'); open('a/b/made', 'w').write('x'); "
+        "open(os.path.expanduser('~/own'), 'w')",
         "python",
     ],
     ["echo more >> a/b/made && echo new > a/by-shell && cat a/b/made given", "sh"],
@@ -77,12 +84,12 @@ try:
 except BlockingIOError:
     print('no process')
 """
-SAID = "xmore\nfrom outside"
+EXPECTED_OUTPUT = "xmore\nfrom outside"
 
 
 @dataclass
-class Told:
-    """What the program tells: path -> (owner, group, mode) for the work folder and all that is temporary."""
+class Report:
+    """The output of the program: path -> (owner, group, mode) of work and temporary files."""
 
     work: dict[str, tuple[int, int, int]]
     temporary: dict[str, tuple[int, int, int]]
@@ -90,11 +97,11 @@ class Told:
     outcomes: list[str]
 
     def owners(self) -> set[tuple[int, int]]:
-        """Give whose the files of the work folder are."""
+        """Return the owners of the files in the work folder."""
         return {(user, group) for user, group, _ in self.work.values()}
 
-    def open_to_all(self) -> list[str]:
-        """Name what everybody can write to."""
+    def world_writable(self) -> list[str]:
+        """Return the paths that all users can write to."""
         paths = {
             **self.work,
             **{f"{path} of {{tmp}}": status for path, status in self.temporary.items()},
@@ -107,134 +114,139 @@ class Told:
 
 
 class Caller:
-    """A user of an engine."""
+    """A user of an engine, with a work folder."""
 
-    def __init__(self, where: Engine, folder: Path, owner: tuple[int, int]) -> None:
-        self._host, self._folder, self._owner = where.host, folder, owner
-        self.work_dir = self._own_folder("work")
+    def __init__(self, engine: Engine, folder: Path, owner: tuple[int, int]) -> None:
+        self._host, self._folder, self._owner = engine.host, folder, owner
+        self.work_dir = self._make_folder("work")
         (self.work_dir / "given").write_text("from outside")
         os.chown(self.work_dir / "given", *owner)
 
-    def _own_folder(self, name: str) -> Path:
+    def _make_folder(self, name: str) -> Path:
         folder = self._folder / name
         folder.mkdir(mode=0o700)
         os.chown(folder, *self._owner)
         return folder
 
-    def runs(self, blocks: Sequence[Sequence[str]], options: Mapping[str, Any]) -> Told:
-        """Have blocks run as this user."""
+    def run_blocks(self, blocks: Sequence[Sequence[str]], options: Mapping[str, Any]) -> Report:
+        """Run blocks as this user, and return the program's report."""
         arguments = ["-c", PROGRAM, json.dumps(options), json.dumps(blocks)]
         if self._owner == ROOT:
             argv, environment = (
                 [sys.executable, *arguments],
                 {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
-        elif made := plain_user.command(*arguments):
+        elif made := plain_user.unprivileged_command(*arguments):
             argv, environment = made
         else:
-            pytest.skip("no Python that a user without rights could start")
-        temporary = self._own_folder("tmp")
+            pytest.skip("there is no Python that an unprivileged user can start")
+        temporary = self._make_folder("tmp")
         temporary.chmod(0o711)
         environment |= {"DOCKER_HOST": self._host, "TMPDIR": str(temporary)}
         done = subprocess.run(
             argv, env=environment, cwd="/", capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        temporary.rmdir()  # nothing may be left in it
-        return Told(**json.loads(done.stdout))
+        temporary.rmdir()  # fails if a file was left behind
+        return Report(**json.loads(done.stdout))
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Give a folder that every user can come through."""
+    """Yield a folder that every user can pass through."""
     path = Path(tempfile.mkdtemp(prefix="cellblock-test-caller-"))
     path.chmod(0o711)
     yield path
     shutil.rmtree(path)
 
 
-@pytest.fixture(scope="module", params=["podman", "docker"])
-def plain_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with getattr(rootless_engine, request.param)() as one:
-        yield one
+@pytest.fixture(scope="module", params=["podman_engine", "docker_engine"])
+def rootless(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with getattr(rootless_engine, request.param)() as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
-def remapping() -> Iterator[Engine]:
-    options = (f"--userns-remap={rootless_engine.NAME}", f"--group={plain_user.USER}")
-    with docker_engine.own(*options, begin=rootless_engine.with_users) as one:
-        one.image("python")
-        yield one
+def remapping_engine() -> Iterator[Engine]:
+    options = (f"--userns-remap={rootless_engine.USER_NAME}", f"--group={plain_user.USER}")
+    with docker_engine.private_engine(
+        *options, command_prefix=rootless_engine.subordinate_ids_prefix
+    ) as engine:
+        engine.test_image("python")
+        yield engine
 
 
-def told_of(where: Engine, caller: Caller, **options: Any) -> Told:
-    """Have files made in the caller's work folder, and read."""
-    told = caller.runs(
-        MAKES, {"image": where.image("python"), "work_dir": str(caller.work_dir), **options}
+def create_and_read_files(engine: Engine, caller: Caller, **options: Any) -> Report:
+    """Create and read files in the caller's work folder, and return the report."""
+    report = caller.run_blocks(
+        CREATE_FILES,
+        {"image": engine.test_image("python"), "work_dir": str(caller.work_dir), **options},
     )
-    assert told.output == SAID
-    return told
+    assert report.output == EXPECTED_OUTPUT
+    return report
 
 
-# engines of a plain user
+# rootless engines
 
 
-def needs_version_1(where: Engine) -> None:
-    if not where.docker("info", "--format", "{{.CgroupVersion}}").startswith("1"):
-        pytest.skip("a plain user may have control groups here, which are of version 2")
+def require_cgroup_v1(engine: Engine) -> None:
+    if not engine.docker("info", "--format", "{{.CgroupVersion}}").startswith("1"):
+        pytest.skip("rootless engines have control groups here, because they are version 2")
 
 
 @pytest.mark.parametrize("transfer", ["bind", "copy"])
-def test_a_rootless_engine_leaves_files_to_its_user(
-    plain_engine: Engine, folder: Path, transfer: str
+def test_files_belong_to_the_user_of_a_rootless_engine(
+    rootless: Engine, folder: Path, transfer: str
 ) -> None:
-    told = told_of(plain_engine, Caller(plain_engine, folder, PLAIN), transfer=transfer)
-    assert told.owners() == {PLAIN}
-    assert told.open_to_all() == []
+    report = create_and_read_files(rootless, Caller(rootless, folder, PLAIN), transfer=transfer)
+    assert report.owners() == {PLAIN}
+    assert report.world_writable() == []
 
 
-def test_a_rootless_engine_without_control_groups_holds_limits_by_rlimits(
-    plain_engine: Engine, folder: Path
+def test_a_rootless_engine_without_control_groups_enforces_limits_by_rlimits(
+    rootless: Engine, folder: Path
 ) -> None:
-    needs_version_1(plain_engine)
+    require_cgroup_v1(rootless)
     hungry = "try:\n    b'x' * (900 << 20)\nexcept MemoryError:\n    print('no memory')"
     options = {
-        "image": plain_engine.image("python"),
+        "image": rootless.test_image("python"),
         "limits": {"memory_bytes": 200 << 20, "processes": 30},
     }
-    told = Caller(plain_engine, folder, PLAIN).runs(
+    report = Caller(rootless, folder, PLAIN).run_blocks(
         [[hungry, "python"], [FORKS, "python"]], options
     )
-    assert told.output == "no memory\nno process\n"
+    assert report.output == "no memory\nno process\n"
 
 
-def test_a_rootless_engine_holds_shell_blocks_by_rlimits_too(
-    plain_engine: Engine, folder: Path
+def test_a_rootless_engine_limits_shell_blocks_by_rlimits_too(
+    rootless: Engine, folder: Path
 ) -> None:
-    needs_version_1(plain_engine)
+    require_cgroup_v1(rootless)
     options = {
-        "image": plain_engine.image("shell"),
+        "image": rootless.test_image("shell"),
         "limits": {"memory_bytes": 200 << 20, "processes": 30},
     }
-    told = Caller(plain_engine, folder, PLAIN).runs([["ulimit -d; ulimit -p", "sh"]], options)
-    assert told.output == "204800\n30\n"
+    report = Caller(rootless, folder, PLAIN).run_blocks([["ulimit -d; ulimit -p", "sh"]], options)
+    assert report.output == "204800\n30\n"
 
 
-def test_a_rootless_engine_refuses_what_it_cannot_hold(plain_engine: Engine, folder: Path) -> None:
-    needs_version_1(plain_engine)
-    options = {"image": plain_engine.image("python"), "limits": {"processors": 1}}
-    with pytest.raises(
-        AssertionError, match=r"BackendError: Limits\.processors cannot be held by this engine"
-    ):
-        Caller(plain_engine, folder, PLAIN).runs([], options)
+def test_a_rootless_engine_refuses_limits_that_it_cannot_enforce(
+    rootless: Engine, folder: Path
+) -> None:
+    require_cgroup_v1(rootless)
+    options = {"image": rootless.test_image("python"), "limits": {"processors": 1}}
+    with pytest.raises(AssertionError, match=r"BackendError: .* cannot enforce Limits\.processors"):
+        Caller(rootless, folder, PLAIN).run_blocks([], options)
 
 
-def test_root_can_use_the_engine_of_somebody_else(plain_engine: Engine, folder: Path) -> None:
+def test_root_can_use_the_engine_of_another_user(rootless: Engine, folder: Path) -> None:
     blocks = [["open('made', 'w').write('x'); print(open('made').read())", "python"]]
-    told = Caller(plain_engine, folder, ROOT).runs(blocks, {"image": plain_engine.image("python")})
-    assert told.output == "x\n"
-    assert tuple(told.work["made"][:2]) == PLAIN
-    assert told.open_to_all() == []
+    report = Caller(rootless, folder, ROOT).run_blocks(
+        blocks, {"image": rootless.test_image("python")}
+    )
+    assert report.output == "x\n"
+    assert tuple(report.work["made"][:2]) == PLAIN
+    assert report.world_writable() == []
 
 
 # engines that remap users
@@ -242,58 +254,62 @@ def test_root_can_use_the_engine_of_somebody_else(plain_engine: Engine, folder: 
 
 @pytest.mark.parametrize("transfer", ["bind", "copy"])
 @pytest.mark.parametrize("owner", [ROOT, PLAIN])
-def test_an_engine_that_remaps_users_leaves_files_to_the_caller(
-    remapping: Engine, folder: Path, owner: tuple[int, int], transfer: str
+def test_files_belong_to_the_caller_of_an_engine_that_remaps_users(
+    remapping_engine: Engine, folder: Path, owner: tuple[int, int], transfer: str
 ) -> None:
-    told = told_of(remapping, Caller(remapping, folder, owner), transfer=transfer)
-    assert told.owners() == {owner}
-    assert told.open_to_all() == []
+    report = create_and_read_files(
+        remapping_engine, Caller(remapping_engine, folder, owner), transfer=transfer
+    )
+    assert report.owners() == {owner}
+    assert report.world_writable() == []
 
 
-def test_what_is_copied_needs_no_users_of_the_machine(remapping: Engine, folder: Path) -> None:
+def test_users_stay_remapped_if_files_are_copied(remapping_engine: Engine, folder: Path) -> None:
     numbers = [["cat /proc/self/uid_map", "sh"]]
-    caller = Caller(remapping, folder, ROOT)
-    copied = caller.runs(numbers, {"image": remapping.image("python"), "transfer": "copy"})
-    assert copied.output.split()[:2] == ["0", str(rootless_engine.FIRST_NUMBER)]
-    shown = caller.runs(numbers, {"image": remapping.image("python")})
-    assert shown.output.split()[:2] == ["0", "0"]
+    caller = Caller(remapping_engine, folder, ROOT)
+    copied = caller.run_blocks(
+        numbers, {"image": remapping_engine.test_image("python"), "transfer": "copy"}
+    )
+    assert copied.output.split()[:2] == ["0", str(rootless_engine.FIRST_SUBORDINATE_ID)]
+    mounted = caller.run_blocks(numbers, {"image": remapping_engine.test_image("python")})
+    assert mounted.output.split()[:2] == ["0", "0"]
 
 
-# the engine that there is
+# the shared engine
 
 
 @pytest.mark.parametrize("owner", [ROOT, OTHER])
 @pytest.mark.parametrize("remaps", [False, True])
-def test_root_serves_the_owner_of_the_work_folder(
-    remapping: Engine, folder: Path, owner: tuple[int, int], remaps: bool
+def test_blocks_run_as_the_owner_of_the_work_folder_if_the_caller_is_root(
+    remapping_engine: Engine, folder: Path, owner: tuple[int, int], remaps: bool
 ) -> None:
-    where = remapping if remaps else docker_engine.running()
-    caller = Caller(where, folder, ROOT)
+    engine = remapping_engine if remaps else docker_engine.shared_engine()
+    caller = Caller(engine, folder, ROOT)
     os.chown(caller.work_dir, *owner)
-    told = caller.runs(
-        [MAKES[0]], {"image": where.image("python"), "work_dir": str(caller.work_dir)}
+    report = caller.run_blocks(
+        [CREATE_FILES[0]], {"image": engine.test_image("python"), "work_dir": str(caller.work_dir)}
     )
-    assert {tuple(told.work[path][:2]) for path in (".", "a", "a/b", "a/b/made")} == {owner}
-    assert told.open_to_all() == []
+    assert {tuple(report.work[path][:2]) for path in (".", "a", "a/b", "a/b/made")} == {owner}
+    assert report.world_writable() == []
 
 
-def test_what_is_temporary_is_the_callers_alone(folder: Path) -> None:
+def test_only_the_caller_can_access_temporary_files(folder: Path) -> None:
     blocks = [["import os; open('made', 'w'); os.mkdir('folder'); print(os.getuid())", "python"]]
-    where = docker_engine.running()
-    told = Caller(where, folder, ROOT).runs(blocks, {"image": where.image("python")})
-    assert told.output == "0\n"
-    assert told.open_to_all() == []
-    assert told.work["."][2] & 0o777 == 0o700
+    engine = docker_engine.shared_engine()
+    report = Caller(engine, folder, ROOT).run_blocks(blocks, {"image": engine.test_image("python")})
+    assert report.output == "0\n"
+    assert report.world_writable() == []
+    assert report.work["."][2] & 0o777 == 0o700
 
 
-def test_branches_and_checkpoints_are_the_callers_alone(
+def test_only_the_caller_can_access_branches_and_checkpoints(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = session_image.prepare(monkeypatch)
-    told = Caller(docker_engine.running(), folder, ROOT).runs(
-        MAKES[:1], {"image": image, "session": True}
+    image = session_image.use_session_image(monkeypatch)
+    report = Caller(docker_engine.shared_engine(), folder, ROOT).run_blocks(
+        CREATE_FILES[:1], {"image": image, "session": True}
     )
-    assert told.outcomes == ["ok", "ok"]
-    assert any(path.endswith("of branch") for path in told.temporary)
-    assert any("snapshot-" in path for path in told.temporary)
-    assert told.open_to_all() == []
+    assert report.outcomes == ["ok", "ok"]
+    assert any(path.endswith("of-branch") for path in report.temporary)
+    assert any("snapshot-" in path for path in report.temporary)
+    assert report.world_writable() == []

@@ -1,4 +1,4 @@
-"""Commands that packages bring: the first in PATH, run with the Python of the blocks, wherever the blocks run."""
+"""Commands of packages come first in PATH and run with the Python of the blocks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cellblock import (
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
 )
-from cellblock.environments.uv import head_for, run_by
+from cellblock.environments.uv import shebang_for, with_shebang
 from cellblock.environments.virtualenv import environment_for
-from tests.executors.session.live_session import wait
+from tests.executors.session.live_session import run_async
 
-# Its program says which Python runs it, and what it finds of another package.
+# Its command prints which Python runs it, and whether it can import another package.
 _PROGRAM = """\
 import importlib.util, sys
 word = {word!r}
@@ -57,7 +57,7 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wheel(folder: Path, name: str = "tiny", *, word: str = "one", version: str = "1.0") -> Path:
-    """Make a wheel: a module and a program `name`, and `name`-sh, which is no program of Python."""
+    """Create a wheel with a module and a command `name`, and the shell script `name`-sh."""
     folder.mkdir(exist_ok=True)
     made, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}"
     files = {
@@ -73,9 +73,8 @@ def wheel(folder: Path, name: str = "tiny", *, word: str = "one", version: str =
     with zipfile.ZipFile(made, "w") as archive:
         for path, text in files.items():
             entry = zipfile.ZipInfo(path)
-            entry.external_attr = (
-                0o100755 if "/scripts/" in path else 0o100644
-            ) << 16  # pip heeds it
+            mode = 0o100755 if "/scripts/" in path else 0o100644
+            entry.external_attr = mode << 16  # pip uses it
             archive.writestr(entry, text)
     return made
 
@@ -86,7 +85,7 @@ def requirement(made: Path) -> str:
 
 @pytest.fixture
 def context(tmp_path: Path) -> SimpleNamespace:
-    """Give a virtual environment of the caller's, with `other` in it."""
+    """Return the context of a virtual environment that contains `other`."""
     builder = venv.EnvBuilder(with_pip=False)
     builder.create(tmp_path / "own")
     found = builder.ensure_directories(tmp_path / "own")
@@ -108,7 +107,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def outputs(kind: str, blocks: Sequence[tuple[str, str]], **parameters: Any) -> list[list[str]]:
-    """Run blocks, which must succeed, and give the lines of each."""
+    """Run blocks, which must succeed, and return the output lines of each."""
     cls, own = KINDS[kind]
 
     async def main() -> list[list[str]]:
@@ -120,7 +119,7 @@ def outputs(kind: str, blocks: Sequence[tuple[str, str]], **parameters: Any) -> 
                 found.append(result.output.splitlines())
             return found
 
-    return wait(main())
+    return run_async(main())
 
 
 def test_commands_of_packages_run_with_the_blocks_python(kind: str, tmp_path: Path) -> None:
@@ -136,9 +135,12 @@ def test_commands_of_packages_run_with_the_blocks_python(kind: str, tmp_path: Pa
     assert {command, module, again} == {f"one {executable} False"}
 
 
-def test_they_are_there_as_files_beside_python(kind: str, tmp_path: Path) -> None:
+def test_commands_are_files_beside_python(kind: str, tmp_path: Path) -> None:
     packages = [requirement(wheel(tmp_path / "wheels"))]
-    code = "import os, sys, sysconfig\nfor folder in os.path.dirname(sys.executable), sysconfig.get_path('scripts'):\n"
+    code = (
+        "import os, sys, sysconfig\n"
+        "for folder in os.path.dirname(sys.executable), sysconfig.get_path('scripts'):\n"
+    )
     code += (
         "    print(os.access(folder + '/tiny', os.X_OK), os.access(folder + '/tiny-sh', os.X_OK))"
     )
@@ -158,7 +160,7 @@ def test_commands_of_a_virtual_environment_run_with_the_blocks_python(
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_commands_of_a_virtual_environment_see_the_packages_as_well(
+def test_commands_of_a_virtual_environment_see_the_packages_too(
     kind: str, context: SimpleNamespace, tmp_path: Path
 ) -> None:
     packages = [
@@ -170,14 +172,13 @@ def test_commands_of_a_virtual_environment_see_the_packages_as_well(
     assert shell == [f"one {executable} True", f"two {executable} True", "two by sh"]
     shell, [executable] = outputs(kind, blocks, packages=packages, virtual_env_context=context)
     assert shell == [f"one {executable} True", f"newer {executable} True", "newer by sh"], (
-        "not those that are imported"
+        "the commands are not those of the imported packages"
     )
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind != "landlock"]
-)  # pip lists a clone's folder, not shown there
-def test_what_a_block_installs_comes_before_them(kind: str, tmp_path: Path) -> None:
+# Not with Landlock: pip lists a folder that is not visible there.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "landlock"])
+def test_command_installed_by_a_block_comes_first(kind: str, tmp_path: Path) -> None:
     work = tmp_path / "work"
     newer = wheel(work, word="newer", version="2.0")
     blocks = [
@@ -189,11 +190,11 @@ def test_what_a_block_installs_comes_before_them(kind: str, tmp_path: Path) -> N
     assert (command.split()[0], by_sh) == ("newer", "newer by sh")
 
 
-def test_they_come_before_those_of_the_caller_s_path(tmp_path: Path) -> None:
-    (mine := tmp_path / "mine").mkdir()
-    (mine / "tiny").write_text("#!/bin/sh\necho mine\n")
-    (mine / "tiny").chmod(0o755)
-    path = f"{mine}:{os.environ['PATH']}"
+def test_commands_come_before_the_caller_s_path(tmp_path: Path) -> None:
+    (own_folder := tmp_path / "mine").mkdir()
+    (own_folder / "tiny").write_text("#!/bin/sh\necho mine\n")
+    (own_folder / "tiny").chmod(0o755)
+    path = f"{own_folder}:{os.environ['PATH']}"
     packages = [requirement(wheel(tmp_path / "wheels"))]
     [[line]] = outputs("local", [("sh", "tiny")], packages=packages, env={"PATH": path})
     assert line.startswith("one ")
@@ -201,7 +202,7 @@ def test_they_come_before_those_of_the_caller_s_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["with a blank", "long" * 40], ids=["blank", "long"])
 @pytest.mark.parametrize("kind", ["local", "landlock"])
-def test_they_run_wherever_temporary_files_are(
+def test_commands_run_wherever_temporary_files_are(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder := tmp_path / name).mkdir()
@@ -211,9 +212,9 @@ def test_they_run_wherever_temporary_files_are(
     assert command.startswith(f"one {folder}/")
 
 
-def test_the_cached_environment_stays_as_it_is(tmp_path: Path) -> None:
+def test_cached_environment_is_not_changed(tmp_path: Path) -> None:
     packages = [requirement(wheel(tmp_path / "wheels"))]
-    environment = wait(environment_for(packages))
+    environment = run_async(environment_for(packages))
     before = {path: path.read_bytes() for path in (environment / "bin").iterdir() if path.is_file()}
     outputs(
         "sandbox",
@@ -226,31 +227,36 @@ def test_the_cached_environment_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "head",
+    "shebang",
     [
         "#!/a/b/bin/python\n",
         "#!/a/b/bin/python3.12 -E\n",
         "#!/usr/bin/env python3\n",
         "#!/bin/sh\n'''exec' '/a b/bin/python' \"$0\" \"$@\"\n' '''\n",
-        "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' \"$0\" \"$@\"\n' '''\n",
+        (
+            "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' "
+            "\"$0\" \"$@\"\n' '''\n"
+        ),
     ],
 )
-def test_programs_of_python_are_known_by_their_first_lines(head: str) -> None:
-    assert run_by("/c/python", f"{head}import sys\n".encode()) == b"#!/c/python\nimport sys\n"
+def test_python_scripts_are_recognised_by_their_first_lines(shebang: str) -> None:
+    assert (
+        with_shebang("/c/python", f"{shebang}import sys\n".encode()) == b"#!/c/python\nimport sys\n"
+    )
 
 
 @pytest.mark.parametrize(
     "text", [b"#!/bin/sh\necho python\n", b"#!/opt/python/bin/ruby\n", b"\x7fELF#!python\n", b""]
 )
-def test_other_programs_stay_as_they_are(text: bytes) -> None:
-    assert run_by("/c/python", text) == text
+def test_other_programs_are_not_changed(text: bytes) -> None:
+    assert with_shebang("/c/python", text) == text
 
 
-def test_the_first_lines_for_a_path_that_no_kernel_would_read_are_a_shell_s(tmp_path: Path) -> None:
+def test_shebang_for_an_unusual_path_uses_a_shell(tmp_path: Path) -> None:
     (folder := tmp_path / f"it's {'long' * 30}").mkdir()
     (folder / "python").symlink_to(sys.executable)
     (program := tmp_path / "program").write_text(
-        f"{head_for(str(folder / 'python'))}import sys; print(sys.argv[1:])\n"
+        f"{shebang_for(str(folder / 'python'))}import sys; print(sys.argv[1:])\n"
     )
     program.chmod(0o755)
     assert (

@@ -1,4 +1,4 @@
-"""Environments, built by the real uv: most from small wheels made here, the marked ones from the registry."""
+"""Environments built by the real uv, from small local wheels; marked tests use the registry."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
     return "{wheel}"
 """
 _PROJECT = '[build-system]\nrequires = []\nbuild-backend = "builder"\nbackend-path = ["."]\n'
-_OWNER = """\
+_REQUEST_SCRIPT = """\
 import asyncio, sys
 from pathlib import Path
 from cellblock.environments.virtualenv import environment_for
@@ -63,7 +63,7 @@ def _own_uv_cache(
 
 
 def wheel(folder: Path, *, answer: int = 42) -> str:
-    """Give the requirement of a wheel in `folder`. Its module `tiny` has `answer`, its program prints it."""
+    """Create a wheel in `folder` and return its requirement. Its command prints `answer`."""
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / _WHEEL, "w") as archive:
         archive.writestr("tiny.py", f"answer = {answer}\ndef main():\n    print(answer)\n")
@@ -73,7 +73,10 @@ def wheel(folder: Path, *, answer: int = 42) -> str:
 
 
 def slow_source(folder: Path, listener: socket.socket) -> str:
-    """Give the requirement of a source package whose build calls `listener` and waits until it may go on."""
+    """Create a source package and return its requirement.
+
+    Its build connects to `listener` and waits for a byte.
+    """
     source = folder / "tiny-1.0"
     wheel(source)
     port = listener.getsockname()[1]
@@ -95,14 +98,14 @@ def run(*argv: str | Path) -> str:
     return done.stdout.strip()
 
 
-def owner(requirement: str, cache: Path) -> subprocess.Popen[str]:
-    """Start a process of its own that asks for an environment."""
+def start_requesting_process(requirement: str, cache: Path) -> subprocess.Popen[str]:
+    """Start a separate process that requests an environment."""
     return subprocess.Popen(
-        [sys.executable, "-c", _OWNER, requirement, str(cache)], stdout=-1, text=True
+        [sys.executable, "-c", _REQUEST_SCRIPT, requirement, str(cache)], stdout=-1, text=True
     )
 
 
-def go_on(builder: socket.socket) -> None:
+def let_build_continue(builder: socket.socket) -> None:
     with builder:
         builder.sendall(b"g")
 
@@ -121,13 +124,16 @@ def listener() -> Generator[socket.socket, None, None]:
 @pytest.mark.network
 def test_environment_has_the_requirement_and_nothing_else(tmp_path: Path) -> None:
     environment = build("iniconfig>=2", cache=tmp_path / "cache")
-    list_all = "from importlib.metadata import distributions as d; print(*(x.metadata['Name'] for x in d()))"
+    list_all = (
+        "from importlib.metadata import distributions as d; "
+        "print(*(x.metadata['Name'] for x in d()))"
+    )
     assert run(python_of(environment), "-c", list_all) == "iniconfig"
     assert (site_packages(environment) / "iniconfig").is_dir()
 
 
 @pytest.mark.network
-def test_unknown_package_is_refused_in_the_words_of_the_resolver(tmp_path: Path) -> None:
+def test_unknown_package_is_refused_with_the_message_of_uv(tmp_path: Path) -> None:
     with pytest.raises(
         PackageError, match="no-such-package-of-us was not found in the package registry"
     ):
@@ -160,7 +166,7 @@ def test_what_is_not_a_requirement_is_refused_by_name(package: str, tmp_path: Pa
     assert repr(package) in str(caught.value)
 
 
-def test_text_in_place_of_a_list_is_refused() -> None:
+def test_string_instead_of_a_list_is_refused() -> None:
     with pytest.raises(PackageError, match="'pandas'"):
         asyncio.run(environment_for("pandas"))
 
@@ -180,21 +186,21 @@ def test_error_does_not_show_the_password_of_a_url(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_second_call_gives_the_same_folder_without_uv(
+def test_second_call_returns_the_same_folder_without_uv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requirement = wheel(tmp_path / "wheels")
     first = build(requirement, cache=tmp_path / "cache")
-    made = first.stat().st_ino
+    inode = first.stat().st_ino
 
     def refuse() -> str:
-        raise AssertionError("uv was looked for")
+        raise AssertionError("uv was searched")
 
     monkeypatch.setattr("uv.find_uv_bin", refuse)
     lines: list[str] = []
     assert build(requirement, cache=tmp_path / "cache", progress=lines.append) == first
-    assert (first.stat().st_ino, lines) == (made, [])
-    with pytest.raises(AssertionError, match="looked for"):
+    assert (first.stat().st_ino, lines) == (inode, [])
+    with pytest.raises(AssertionError, match="searched"):
         build(cache=tmp_path / "cache")
 
 
@@ -207,7 +213,7 @@ def test_spelling_and_order_change_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert build("tiny==1.*; python_version > '3'", cache=tmp_path / "cache") != first
 
 
-def test_index_settings_make_another_environment(
+def test_other_index_settings_create_another_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     constraints = tmp_path / "constraints.txt"
@@ -225,7 +231,7 @@ def test_settings_of_a_project_around_the_cache_are_not_read(tmp_path: Path) -> 
     assert python_of(build(cache=tmp_path / "cache")).exists()
 
 
-def test_changed_local_wheel_makes_another_environment(tmp_path: Path) -> None:
+def test_changed_local_wheel_creates_another_environment(tmp_path: Path) -> None:
     for answer in (1, 22):
         environment = build(wheel(tmp_path / "wheels", answer=answer), cache=tmp_path / "cache")
         assert run(environment / "bin" / "tiny") == str(answer)
@@ -236,7 +242,7 @@ def test_local_folder_is_refused(tmp_path: Path) -> None:
         build(f"tiny @ {tmp_path.as_uri()}", cache=tmp_path / "cache")
 
 
-def test_interpreter_that_is_named_is_used(tmp_path: Path) -> None:
+def test_named_interpreter_is_used(tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to(sys.executable)
     environment = asyncio.run(
         environment_for([], python=tmp_path / "other", cache_dir=tmp_path / "cache")
@@ -245,7 +251,7 @@ def test_interpreter_that_is_named_is_used(tmp_path: Path) -> None:
     assert run(python_of(environment), "-c", ask) == f"{environment} {sys.version_info[:2]}"
 
 
-def test_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(tmp_path: Path) -> None:
+def test_error_for_unwritable_cache_names_the_variable_to_set(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BackendError, match="XDG_CACHE_HOME") as caught:
         build(cache=tmp_path / "file" / "cache")
@@ -274,7 +280,7 @@ def test_lines_of_uv_go_to_progress_or_the_log(
     assert "uv:  + tiny==1.0" in caplog.text
 
 
-def test_failing_progress_ends_the_build_and_leaves_nothing(tmp_path: Path) -> None:
+def test_error_in_progress_ends_the_build_and_leaves_nothing(tmp_path: Path) -> None:
     def fail(line: str) -> None:
         raise ZeroDivisionError(line)
 
@@ -283,20 +289,20 @@ def test_failing_progress_ends_the_build_and_leaves_nothing(tmp_path: Path) -> N
     assert folders(tmp_path / "cache") == []
 
 
-def test_two_processes_at_once_build_once(tmp_path: Path, listener: socket.socket) -> None:
+def test_concurrent_processes_build_once(tmp_path: Path, listener: socket.socket) -> None:
     requirement = slow_source(tmp_path, listener)
-    owners = [owner(requirement, tmp_path / "cache")]
+    processes = [start_requesting_process(requirement, tmp_path / "cache")]
     builder, _ = listener.accept()
-    owners.append(owner(requirement, tmp_path / "cache"))
-    said = next(iter(owners[1].stdout or ()))
-    go_on(builder)
-    first, second = (process.communicate(timeout=15)[0] for process in owners)
-    assert said.startswith("Waiting for another process")
+    processes.append(start_requesting_process(requirement, tmp_path / "cache"))
+    output = next(iter(processes[1].stdout or ()))
+    let_build_continue(builder)
+    first, second = (process.communicate(timeout=15)[0] for process in processes)
+    assert output.startswith("Waiting for another process")
     assert "Installed 1 package" in first
     assert second == first.splitlines(keepends=True)[-1]
 
 
-def test_tasks_at_once_build_once(tmp_path: Path) -> None:
+def test_concurrent_tasks_build_once(tmp_path: Path) -> None:
     lines: list[str] = []
     requirement, cache = wheel(tmp_path / "wheels"), tmp_path / "cache"
 
@@ -310,7 +316,9 @@ def test_tasks_at_once_build_once(tmp_path: Path) -> None:
     assert sum(line.startswith("Installed") for line in lines) == 1
 
 
-def test_cancel_leaves_no_process_and_no_folder(tmp_path: Path, listener: socket.socket) -> None:
+def test_cancellation_leaves_no_process_and_no_folder(
+    tmp_path: Path, listener: socket.socket
+) -> None:
     async def cancel() -> None:
         requirement = slow_source(tmp_path, listener)
         call = asyncio.ensure_future(environment_for([requirement], cache_dir=tmp_path / "cache"))
@@ -322,57 +330,57 @@ def test_cancel_leaves_no_process_and_no_folder(tmp_path: Path, listener: socket
         assert folders(tmp_path / "cache") == []
         with builder:
             builder.settimeout(5)
-            # uv's own child held the other end.
+            # The child of uv held the other end.
             with contextlib.suppress(ConnectionResetError):
                 assert builder.recv(1) == b""
 
     asyncio.run(cancel())
     (path,) = (tmp_path / "cache").glob("*.lock")
     with path.open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # uv would hold it for as long as it lives
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a living uv would hold it
 
 
-def test_cancel_while_another_builds_gives_up_waiting(
+def test_cancellation_while_another_process_builds_stops_the_wait(
     tmp_path: Path, listener: socket.socket
 ) -> None:
     requirement = slow_source(tmp_path, listener)
-    other = owner(requirement, tmp_path / "cache")
+    other = start_requesting_process(requirement, tmp_path / "cache")
     builder, _ = listener.accept()
     with pytest.raises(TimeoutError):
         asyncio.run(
             asyncio.wait_for(environment_for([requirement], cache_dir=tmp_path / "cache"), 0.5)
         )
-    go_on(builder)
+    let_build_continue(builder)
     assert other.communicate(timeout=15)[0]
     assert other.returncode == 0
     assert len(folders(tmp_path / "cache")) == 1
 
 
-def test_death_of_the_builder_leaves_nothing_that_passes_for_complete(
+def test_killed_builder_leaves_no_environment_that_looks_complete(
     tmp_path: Path, listener: socket.socket
 ) -> None:
     cache = tmp_path / "cache"
     requirement = slow_source(tmp_path, listener)
-    killed = owner(requirement, cache)
+    killed = start_requesting_process(requirement, cache)
     builder, _ = listener.accept()
     killed.kill()
     killed.communicate(timeout=15)
     assert [name.endswith(".partial") for name in folders(cache)] == [True]
-    next_one = owner(requirement, cache)
-    # The dead one's uv still writes there.
+    next_one = start_requesting_process(requirement, cache)
+    # The uv of the killed process still writes there.
     assert next(iter(next_one.stdout or ())).startswith("Waiting for another process")
     builder.close()
     builder, _ = listener.accept()
-    go_on(builder)
-    said = next_one.communicate(timeout=15)[0]
+    let_build_continue(builder)
+    output = next_one.communicate(timeout=15)[0]
     (name,) = folders(cache)
-    assert said.splitlines()[-1] == str(cache / name)
+    assert output.splitlines()[-1] == str(cache / name)
     assert run(cache / name / "bin" / "tiny") == "42"
 
 
-def test_everybody_may_read_whatever_the_umasks_were(tmp_path: Path) -> None:
+def test_environment_is_readable_by_all_users_whatever_the_umask(tmp_path: Path) -> None:
     requirement = wheel(tmp_path / "wheels")
-    # Fills uv's cache with files that only their owner may read; uv copies files with their modes.
+    # Fill uv's cache with files that only their owner can read. uv copies files with their modes.
     for arguments in (["venv", "private"], ["pip", "install", "--python", "private", requirement]):
         argv = [find_uv_bin(), "--quiet", *arguments]
         subprocess.run(argv, cwd=tmp_path, umask=0o077, timeout=15, check=True)
@@ -403,20 +411,20 @@ def test_environment_works_read_only_and_without_the_cache_of_uv(tmp_path: Path)
     assert run(*unshare, "sh", "-c", script, "sh", environment) == "True\n42"
 
 
-def test_create_virtual_env_gives_a_context_with_pip(tmp_path: Path) -> None:
+def test_create_virtual_env_returns_a_context_with_pip(tmp_path: Path) -> None:
     context = create_virtual_env(tmp_path / "env")
     assert Path(context.bin_path) == tmp_path / "env" / "bin"
     assert run(context.env_exe, "-m", "pip", "--version").startswith("pip ")
 
 
-def test_create_virtual_env_passes_its_arguments_on(tmp_path: Path) -> None:
+def test_create_virtual_env_forwards_its_arguments(tmp_path: Path) -> None:
     context = create_virtual_env(str(tmp_path / "env"), prompt="blue", symlinks=True)
     assert Path(context.env_exe).is_symlink()
     assert "blue" in context.prompt
     assert not (site_packages(tmp_path / "env") / "pip").exists()
 
 
-def test_what_is_no_environment_is_an_error_that_names_it(
+def test_error_names_what_is_not_an_environment(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""Objects of AutoGen's are taken as they are: here classes of the same shape, since AutoGen is no dependency."""
+"""AutoGen's objects are accepted. AutoGen is no dependency, so the tests use similar classes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from cellblock import (
     load_component,
     sync,
 )
-from cellblock.cancellation import heeding
-from cellblock.testing.subject import assert_dead, heartbeat, until
+from cellblock.cancellation import on_cancel
+from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.executors.jupyter import kernels
 
 KINDS: dict[str, Callable[[Path], CodeExecutor]] = {
@@ -38,8 +38,8 @@ KINDS: dict[str, Callable[[Path], CodeExecutor]] = {
 }
 
 
-class TokenLikeAutoGens:
-    """It has no `remove_callback`, and calls back with its lock held."""
+class AutoGenToken:
+    """A token without `remove_callback` that calls the callbacks while it holds its lock."""
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], None]] = []
@@ -65,15 +65,15 @@ class TokenLikeAutoGens:
 
 
 @dataclass
-class BlockLikeAutoGens:
-    """It is not ours."""
+class AutoGenBlock:
+    """A code block that is not a `cellblock.CodeBlock`."""
 
     code: str
     language: str
 
 
-class BlockLikeAG2s(BlockLikeAutoGens):
-    """It can be iterated over, as pydantic's objects can: that gives its fields."""
+class AG2Block(AutoGenBlock):
+    """An iterable code block. Like a pydantic object, it yields its fields."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         yield from vars(self).items()
@@ -83,18 +83,18 @@ class BlockLikeAG2s(BlockLikeAutoGens):
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Using LocalCommandLineCodeExecutor")
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
 @pytest.mark.parametrize("kind", KINDS)
-def test_their_token_cancels_what_runs_and_leaves_the_next_block_alone(
+def test_an_autogen_token_cancels_the_running_block_but_not_the_next_one(
     kind: str, tmp_path: Path
 ) -> None:
     async def main() -> None:
         async with KINDS[kind](tmp_path) as executor:
-            token, used = TokenLikeAutoGens(), TokenLikeAutoGens()
+            token, used = AutoGenToken(), AutoGenToken()
             assert (
                 await executor.execute_code_blocks([CodeBlock("print(1)", "python")], used)
             ).output == "1\n"
@@ -102,7 +102,7 @@ def test_their_token_cancels_what_runs_and_leaves_the_next_block_alone(
             running = asyncio.ensure_future(
                 executor.execute_code_blocks([CodeBlock(code, "python")], token)
             )
-            await until((tmp_path / "life").exists, "the block runs")
+            await wait_until((tmp_path / "life").exists, "the block runs")
             used.cancel()
             token.cancel()
             result = await running
@@ -116,8 +116,8 @@ def test_their_token_cancels_what_runs_and_leaves_the_next_block_alone(
     asyncio.run(main())
 
 
-class Held:
-    """Something a callback holds."""
+class CallbackTarget:
+    """An object that a callback refers to."""
 
     def __init__(self, calls: list[int]) -> None:
         self.calls = calls
@@ -126,16 +126,16 @@ class Held:
         self.calls.append(1)
 
 
-def test_what_stays_with_their_token_holds_nothing_and_does_nothing() -> None:
+def test_a_callback_left_on_an_autogen_token_keeps_no_reference_and_does_nothing() -> None:
     async def main() -> list[int]:
-        token, calls = TokenLikeAutoGens(), list[int]()
-        held = Held(calls)
-        gone = weakref.ref(held)
-        with heeding(token, asyncio.get_running_loop(), held.act):
+        token, calls = AutoGenToken(), list[int]()
+        target = CallbackTarget(calls)
+        reference = weakref.ref(target)
+        with on_cancel(token, asyncio.get_running_loop(), target.act):
             pass
-        del held
+        del target
         gc.collect()
-        assert gone() is None
+        assert reference() is None
         assert len(token.callbacks) == 1
         token.cancel()
         await asyncio.sleep(0)
@@ -144,10 +144,10 @@ def test_what_stays_with_their_token_holds_nothing_and_does_nothing() -> None:
     assert asyncio.run(main()) == []
 
 
-def test_a_cancellation_that_comes_with_the_end_is_not_taken_for_the_next_block() -> None:
+def test_a_cancellation_at_the_end_of_a_block_does_not_affect_the_next_block() -> None:
     async def main() -> list[int]:
-        token, calls = TokenLikeAutoGens(), list[int]()
-        with heeding(token, asyncio.get_running_loop(), lambda: calls.append(1)):
+        token, calls = AutoGenToken(), list[int]()
+        with on_cancel(token, asyncio.get_running_loop(), lambda: calls.append(1)):
             token.cancel()
         await asyncio.sleep(0)
         return calls
@@ -157,10 +157,10 @@ def test_a_cancellation_that_comes_with_the_end_is_not_taken_for_the_next_block(
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
 @pytest.mark.parametrize("kind", KINDS)
-def test_their_blocks_run(kind: str, tmp_path: Path) -> None:
+def test_autogen_blocks_run(kind: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with KINDS[kind](tmp_path) as executor:
-            blocks = [BlockLikeAutoGens("print(1)", "python"), BlockLikeAG2s("print(2)", "py")]
+            blocks = [AutoGenBlock("print(1)", "python"), AG2Block("print(2)", "py")]
             assert (await executor.execute_code_blocks(blocks)).output == "1\n2\n"
             assert [
                 block.language
@@ -169,42 +169,48 @@ def test_their_blocks_run(kind: str, tmp_path: Path) -> None:
                 "python",
                 "py",
             ]
-            result = await executor.execute_code_blocks([BlockLikeAG2s("print(3)", "")])
+            result = await executor.execute_code_blocks([AG2Block("print(3)", "")])
             assert (result.exit_code, result.output.strip()) == (1, "unknown language")
 
     asyncio.run(main())
 
 
-ONE = BlockLikeAG2s("1", "python")
-NO_BLOCKS: dict[str, tuple[Any, str]] = {
+ONE_BLOCK = AG2Block("1", "python")
+INVALID_BLOCKS: dict[str, tuple[Any, str]] = {
     "one block": (
         CodeBlock("1", "python"),
-        r"passed as a list, not as a cellblock\.blocks\.CodeBlock: \[CodeBlock\(code=",
+        r"blocks as a list, not as a cellblock\.blocks\.CodeBlock: \[CodeBlock\(code=",
     ),
-    "one block of theirs": (ONE, r"passed as a list, not as a test_autogen_objects\.BlockLikeAG2s"),
-    "a text": ("print(1)", "passed as a list, not as a str:"),
-    "bytes": (b"print(1)", "passed as a list, not as a bytes:"),
-    "the values of one block": (vars(ONE), "passed as a list, not as a dict:"),
-    "nothing": (None, "passed as a list, not as a NoneType:"),
-    "values of blocks": ([vars(ONE)], r"^A dict is no code block: pass \[CodeBlock\(code="),
-    "texts": (["print(1)"], "^A str is no code block"),
-    "the class": ([CodeBlock], "^A type is no code block"),
+    "one block of theirs": (
+        ONE_BLOCK,
+        r"blocks as a list, not as a tests\.executors\.test_autogen_objects\.AG2Block",
+    ),
+    "a text": ("print(1)", "blocks as a list, not as a str:"),
+    "bytes": (b"print(1)", "blocks as a list, not as a bytes:"),
+    "the values of one block": (vars(ONE_BLOCK), "blocks as a list, not as a dict:"),
+    "nothing": (None, "blocks as a list, not as a NoneType:"),
+    "values of blocks": (
+        [vars(ONE_BLOCK)],
+        r"^A dict is not a code block\. Pass \[CodeBlock\(code=",
+    ),
+    "texts": (["print(1)"], "^A str is not a code block"),
+    "the class": ([CodeBlock], "^A type is not a code block"),
     "another object": (
-        [ONE, Held([])],
-        r"^A tests\.executors\.test_autogen_objects\.Held is no code block",
+        [ONE_BLOCK, CallbackTarget([])],
+        r"^A tests\.executors\.test_autogen_objects\.CallbackTarget is not a code block",
     ),
     "no code": (
         [CodeBlock(None, "python")],  # pyright: ignore[reportArgumentType] - untyped callers
-        "of a cellblock.blocks.CodeBlock must be texts, not NoneType and str",
+        "of a cellblock.blocks.CodeBlock must be strings, not NoneType and str",
     ),
-    "no language": ([BlockLikeAutoGens("1", 3)], "must be texts, not str and int"),  # pyright: ignore[reportArgumentType] - from untyped callers
-    "none in an iterator": (iter(()), r"^There are no code blocks to run\.$"),
+    "no language": ([AutoGenBlock("1", 3)], "must be strings, not str and int"),  # pyright: ignore[reportArgumentType] - from untyped callers
+    "none in an iterator": (iter(()), r"^There are no code blocks to run\."),
 }
 
 
-@pytest.mark.parametrize("name", NO_BLOCKS)
-def test_what_is_no_list_of_blocks_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    given, message = NO_BLOCKS[name]
+@pytest.mark.parametrize("name", INVALID_BLOCKS)
+def test_an_invalid_list_of_blocks_is_refused_and_named(name: str, tmp_path: Path) -> None:
+    given, message = INVALID_BLOCKS[name]
     executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
     with pytest.raises(ValueError, match=message):
         executor.execute_stream(given)
@@ -212,8 +218,8 @@ def test_what_is_no_list_of_blocks_is_refused_by_name(name: str, tmp_path: Path)
         asyncio.run(executor.execute_code_blocks(given))
 
 
-class ComponentModelLikeAutoGens:
-    """It gives its values as pydantic's objects do, and they can be iterated over."""
+class AutoGenComponentModel:
+    """A component model that offers its values as pydantic objects do."""
 
     def __init__(self, **values: object) -> None:
         self.__dict__.update(values)
@@ -226,8 +232,8 @@ class ComponentModelLikeAutoGens:
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-def test_their_configuration_loads_as_it_is(tmp_path: Path) -> None:
-    saved = ComponentModelLikeAutoGens(
+def test_an_autogen_configuration_loads_unchanged(tmp_path: Path) -> None:
+    saved = AutoGenComponentModel(
         provider="autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
         component_type="code_executor",
         version=1,
@@ -257,6 +263,8 @@ def test_their_configuration_loads_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [5, None, ["provider"], LocalCommandLineCodeExecutor])
-def test_what_is_no_configuration_is_refused(given: Any) -> None:
-    with pytest.raises(ComponentError, match="is no saved configuration: pass a ComponentModel"):
+def test_an_invalid_configuration_is_refused(given: Any) -> None:
+    with pytest.raises(
+        ComponentError, match=r"is not a saved configuration\. Pass a ComponentModel"
+    ):
         load_component(given)

@@ -1,4 +1,4 @@
-"""A caller's own loop: blocks run there without the engine, and what a loop does or suffers is nobody else's matter."""
+"""Blocks run on the caller's event loop, and callers on different loops are independent."""
 
 import asyncio
 import contextlib
@@ -17,17 +17,17 @@ from cellblock import (
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
 )
-from cellblock.aio.background_loop import engine
-from cellblock.backends.socket_reader import Ear
+from cellblock.aio.background_loop import background_loop
+from cellblock.backends.socket_reader import SocketReader
 from cellblock.errors import BackendError, BackendLost
 from cellblock.executors.command_line.base import CommandLineExecutor
-from tests.executors.session.live_session import need_sandbox
+from tests.executors.session.live_session import skip_without_sandbox
 
 KINDS = {"sandbox": SandboxCommandLineCodeExecutor, "session": SandboxSessionCodeExecutor}
 
 
 def executor(kind: str, folder: Path) -> CommandLineExecutor:
-    need_sandbox()
+    skip_without_sandbox()
     return KINDS[kind](work_dir=folder)
 
 
@@ -36,21 +36,23 @@ async def run(one: CommandLineExecutor, code: str) -> CodeResult:
 
 
 @contextlib.contextmanager
-def engine_busy() -> Generator[threading.Event]:
-    """Have the engine do nothing until the event is set, or at the end."""
-    let_go = threading.Event()
-    engine().loop.call_soon_threadsafe(let_go.wait, 30)
+def background_loop_blocked() -> Generator[threading.Event]:
+    """Block the background loop until the event is set or the context ends."""
+    unblock = threading.Event()
+    background_loop().loop.call_soon_threadsafe(unblock.wait, 30)
     try:
-        yield let_go
+        yield unblock
     finally:
-        let_go.set()
+        unblock.set()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_blocks_need_no_engine_once_it_has_started(kind: str, tmp_path: Path) -> None:
+def test_a_started_executor_runs_blocks_without_the_background_loop(
+    kind: str, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with executor(kind, tmp_path) as one:
-            with engine_busy():
+            with background_loop_blocked():
                 for number in range(3):
                     assert (
                         await asyncio.wait_for(run(one, f"print({number})"), 10)
@@ -59,39 +61,42 @@ def test_blocks_need_no_engine_once_it_has_started(kind: str, tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_a_large_folder_is_looked_through_by_the_engine_and_not_in_the_callers_loop(
+def test_a_large_folder_is_scanned_on_the_background_loop_not_the_callers_loop(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
         async with executor("sandbox", tmp_path) as one:
             await run(one, "for n in range(300): open(f'{n}.txt', 'w').close()")
-            with engine_busy() as let_go:
+            with background_loop_blocked() as unblock:
                 running = asyncio.create_task(run(one, "print('done')"))
                 await asyncio.wait([running], timeout=1)
                 assert not running.done()
-                let_go.set()
+                unblock.set()
                 assert (await running).output == "done\n"
 
     asyncio.run(main())
 
 
-def test_a_loop_that_is_busy_with_something_else_gets_its_result_later(tmp_path: Path) -> None:
+def test_a_busy_loop_gets_its_result_later(tmp_path: Path) -> None:
     async def main() -> None:
         async with executor("sandbox", tmp_path) as one:
             running = asyncio.create_task(run(one, "print('x' * 500_000)"))
             await asyncio.sleep(0.05)
-            time.sleep(1)  # noqa: ASYNC251 - which is what callers do
+            time.sleep(1)  # noqa: ASYNC251 - callers do this
             assert len((await running).output) == 500_001
 
     asyncio.run(main())
 
 
-def test_a_loop_that_is_busy_while_its_block_prints_much_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_busy_loop_whose_block_prints_a_lot_does_not_delay_other_loops(tmp_path: Path) -> None:
     one = executor("sandbox", tmp_path)
-    chatty = "import os, time\nfor _ in range(5000): os.write(1, b'x\\n'); os.write(2, b'y\\n')\ntime.sleep(1)"
+    chatty = (
+        "import os, time\nfor _ in range(5000): os.write(1, b'x\\n'); os.write(2, b'y\\n')\n"
+        "time.sleep(1)"
+    )
 
     def other() -> None:
-        time.sleep(1)  # until much has been printed that the busy loop does not take
+        time.sleep(1)  # until much has been printed that the busy loop has not read
         assert asyncio.run(run(one, "print('mine')")).output == "mine\n"
 
     async def main() -> None:
@@ -99,7 +104,7 @@ def test_a_loop_that_is_busy_while_its_block_prints_much_holds_up_no_other(tmp_p
         await asyncio.sleep(0.1)
         thread = threading.Thread(target=other)
         thread.start()
-        thread.join(15)  # and with it this loop waits
+        thread.join(15)  # blocks this loop
         assert not thread.is_alive()
         assert len((await running).output) == 20_000
 
@@ -108,14 +113,14 @@ def test_a_loop_that_is_busy_while_its_block_prints_much_holds_up_no_other(tmp_p
     asyncio.run(one.stop())
 
 
-def test_of_two_loops_that_begin_at_once_the_one_that_ends_takes_nothing_with_it(
+def test_when_two_loops_start_at_once_and_one_ends_the_other_is_unaffected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, listen = executor("sandbox", tmp_path), Ear.listen
+    one, read_on = executor("sandbox", tmp_path), SocketReader.read_on
 
-    def slow_to_listen(ear: Ear, loop: asyncio.AbstractEventLoop) -> bool:
+    def read_slowly(reader: SocketReader, loop: asyncio.AbstractEventLoop) -> bool:
         time.sleep(0.2)
-        return listen(ear, loop)
+        return read_on(reader, loop)
 
     async def main() -> None:
         assert (
@@ -123,11 +128,11 @@ def test_of_two_loops_that_begin_at_once_the_one_that_ends_takes_nothing_with_it
         ).output == "long\n"
 
     def other() -> None:
-        time.sleep(0.1)  # the first is about to listen
+        time.sleep(0.1)  # the first loop is about to read
         asyncio.run(run(one, "print('short')"))
 
     asyncio.run(one.start())
-    monkeypatch.setattr(Ear, "listen", slow_to_listen)
+    monkeypatch.setattr(SocketReader, SocketReader.read_on.__name__, read_slowly)
     thread = threading.Thread(target=other)
     thread.start()
     asyncio.run(main())
@@ -135,11 +140,10 @@ def test_of_two_loops_that_begin_at_once_the_one_that_ends_takes_nothing_with_it
     asyncio.run(one.stop())
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # asyncio's, of the task that is lost
+# asyncio warns about the lost task.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loop_that_is_closed_in_the_middle_of_a_block_leaves_the_executor_to_others(
+def test_after_a_loop_was_closed_during_a_block_other_loops_can_use_the_executor(
     kind: str, tmp_path: Path
 ) -> None:
     one = executor(kind, tmp_path)
@@ -154,7 +158,7 @@ def test_a_loop_that_is_closed_in_the_middle_of_a_block_leaves_the_executor_to_o
     gc.collect()
 
     async def main() -> None:
-        for _ in range(100):  # while the block of before is being ended, a session is busy
+        for _ in range(100):  # a session is busy until the previous block has been killed
             with contextlib.suppress(BackendError):
                 assert (await run(one, "print('done')")).output == "done\n"
                 break
@@ -165,7 +169,7 @@ def test_a_loop_that_is_closed_in_the_middle_of_a_block_leaves_the_executor_to_o
     asyncio.run(asyncio.wait_for(main(), 15))
 
 
-def test_many_loops_after_each_other_leave_nothing_open(tmp_path: Path) -> None:
+def test_many_loops_in_sequence_leave_no_open_descriptors(tmp_path: Path) -> None:
     one = executor("sandbox", tmp_path)
     counts = list[int]()
     for _ in range(10):
@@ -175,7 +179,7 @@ def test_many_loops_after_each_other_leave_nothing_open(tmp_path: Path) -> None:
     asyncio.run(one.stop())
 
 
-def test_a_session_is_used_from_several_loops_at_once(tmp_path: Path) -> None:
+def test_several_loops_can_use_a_session_at_once(tmp_path: Path) -> None:
     one, failures = executor("session", tmp_path), list[object]()
 
     async def count_up() -> None:
@@ -199,7 +203,7 @@ def test_a_session_is_used_from_several_loops_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_block_that_begins_while_another_thread_stops_the_executor_is_told_so(
+def test_a_block_that_starts_while_another_thread_stops_the_executor_raises(
     kind: str, tmp_path: Path
 ) -> None:
     async def main() -> None:

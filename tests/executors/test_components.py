@@ -1,4 +1,4 @@
-"""Executors as saved configurations: dumped, through JSON, loaded, and the same in what they do."""
+"""Executors as saved configurations: a loaded executor behaves like the saved one."""
 
 import asyncio
 import json
@@ -24,13 +24,15 @@ from cellblock import (
     with_requirements,
 )
 
-# As AutoGen 0.7.5 writes it.
+# Written by AutoGen 0.7.5.
 AUTOGEN: dict[str, Any] = {
     "provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
     "component_type": "code_executor",
     "version": 1,
     "component_version": 1,
-    "description": "A code executor class that executes code through a local command line environment.",
+    "description": (
+        "A code executor class that executes code through a local command line environment."
+    ),
     "label": "LocalCommandLineCodeExecutor",
     "config": {
         "timeout": 30,
@@ -43,7 +45,7 @@ KINDS = [SandboxCommandLineCodeExecutor, LocalCommandLineCodeExecutor]
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _ignore_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Using LocalCommandLineCodeExecutor")
         yield
@@ -51,7 +53,7 @@ def _quiet() -> Iterator[None]:
 
 @with_requirements(global_imports=["math"])
 def area(radius: float) -> int:
-    """Give the area of a circle, rounded."""
+    """Return the area of a circle, rounded."""
     return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -68,7 +70,7 @@ def through_json(executor: CodeExecutor) -> CodeExecutor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_functions_come_along(kind: type[Any], tmp_path: Path) -> None:
+def test_functions_are_saved(kind: type[Any], tmp_path: Path) -> None:
     loaded = through_json(kind(functions=[area], functions_module="shapes", work_dir=tmp_path))
     assert type(loaded) is kind
     assert (
@@ -77,7 +79,7 @@ def test_functions_come_along(kind: type[Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_everything_is_the_same_after_two_rounds(kind: type[Any], tmp_path: Path) -> None:
+def test_saving_and_loading_twice_changes_nothing(kind: type[Any], tmp_path: Path) -> None:
     executor = kind(
         timeout=7,
         work_dir=tmp_path,
@@ -95,7 +97,7 @@ def test_everything_is_the_same_after_two_rounds(kind: type[Any], tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_limits_and_policies_hold_after_loading(kind: type[Any], tmp_path: Path) -> None:
+def test_limits_and_policies_apply_after_loading(kind: type[Any], tmp_path: Path) -> None:
     limits = Limits(output_bytes=10)
     loaded = through_json(
         kind(work_dir=tmp_path, limits=limits, execution_policies={"sh": "ignore"})
@@ -107,12 +109,12 @@ def test_limits_and_policies_hold_after_loading(kind: type[Any], tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_time_limit_holds_after_loading(kind: type[Any], tmp_path: Path) -> None:
+def test_the_time_limit_applies_after_loading(kind: type[Any], tmp_path: Path) -> None:
     loaded = through_json(kind(work_dir=tmp_path, limits=Limits(wall_seconds=0.5)))
     assert run(loaded, CodeBlock("sleep 30", "sh")).exit_code == 124
 
 
-def test_policy_and_preload_come_along(tmp_path: Path) -> None:
+def test_policy_and_preload_are_saved(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "file").write_text("given")
@@ -120,18 +122,21 @@ def test_policy_and_preload_come_along(tmp_path: Path) -> None:
     executor = SandboxCommandLineCodeExecutor(
         work_dir=tmp_path / "work", policy=policy, preload=["decimal"]
     )
-    code = "import os, sys\nprint('decimal' in sys.modules, open('/given/file').read(), os.environ['NAME'])"
+    code = (
+        "import os, sys\nprint('decimal' in sys.modules, open('/given/file').read(), "
+        "os.environ['NAME'])"
+    )
     assert run(through_json(executor), CodeBlock(code, "python")).output == "True given value\n"
 
 
-def test_env_of_the_local_executor_comes_along(tmp_path: Path) -> None:
+def test_env_of_the_local_executor_is_saved(tmp_path: Path) -> None:
     executor = LocalCommandLineCodeExecutor(
         work_dir=tmp_path, env={"PATH": "/usr/bin:/bin", "NAME": "value"}
     )
     assert run(through_json(executor), CodeBlock("echo $NAME", "sh")).output == "value\n"
 
 
-def test_temporary_work_dir_is_not_saved() -> None:
+def test_a_temporary_work_dir_is_not_saved() -> None:
     executor = SandboxCommandLineCodeExecutor()
     folder = executor.work_dir
     assert executor.dump_component().config["work_dir"] is None
@@ -140,7 +145,7 @@ def test_temporary_work_dir_is_not_saved() -> None:
     assert loaded.work_dir != folder
 
 
-def test_autogen_s_local_executor_loads_and_runs(tmp_path: Path) -> None:
+def test_a_configuration_of_autogens_local_executor_loads_and_runs(tmp_path: Path) -> None:
     values = {**AUTOGEN, "config": {**AUTOGEN["config"], "work_dir": str(tmp_path)}}
     loaded = load_component(json.dumps(values))
     assert isinstance(loaded, LocalCommandLineCodeExecutor)
@@ -176,7 +181,7 @@ def test_autogen_s_local_executor_loads_and_runs(tmp_path: Path) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("name", ["SandboxCommandLineCodeExecutor", "LocalCommandLineCodeExecutor"])
-def test_damaged_configuration_is_refused_when_loaded(name: str, config: dict[str, Any]) -> None:
+def test_an_invalid_configuration_is_refused(name: str, config: dict[str, Any]) -> None:
     with pytest.raises((ComponentError, FunctionError)):
         load_component({"provider": f"cellblock.{name}", "config": config})
 
@@ -196,14 +201,14 @@ def test_damaged_configuration_is_refused_when_loaded(name: str, config: dict[st
     ],
     ids=str,
 )
-def test_damaged_policy_is_refused_when_loaded(config: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(ComponentError):
         load_component({"provider": "cellblock.SandboxCommandLineCodeExecutor", "config": config})
 
 
-def test_loading_runs_nothing_of_the_configuration(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    source = f"def f(a=open({str(mark)!r}, 'w')):\n    return a\n"
+def test_loading_runs_no_code_from_the_configuration(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    source = f"def f(a=open({str(marker)!r}, 'w')):\n    return a\n"
     function: dict[str, object] = {"source": source, "python_packages": [], "global_imports": []}
     load_component(
         {
@@ -211,4 +216,4 @@ def test_loading_runs_nothing_of_the_configuration(tmp_path: Path) -> None:
             "config": {"functions": [function]},
         }
     )
-    assert not mark.exists()
+    assert not marker.exists()

@@ -1,4 +1,4 @@
-"""The one contract, on every executor; and on the sandbox without root."""
+"""Every executor meets the contract. The sandbox also meets it without root."""
 
 from __future__ import annotations
 
@@ -11,86 +11,94 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.testing.conformance import CHECKS, KNOWN, NotHere, Subject, checks_for
+from cellblock.testing.conformance import (
+    CHECKS,
+    EXECUTORS,
+    CheckSkipped,
+    ConformanceTarget,
+    checks_for,
+)
 from tests.containers import docker_engine, podman_engine
 from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
-from tests.plain_user import command
+from tests.plain_user import unprivileged_command
 
 SUBJECTS = {
-    "sandbox": Subject(KNOWN["sandbox"]),
-    "landlock": Subject(KNOWN["sandbox"], {"isolation": "landlock"}),
-    "local": Subject(KNOWN["local"]),
-    "session": Subject(KNOWN["session"]),
-    "docker": Subject(KNOWN["docker"]),
-    "docker-session": Subject(KNOWN["docker-session"]),
-    "podman": Subject(KNOWN["docker"]),
-    "jupyter": Subject(KNOWN["jupyter"]),
+    "sandbox": ConformanceTarget(EXECUTORS["sandbox"]),
+    "landlock": ConformanceTarget(EXECUTORS["sandbox"], {"isolation": "landlock"}),
+    "local": ConformanceTarget(EXECUTORS["local"]),
+    "session": ConformanceTarget(EXECUTORS["session"]),
+    "docker": ConformanceTarget(EXECUTORS["docker"]),
+    "docker-session": ConformanceTarget(EXECUTORS["docker-session"]),
+    "podman": ConformanceTarget(EXECUTORS["docker"]),
+    "jupyter": ConformanceTarget(EXECUTORS["jupyter"]),
 }
 IMAGES: dict[str, Callable[[pytest.MonkeyPatch], str]] = {
-    "docker": lambda patch: docker_engine.prepare(patch, "python"),
-    "podman": lambda patch: podman_engine.prepare(patch, "python"),
-    "docker-session": session_image.prepare,
+    "docker": lambda patch: docker_engine.use_shared_engine(patch, "python"),
+    "podman": lambda patch: podman_engine.use_shared_engine(patch, "python"),
+    "docker-session": session_image.use_session_image,
 }
-_DIES = (
-    "the process that a block ends is the kernel: told as such, and its last, unsent output is lost"
+_KERNEL_DIES = (
+    "a block that ends its process ends the kernel: this is reported so, and unsent output is lost"
 )
-_LIVES = "a session goes on after a block, and so does what the block started there"
-_NO_FILE = "a block is a request, not a file: there is no __file__"
-_STREAMS = (
-    "ipykernel reads the descriptors 1 and 2 apart, in pieces that may end inside a character"
+_PROCESSES_STAY = (
+    "a session continues after a block, and so do the processes that the block started"
 )
-# Subject and check -> what differs by nature.
+_NO_FILE = "a block is a request and not a file, so there is no __file__"
+_SEPARATE_STREAMS = (
+    "ipykernel reads descriptors 1 and 2 separately, in pieces that can end inside a character"
+)
+# Maps executor and check to the reason why the check must fail.
 DIFFERENCES = {
     (
         "landlock",
         "threads_and_processes_work",
     ): "no sockets and no /dev/shm, which multiprocessing needs",
-    ("jupyter", "exit_codes_are_the_programs_own"): _DIES,
-    ("jupyter", "signals_and_crashes_are_128_and_their_number"): _DIES,
+    ("jupyter", "exit_codes_are_passed_through"): _KERNEL_DIES,
+    ("jupyter", "death_by_signal_is_exit_code_128_plus_signal"): _KERNEL_DIES,
     (
         "jupyter",
-        "out_of_memory_is_named",
+        "out_of_memory_is_reported",
     ): "the last line is the notice that the kernel was restarted",
-    ("jupyter", "processes_that_fork_without_end_are_ended"): _DIES,
-    ("jupyter", "closed_streams_do_not_end_a_block"): _DIES,
-    ("jupyter", "a_child_that_outlives_its_block_is_ended"): _LIVES,
-    ("jupyter", "a_grandchild_that_holds_the_pipe_is_ended"): _LIVES,
-    ("jupyter", "a_daemon_that_closed_the_pipes_is_ended"): _LIVES,
-    ("jupyter", "a_daemon_that_keeps_the_pipes_is_ended"): _LIVES,
-    ("jupyter", "standard_input_is_at_its_end"): "input() raises StdinNotImplementedError",
+    ("jupyter", "endlessly_forking_processes_are_killed"): _KERNEL_DIES,
+    ("jupyter", "block_continues_after_closing_its_output"): _KERNEL_DIES,
+    ("jupyter", "child_process_left_running_is_killed"): _PROCESSES_STAY,
+    ("jupyter", "grandchild_with_open_pipes_is_killed"): _PROCESSES_STAY,
+    ("jupyter", "daemon_with_closed_pipes_is_killed"): _PROCESSES_STAY,
+    ("jupyter", "daemon_with_open_pipes_is_killed"): _PROCESSES_STAY,
+    ("jupyter", "standard_input_is_empty"): "input() raises StdinNotImplementedError",
     (
         "jupyter",
-        "a_temporary_work_folder_goes_with_it",
+        "temporary_work_folder_is_removed_on_stop",
     ): "without a work_dir a kernel starts in the current folder",
-    ("jupyter", "a_named_file_is_written_run_and_kept"): _NO_FILE,
-    ("jupyter", "order_holds_after_much_on_one_stream"): _STREAMS,
-    ("jupyter", "output_of_children_is_kept"): _STREAMS,
-    ("jupyter", "text_that_is_cut_between_two_writes_is_whole"): _STREAMS,
+    ("jupyter", "named_file_is_written_run_and_kept"): _NO_FILE,
+    ("jupyter", "output_order_is_kept_after_much_output_on_one_stream"): _SEPARATE_STREAMS,
+    ("jupyter", "output_of_child_processes_is_kept"): _SEPARATE_STREAMS,
+    ("jupyter", "character_split_across_writes_is_decoded"): _SEPARATE_STREAMS,
 }
-# Whether these hold there is a matter of time.
-UNSURE = {
+# Maps executor and check to the reason why the check is not reliable.
+UNRELIABLE = {
     (
         "jupyter",
-        "a_gigabyte_is_cut_and_says_so",
-    ): "takes a minute; and what is printed in 0.2 s comes in one piece, of any size",
+        "gigabyte_of_output_is_truncated_and_marked",
+    ): "takes a minute, and output printed within 0.2 s arrives in one piece of any size",
     (
         "jupyter",
-        "open_files_are_bounded",
-    ): "IPython's history needs a file as well, and complains when it gets none",
-    ("jupyter", "stopped_processes_are_ended"): _DIES,
+        "open_files_limit_applies",
+    ): "IPython's history needs a file too, and reports an error if it cannot open one",
+    ("jupyter", "stopped_processes_are_killed"): _KERNEL_DIES,
     (
         "jupyter",
-        "cpu_seconds_end_a_busy_block",
-    ): "they are those of the kernel, which may have used them up at its start",
-    ("jupyter", "bytes_that_are_no_text_are_replaced"): _STREAMS,
+        "cpu_time_limit_covers_the_process_tree",
+    ): "they count for the kernel, which can have used them up during its start",
+    ("jupyter", "invalid_bytes_in_output_are_replaced"): _SEPARATE_STREAMS,
 }
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
 
 
@@ -101,33 +109,35 @@ def cases() -> list[object]:
             marks: list[pytest.MarkDecorator] = []
             if reason := DIFFERENCES.get((subject, name)):
                 marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
-            if reason := UNSURE.get((subject, name)):
+            if reason := UNRELIABLE.get((subject, name)):
                 marks.append(pytest.mark.skip(reason=reason))
             found.append(pytest.param(subject, name, marks=marks, id=f"{subject}-{name}"))
     return found
 
 
 @pytest.mark.parametrize(("subject", "name"), cases())
-def test_contract(subject: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where kernels without a work_dir run
+def test_executor_meets_the_contract(
+    subject: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # kernels without a work_dir run in the current folder
 
     tested = SUBJECTS[subject]
     if subject in IMAGES:
-        tested = Subject(tested.factory, {"image": IMAGES[subject](monkeypatch)})
+        tested = ConformanceTarget(tested.factory, {"image": IMAGES[subject](monkeypatch)})
 
     async def check() -> None:
         await CHECKS[name](tested)
 
     try:
         asyncio.run(check())
-    except NotHere as reason:
+    except CheckSkipped as reason:
         pytest.skip(str(reason))
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["sandbox", "session"])
-def test_the_sandbox_keeps_the_contract_without_root(name: str) -> None:
-    made = command("-m", "cellblock.testing.conformance", name)
+def test_the_sandbox_meets_the_contract_without_root(name: str) -> None:
+    made = unprivileged_command("-m", "cellblock.testing.conformance", name)
     if made is None:
         pytest.skip("no Python that a user without rights could start")
     argv, environment = made
@@ -138,8 +148,8 @@ def test_the_sandbox_keeps_the_contract_without_root(name: str) -> None:
     assert done.stdout.count("\nok ") > 40, done.stdout
 
 
-def test_the_command_says_what_it_can_check() -> None:
-    made = command("-m", "cellblock.testing.conformance", "nonsense")
+def test_the_command_lists_the_executors_it_can_check() -> None:
+    made = unprivileged_command("-m", "cellblock.testing.conformance", "nonsense")
     if made is None:
         pytest.skip("no Python that a user without rights could start")
     argv, environment = made
@@ -155,7 +165,7 @@ def test_a_broken_executor_fails_the_suite() -> None:
         sys.executable,
         "-m",
         "cellblock.testing.conformance",
-        "tests.testing.broken_executor:Liar",
+        "tests.testing.broken_executor:BrokenExecutor",
         "--only",
         "success",
     ]
@@ -163,4 +173,4 @@ def test_a_broken_executor_fails_the_suite() -> None:
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "FAILED    success_is_zero_and_ok" in done.stdout
+    assert "FAILED    success_has_exit_code_zero" in done.stdout

@@ -1,4 +1,4 @@
-"""MIME bundles as files and as text."""
+"""MIME bundles are saved as files and represented as text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock.errors import WorkspaceError
-from cellblock.executors.displays import DisplayFiles, plain, text_of
+from cellblock.executors.displays import DisplayFiles, display_text, strip_terminal_codes
 
 PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
+    "RU5ErkJggg=="
 )
 KINDS = {
     "image/png": "png",
@@ -52,20 +53,20 @@ bundles = st.dictionaries(st.sampled_from(MIMES) | st.text(max_size=5), values, 
 
 
 @pytest.mark.parametrize(("mime", "suffix"), KINDS.items())
-def test_pictures_are_saved_as_the_bytes_they_are(tmp_path: Path, mime: str, suffix: str) -> None:
-    shown = base64.encodebytes(PIXEL).decode()  # with line ends in it, as kernels send it
+def test_base64_images_are_saved_as_their_bytes(tmp_path: Path, mime: str, suffix: str) -> None:
+    shown = base64.encodebytes(PIXEL).decode()  # contains line breaks, as kernels send it
     (path,) = DisplayFiles(tmp_path).save({mime: shown, "text/plain": "<Figure>"})
     assert Path(path).parent == tmp_path
     assert Path(path).suffix == f".{suffix}"
     assert Path(path).read_bytes() == PIXEL
 
 
-def test_raw_bytes_are_saved_as_they_are(tmp_path: Path) -> None:
+def test_raw_bytes_are_saved_unchanged(tmp_path: Path) -> None:
     (path,) = DisplayFiles(tmp_path).save({"image/png": PIXEL})
     assert Path(path).read_bytes() == PIXEL
 
 
-def test_pages_and_drawings_are_saved_as_text(tmp_path: Path) -> None:
+def test_html_and_svg_are_saved_as_text(tmp_path: Path) -> None:
     paths = DisplayFiles(tmp_path).save(
         {"text/html": ["<b>\n", "grün</b>"], "image/svg+xml": "<svg/>"}
     )
@@ -75,18 +76,18 @@ def test_pages_and_drawings_are_saved_as_text(tmp_path: Path) -> None:
     }
 
 
-def test_names_are_new_each_time(tmp_path: Path) -> None:
+def test_each_file_gets_a_new_name(tmp_path: Path) -> None:
     files = DisplayFiles(tmp_path)
     names = [path for _ in range(20) for path in files.save({"text/html": "same"})]
     assert len(set(names)) == 20
 
 
-def test_files_are_not_programs(tmp_path: Path) -> None:
+def test_saved_files_are_not_executable(tmp_path: Path) -> None:
     (path,) = DisplayFiles(tmp_path).save({"text/html": "x"})
     assert stat.S_IMODE(Path(path).stat().st_mode) & 0o111 == 0
 
 
-def test_the_folder_is_made_when_needed(tmp_path: Path) -> None:
+def test_the_folder_is_created_when_needed(tmp_path: Path) -> None:
     files = DisplayFiles(tmp_path / "deep" / "er")
     assert files.save({"text/plain": "x"}) == ()
     assert not files.folder.parent.exists()
@@ -94,7 +95,7 @@ def test_the_folder_is_made_when_needed(tmp_path: Path) -> None:
     assert Path(path).read_text() == "x"
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_raises_workspace_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError, match="cannot be saved"):
         DisplayFiles(tmp_path / "file").save({"text/html": "x"})
@@ -103,18 +104,18 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "value", ["no base64!", "abc", "", None, 3, ["a", 3], {"a": 1}, "\ud800", [], "é"]
 )
-def test_what_is_no_picture_is_left_out(tmp_path: Path, value: object) -> None:
+def test_an_invalid_image_is_skipped(tmp_path: Path, value: object) -> None:
     assert DisplayFiles(tmp_path).save({"image/png": value}) == ()
     assert list(tmp_path.iterdir()) == []
 
 
 @given(bundles)
-def test_no_bundle_is_an_exception(
+def test_no_bundle_raises_an_exception(
     tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]
 ) -> None:
     for path in DisplayFiles(tmp_path_factory.getbasetemp() / "shown").save(data):
         Path(path).unlink()
-    text = text_of(data)
+    text = display_text(data)
     assert text == "" or text.endswith("\n")
     text.encode()
     assert "\x1b" not in text
@@ -136,8 +137,8 @@ def test_no_bundle_is_an_exception(
         ({}, ""),
     ],
 )
-def test_text_stands_for_a_bundle(data: dict[str, Any], text: str) -> None:
-    assert text_of(data) == text
+def test_a_bundle_is_represented_as_text(data: dict[str, Any], text: str) -> None:
+    assert display_text(data) == text
 
 
 @pytest.mark.parametrize(
@@ -151,5 +152,5 @@ def test_text_stands_for_a_bundle(data: dict[str, Any], text: str) -> None:
         ("a[31m", "a[31m"),
     ],
 )
-def test_codes_of_terminals_are_left_out(text: str, printed: str) -> None:
-    assert plain(text) == printed
+def test_terminal_codes_are_removed(text: str, printed: str) -> None:
+    assert strip_terminal_codes(text) == printed

@@ -1,7 +1,8 @@
-"""Frames become events: text out of any bytes, and endings in the contract's words."""
+"""FrameDecoder decodes any bytes to text, and reports each end in the words of the contract."""
 
 import json
 import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock import Ended, Limits, Output, OutputTruncated
-from cellblock.executors.frame_decoder import Frames
+from cellblock.executors.frame_decoder import FrameDecoder
 from cellblock.runtime import protocol
 
-LIMITS = Limits(memory_bytes=10, cpu_seconds=2, written_bytes=20, file_bytes=30)
+LIMITS = replace(
+    Limits.unlimited(), memory_bytes=10 << 20, cpu_seconds=2, written_bytes=20, file_bytes=30
+)
 KINDS = st.sampled_from([protocol.STDOUT, protocol.STDERR])
 
 
@@ -25,7 +28,7 @@ def ended(status: int | None = 0, why: str | None = None, limits: Limits = LIMIT
         "peak": 3,
         "queued": 4,
     }
-    *_, last = Frames(0, limits).events(frame(protocol.ENDED, json.dumps(ending).encode()))
+    *_, last = FrameDecoder(0, limits).decode(frame(protocol.ENDED, json.dumps(ending).encode()))
     assert isinstance(last, Ended)
     return last
 
@@ -35,9 +38,9 @@ def frame(kind: int, payload: bytes) -> protocol.Frame:
 
 
 def texts(pieces: list[tuple[int, bytes]]) -> dict[str, str]:
-    frames = Frames(0, LIMITS)
-    events = [event for kind, data in pieces for event in frames.events(frame(kind, data))]
-    events += frames.events(
+    frames = FrameDecoder(0, LIMITS)
+    events = [event for kind, data in pieces for event in frames.decode(frame(kind, data))]
+    events += frames.decode(
         frame(protocol.ENDED, b'{"status": 0, "wall": 0, "cpu": 0, "peak": 0, "queued": 0}')
     )
     found = {"stdout": "", "stderr": ""}
@@ -48,7 +51,7 @@ def texts(pieces: list[tuple[int, bytes]]) -> dict[str, str]:
 
 
 @given(st.lists(st.tuples(KINDS, st.binary(max_size=30))))
-def test_any_bytes_become_text_that_can_be_printed_and_stored(
+def test_any_bytes_become_printable_text(
     pieces: list[tuple[int, bytes]],
 ) -> None:
     for text in texts(pieces).values():
@@ -60,7 +63,7 @@ def test_any_bytes_become_text_that_can_be_printed_and_stored(
     st.text(st.characters(codec="utf-8", exclude_characters="\0\x1b")),
     st.lists(st.integers(1, 7), min_size=1),
 )
-def test_text_is_whole_however_its_bytes_are_cut(text: str, cuts: list[int]) -> None:
+def test_text_is_complete_for_any_split_of_its_bytes(text: str, cuts: list[int]) -> None:
     data, pieces, start = text.encode(), list[tuple[int, bytes]](), 0
     while start < len(data):
         size = cuts[start % len(cuts)]
@@ -72,11 +75,11 @@ def test_text_is_whole_however_its_bytes_are_cut(text: str, cuts: list[int]) -> 
     assert texts(pieces) == {"stdout": text, "stderr": text}
 
 
-def test_bytes_before_a_cut_are_not_joined_with_those_after_it() -> None:
-    frames = Frames(0, LIMITS)
-    events = list(frames.events(frame(protocol.STDOUT, b"a\xc3")))
-    events += frames.events(frame(protocol.CUT, b'{"stdout": 5, "stderr": 6}'))
-    events += frames.events(frame(protocol.STDOUT, b"\xa9b"))
+def test_bytes_before_a_truncation_are_not_joined_with_bytes_after_it() -> None:
+    frames = FrameDecoder(0, LIMITS)
+    events = list(frames.decode(frame(protocol.STDOUT, b"a\xc3")))
+    events += frames.decode(frame(protocol.TRUNCATED, b'{"stdout": 5, "stderr": 6}'))
+    events += frames.decode(frame(protocol.STDOUT, b"\xa9b"))
     assert events == [
         Output(0, "stdout", "a"),
         Output(0, "stdout", "\ufffd"),
@@ -85,8 +88,8 @@ def test_bytes_before_a_cut_are_not_joined_with_those_after_it() -> None:
     ]
 
 
-def test_start_is_not_told_twice() -> None:
-    assert list(Frames(0, LIMITS).events(frame(protocol.READY, b"{}"))) == []
+def test_the_start_is_not_reported_twice() -> None:
+    assert list(FrameDecoder(0, LIMITS).decode(frame(protocol.READY, b"{}"))) == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,9 @@ def test_start_is_not_told_twice() -> None:
         (signal.SIGSEGV | 128, 139, "error"),
     ],
 )
-def test_own_end_of_a_program(status: int, exit_code: int, outcome: str) -> None:
+def test_the_exit_status_gives_exit_code_and_outcome(
+    status: int, exit_code: int, outcome: str
+) -> None:
     end = ended(status)
     assert (end.exit_code, end.outcome, end.limit, end.message) == (exit_code, outcome, None, "")
     assert (end.usage.wall_seconds, end.usage.cpu_seconds, end.usage.peak_memory_bytes) == (1, 2, 3)
@@ -116,18 +121,18 @@ def test_own_end_of_a_program(status: int, exit_code: int, outcome: str) -> None
             137,
             "out_of_memory",
             "memory_bytes",
-            "\nOut of memory: the limit of 10 bytes (memory_bytes).",
+            "\nOut of memory: the limit of 10485760 bytes (memory_bytes).",
         ),
         (
             "written_bytes",
             137,
             "killed",
             "written_bytes",
-            "\nKilled: more was written than the limit of 20 bytes (written_bytes).",
+            "\nKilled: the block wrote more than the limit of 20 bytes (written_bytes).",
         ),
     ],
 )
-def test_end_by_a_limit_names_it(
+def test_an_exceeded_limit_is_named(
     why: str, exit_code: int, outcome: str, limit: str | None, message: str
 ) -> None:
     end = ended(9, why)
@@ -139,16 +144,16 @@ def test_end_by_a_limit_names_it(
     )
 
 
-def test_file_size_limit_is_named_only_where_there_is_one() -> None:
+def test_the_file_size_limit_is_named_only_if_there_is_one() -> None:
     assert ended(signal.SIGXFSZ).limit == "file_bytes"
     assert (
-        ended(signal.SIGXFSZ, limits=Limits()).limit,
-        ended(signal.SIGXFSZ, limits=Limits()).exit_code,
+        ended(signal.SIGXFSZ, limits=Limits.unlimited()).limit,
+        ended(signal.SIGXFSZ, limits=Limits.unlimited()).exit_code,
     ) == (
         None,
         153,
     )
 
 
-def test_lost_first_process_is_a_kill() -> None:
+def test_a_missing_exit_status_is_reported_as_killed() -> None:
     assert (ended(None).exit_code, ended(None).outcome) == (137, "killed")

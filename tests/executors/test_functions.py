@@ -1,4 +1,4 @@
-"""Functions given to an executor: blocks import them, in the sandbox and without; what cannot work is refused."""
+"""Blocks can import the functions of an executor. Functions that cannot work are refused."""
 
 import asyncio
 import functools
@@ -61,13 +61,13 @@ def add_two_numbers(a: int, b: int) -> int:
     ]
 )
 def describe(values: list[float]) -> str:
-    """Give the mean and the root of it."""
+    """Return the mean and its square root."""
     mean = stats.mean(values)  # type: ignore[name-defined]  # noqa: F821
     return dumps([mean, math.sqrt(mean)])  # type: ignore[name-defined]  # noqa: F821
 
 
 async def later(text: str) -> str:
-    """Give the text, later."""
+    """Return the text from a coroutine."""
     return text
 
 
@@ -77,7 +77,7 @@ def decorated(a: int) -> int:
     return a * 2
 
 
-def test_plain_function_can_be_imported(make: Callable[..., CodeExecutor]) -> None:
+def test_a_plain_function_can_be_imported(make: Callable[..., CodeExecutor]) -> None:
     result = run(
         make([add_two_numbers]),
         "from functions import add_two_numbers\nprint(add_two_numbers(1, 2))",
@@ -85,21 +85,21 @@ def test_plain_function_can_be_imported(make: Callable[..., CodeExecutor]) -> No
     assert (result.exit_code, result.output) == (0, "3\n")
 
 
-def test_every_block_can_import_from_a_module_of_another_name(
+def test_every_block_can_import_from_a_custom_functions_module(
     make: Callable[..., CodeExecutor],
 ) -> None:
     code = "import tools\nprint(tools.add_two_numbers(1, 2))"
     assert run(make([add_two_numbers], functions_module="tools"), code, code).output == "3\n3\n"
 
 
-def test_global_imports_stand_above_the_functions(make: Callable[..., CodeExecutor]) -> None:
+def test_functions_can_use_their_global_imports(make: Callable[..., CodeExecutor]) -> None:
     assert (
         run(make([describe]), "from functions import describe\nprint(describe([1, 7]))").output
         == "[4, 2.0]\n"
     )
 
 
-def test_async_function_can_be_awaited(make: Callable[..., CodeExecutor]) -> None:
+def test_an_async_function_can_be_awaited(make: Callable[..., CodeExecutor]) -> None:
     assert (
         run(
             make([later]), "import asyncio, functions\nprint(asyncio.run(functions.later('x')))"
@@ -108,7 +108,7 @@ def test_async_function_can_be_awaited(make: Callable[..., CodeExecutor]) -> Non
     )
 
 
-def test_nested_function_of_one_s_own_works(make: Callable[..., CodeExecutor]) -> None:
+def test_a_function_can_contain_a_nested_function(make: Callable[..., CodeExecutor]) -> None:
     def nested(a: int) -> int:
         def inner(b: int) -> int:
             return b + 1
@@ -118,25 +118,25 @@ def test_nested_function_of_one_s_own_works(make: Callable[..., CodeExecutor]) -
     assert run(make([nested]), "from functions import nested\nprint(nested(1))").output == "2\n"
 
 
-def test_decorated_function_keeps_its_decorators(make: Callable[..., CodeExecutor]) -> None:
+def test_a_decorated_function_keeps_its_decorators(make: Callable[..., CodeExecutor]) -> None:
     function = FunctionWithRequirements.from_callable(decorated, global_imports=["functools"])
     code = "from functions import decorated\nprint(decorated(2), decorated.cache_info().misses)"
     assert run(make([function]), code).output == "4 1\n"
 
 
-def test_function_of_text_works(make: Callable[..., CodeExecutor]) -> None:
+def test_a_function_from_source_text_works(make: Callable[..., CodeExecutor]) -> None:
     text = 'def shout(text: str) -> str:\n    """Say it louder."""\n    return text.upper() + "é"\n'
     function = FunctionWithRequirements.from_str(text)
     assert run(make([function]), "from functions import shout\nprint(shout('x'))").output == "Xé\n"
 
 
-def test_functions_may_call_each_other(make: Callable[..., CodeExecutor]) -> None:
+def test_functions_can_call_each_other(make: Callable[..., CodeExecutor]) -> None:
     text = "def twice(a: int) -> int:\n    return add_two_numbers(a, a)\n"
     functions = [add_two_numbers, FunctionWithRequirements.from_str(text)]
     assert run(make(functions), "from functions import twice\nprint(twice(2))").output == "4\n"
 
 
-def test_function_that_cannot_work_is_refused_when_the_executor_is_made(
+def test_closures_and_lambdas_are_refused_when_the_executor_is_created(
     make: Callable[..., CodeExecutor],
 ) -> None:
     outer = 3
@@ -150,7 +150,9 @@ def test_function_that_cannot_work_is_refused_when_the_executor_is_made(
         make([lambda: 1])
 
 
-def test_functions_that_fail_to_load_say_so_at_the_start(make: Callable[..., CodeExecutor]) -> None:
+def test_a_function_that_fails_to_load_raises_at_the_start(
+    make: Callable[..., CodeExecutor],
+) -> None:
     broken = FunctionWithRequirements.from_str(
         "def f() -> int:\n    return 1\n", global_imports=["no_such_module_here"]
     )
@@ -161,7 +163,7 @@ def test_functions_that_fail_to_load_say_so_at_the_start(make: Callable[..., Cod
         run(make([broken]), "print('never')")
 
 
-def test_after_functions_failed_to_load_every_use_says_so_again(
+def test_after_functions_failed_to_load_every_use_raises_again(
     make: Callable[..., CodeExecutor],
 ) -> None:
     async def main() -> None:
@@ -175,7 +177,7 @@ def test_after_functions_failed_to_load_every_use_says_so_again(
     asyncio.run(main())
 
 
-def test_functions_are_there_again_after_restart_even_when_a_block_spoilt_them(
+def test_restart_restores_functions_that_a_block_overwrote(
     make: Callable[..., CodeExecutor],
 ) -> None:
     async def main() -> str:
@@ -190,7 +192,7 @@ def test_functions_are_there_again_after_restart_even_when_a_block_spoilt_them(
     assert asyncio.run(main()) == "3\n"
 
 
-def test_prompt_tells_of_the_functions(make: Callable[..., CodeExecutor]) -> None:
+def test_the_prompt_describes_the_functions(make: Callable[..., CodeExecutor]) -> None:
     executor: Any = make([add_two_numbers], functions_module="tools")
     prompt = executor.format_functions_for_prompt()
     assert "module called `tools`" in prompt
@@ -202,7 +204,7 @@ def test_prompt_tells_of_the_functions(make: Callable[..., CodeExecutor]) -> Non
 
 @pytest.mark.network
 @pytest.mark.timeout(120)
-def test_load_data_of_autogen_s_documentation(make: Callable[..., CodeExecutor]) -> None:
+def test_load_data_from_autogens_documentation_works(make: Callable[..., CodeExecutor]) -> None:
     pandas: Any = pytest.importorskip(
         "pandas", reason="the function's annotation is evaluated here as well"
     )
@@ -212,7 +214,7 @@ def test_load_data_of_autogen_s_documentation(make: Callable[..., CodeExecutor])
         """Load some sample data.
 
         Returns:
-            pandas.DataFrame: A DataFrame with the following columns: name(str), location(str), age(int)
+            pandas.DataFrame: A DataFrame with the columns name(str), location(str), age(int)
         """
         data = {
             "name": ["John", "Anna", "Peter", "Linda"],
@@ -229,7 +231,7 @@ def test_load_data_of_autogen_s_documentation(make: Callable[..., CodeExecutor])
 
 @pytest.mark.network
 @pytest.mark.timeout(120)
-def test_packages_of_a_function_of_text_are_installed_too(
+def test_packages_of_a_function_from_source_text_are_installed(
     make: Callable[..., CodeExecutor],
 ) -> None:
     text = "def name() -> str:\n    return six.__name__\n"
@@ -239,7 +241,7 @@ def test_packages_of_a_function_of_text_are_installed_too(
 
 @pytest.mark.network
 @pytest.mark.timeout(120)
-def test_package_that_does_not_exist_is_named(make: Callable[..., CodeExecutor]) -> None:
+def test_a_package_that_does_not_exist_is_named(make: Callable[..., CodeExecutor]) -> None:
     function = FunctionWithRequirements.from_callable(
         add_two_numbers, ["cellblock-has-no-such-package"]
     )

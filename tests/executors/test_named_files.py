@@ -1,4 +1,4 @@
-"""Blocks in languages that the table ignores: saved when they name their file, and only then."""
+"""Blocks in ignored languages are saved only if they have a file name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ READ = CodeBlock("print(open('made/config.yaml').read())", "python")
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_block_that_names_its_file_is_saved_for_the_next_one(kind: str, tmp_path: Path) -> None:
+def test_a_block_with_a_file_name_is_saved_for_the_next_block(kind: str, tmp_path: Path) -> None:
     with KINDS[kind](tmp_path) as executor:
         result = executor.execute_code_blocks([CONFIG, READ])
         saved, read = result.blocks
@@ -39,7 +39,7 @@ def test_a_block_that_names_its_file_is_saved_for_the_next_one(kind: str, tmp_pa
 
 
 @pytest.mark.parametrize("language", ["toml", "sql", "md", "xml", "diff"])
-def test_whatever_its_language(language: str, tmp_path: Path) -> None:
+def test_a_file_name_saves_blocks_in_any_language(language: str, tmp_path: Path) -> None:
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         executor.execute_code_blocks(
             [CodeBlock("// filename: one\ntext", language), CodeBlock("example", language)]
@@ -50,7 +50,7 @@ def test_whatever_its_language(language: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["json", "csv", "text", "output", "console"])
-def test_where_there_are_no_comments_the_name_is_no_part_of_the_file(
+def test_the_name_line_is_removed_in_languages_without_comments(
     language: str, tmp_path: Path
 ) -> None:
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
@@ -58,14 +58,14 @@ def test_where_there_are_no_comments_the_name_is_no_part_of_the_file(
         assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"one": '{"a": 1}\n'}
 
 
-def test_a_name_outside_is_refused(tmp_path: Path) -> None:
+def test_a_name_outside_the_work_folder_is_refused(tmp_path: Path) -> None:
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path / "work") as executor:
         result = executor.execute_code_blocks([CodeBlock("# filename: ../one\ntext", "yaml")])
         assert (result.exit_code, result.output) == (1, "Filename is not in the workspace")
         assert not (tmp_path / "one").exists()
 
 
-def test_who_says_that_a_language_is_ignored_is_heard(tmp_path: Path) -> None:
+def test_an_explicit_ignore_policy_wins_over_a_file_name(tmp_path: Path) -> None:
     with sync.LocalCommandLineCodeExecutor(
         work_dir=tmp_path, execution_policies={"yml": "ignore"}
     ) as executor:

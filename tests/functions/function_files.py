@@ -1,4 +1,4 @@
-"""What tests of functions share: a file to take them from, an interpreter with their module alone."""
+"""For tests of functions: modules to read them from, and an interpreter to run them in."""
 
 import importlib.util
 import subprocess
@@ -13,8 +13,8 @@ from cellblock.errors import FunctionError
 from cellblock.functions.module import Function, FunctionModule
 
 
-def run(module: FunctionModule, code: str, folder: Path) -> str:
-    """Give what `code` prints where `module` can be imported and this file cannot."""
+def run_with_module(module: FunctionModule, code: str, folder: Path) -> str:
+    """Return what `code` prints in a process that can import `module` but not this file."""
     (folder / f"{module.module_name}.py").write_text(module.source, encoding="utf-8")
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=15)
@@ -22,8 +22,8 @@ def run(module: FunctionModule, code: str, folder: Path) -> str:
     return done.stdout
 
 
-def imported(text: str, folder: Path) -> ModuleType:
-    """Give the module that a file of `text` is."""
+def import_text(text: str, folder: Path) -> ModuleType:
+    """Write `text` to a file and return it as a module."""
     path = folder / f"written_{abs(hash(text))}.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -34,7 +34,7 @@ def imported(text: str, folder: Path) -> ModuleType:
     return module
 
 
-def refusal(*functions: object) -> str:
+def refusal_message(*functions: object) -> str:
     with pytest.raises(FunctionError) as caught:
         FunctionModule(cast(list[Function], functions))
     return str(caught.value)

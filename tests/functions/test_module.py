@@ -1,4 +1,4 @@
-"""Functions that blocks import: the module's text is run by a real interpreter of its own."""
+"""The module of functions that blocks import, run by an interpreter in its own process."""
 
 import collections.abc as abc
 import json
@@ -22,7 +22,7 @@ from cellblock.functions.module import (
     with_requirements,
 )
 from cellblock.functions.module import with_requirements as needs
-from tests.functions.function_files import imported, refusal, run
+from tests.functions.function_files import import_text, refusal_message, run_with_module
 
 AnyFunction = Callable[..., Any]
 
@@ -37,7 +37,7 @@ def doubled(a: int) -> int:
 
 
 async def later(a: int) -> int:
-    """Give `a`, later."""
+    """Return `a` later."""
     return a
 
 
@@ -56,29 +56,33 @@ def described(value: abc.Sized) -> str:
 def test_plain_functions_work_and_may_call_each_other(tmp_path: Path) -> None:
     module = FunctionModule([doubled, add])
     assert module.names == ("doubled", "add")
-    assert run(module, "from functions import doubled; print(doubled(4))", tmp_path) == "8\n"
+    assert (
+        run_with_module(module, "from functions import doubled; print(doubled(4))", tmp_path)
+        == "8\n"
+    )
 
 
-def test_module_has_the_name_that_was_asked_for(tmp_path: Path) -> None:
+def test_module_has_the_requested_name(tmp_path: Path) -> None:
     module = FunctionModule([add], "tools")
-    assert run(module, "import tools; print(tools.add(1))", tmp_path) == "3\n"
+    assert run_with_module(module, "import tools; print(tools.add(1))", tmp_path) == "3\n"
 
 
-def test_multi_line_decorator_is_removed_and_its_imports_stand_on_top(tmp_path: Path) -> None:
+def test_multi_line_decorator_is_removed_and_its_imports_are_at_the_top(tmp_path: Path) -> None:
     module = FunctionModule([described])
     imports = (
         "import json\nimport collections.abc as abc\nfrom textwrap import dedent, indent as push"
     )
     assert module.source.startswith(f"{imports}\n\n\ndef described(")
     assert (
-        run(module, "from functions import described; print(described('ab'))", tmp_path) == "> 2\n"
+        run_with_module(module, "from functions import described; print(described('ab'))", tmp_path)
+        == "> 2\n"
     )
 
 
 def test_example_of_the_autogen_documentation_works(tmp_path: Path) -> None:
     text = """\
 import pandas
-from cellblock.functions import with_requirements
+from cellblock import with_requirements
 
 @with_requirements(python_packages=["pandas"], global_imports=["pandas"])
 def load_data() -> pandas.DataFrame:
@@ -89,27 +93,27 @@ def load_data() -> pandas.DataFrame:
     \'\'\'
     return pandas.DataFrame({"name": ["Sam", "Li"], "age": [25, 30]})
 """
-    module = FunctionModule([imported(text, tmp_path).load_data])
+    module = FunctionModule([import_text(text, tmp_path).load_data])
     assert module.packages == ("pandas",)
     assert module.stubs().startswith("def load_data() -> pandas.DataFrame:\n")
     code = "from functions import load_data; print(load_data()['age'].sum())"
-    assert run(module, code, tmp_path) == "55\n"
+    assert run_with_module(module, code, tmp_path) == "55\n"
 
 
 def test_decorated_function_stays_callable_with_its_name_and_docstring() -> None:
     @with_requirements(["x"])
     def kept(a: int) -> int:
-        """Say it."""
+        """Add one."""
         return a + 1
 
     assert kept(1) == 2
-    assert (cast(Any, kept).__name__, kept.__doc__) == ("kept", "Say it.")
+    assert (cast(Any, kept).__name__, kept.__doc__) == ("kept", "Add one.")
 
 
-def test_packages_of_all_kinds_of_functions_count_once_in_order() -> None:
+def test_packages_of_all_kinds_of_functions_are_unique_and_in_order() -> None:
     text = FunctionWithRequirements.from_str("def f(): pass", ["requests", "tabulate"])
-    made = FunctionWithRequirements.from_callable(add, ["numpy"])
-    assert FunctionModule([described, text, made]).packages == (
+    wrapped = FunctionWithRequirements.from_callable(add, ["numpy"])
+    assert FunctionModule([described, text, wrapped]).packages == (
         "tabulate",
         "pandas>=2",
         "requests",
@@ -119,7 +123,9 @@ def test_packages_of_all_kinds_of_functions_count_once_in_order() -> None:
 
 def test_from_callable_gives_the_function_to_blocks(tmp_path: Path) -> None:
     module = FunctionModule([FunctionWithRequirements.from_callable(add)])
-    assert run(module, "from functions import add; print(add(2, b=5))", tmp_path) == "7\n"
+    assert (
+        run_with_module(module, "from functions import add; print(add(2, b=5))", tmp_path) == "7\n"
+    )
 
 
 def test_stacked_requirements_are_joined(tmp_path: Path) -> None:
@@ -131,14 +137,14 @@ def test_stacked_requirements_are_joined(tmp_path: Path) -> None:
     module = FunctionModule([half])
     assert module.packages == ("b", "a")
     assert "@" not in module.source
-    assert run(module, "from functions import half; print(half(5))", tmp_path) == "2\n"
+    assert run_with_module(module, "from functions import half; print(half(5))", tmp_path) == "2\n"
 
 
-def test_async_function_works_and_its_stub_says_async(tmp_path: Path) -> None:
+def test_async_function_works_and_its_stub_is_async(tmp_path: Path) -> None:
     module = FunctionModule([later])
-    assert module.stubs() == 'async def later(a: int) -> int:\n    """Give `a`, later."""\n    ...'
+    assert module.stubs() == 'async def later(a: int) -> int:\n    """Return `a` later."""\n    ...'
     code = "import asyncio, functions; print(asyncio.run(functions.later(6)))"
-    assert run(module, code, tmp_path) == "6\n"
+    assert run_with_module(module, code, tmp_path) == "6\n"
 
 
 def test_star_import_provides_unknown_names(tmp_path: Path) -> None:
@@ -146,7 +152,9 @@ def test_star_import_provides_unknown_names(tmp_path: Path) -> None:
         "def root(): return sqrt(4)", global_imports=[ImportFromModule("math", ["*"])]
     )
     assert (
-        run(FunctionModule([text]), "from functions import root; print(root())", tmp_path)
+        run_with_module(
+            FunctionModule([text]), "from functions import root; print(root())", tmp_path
+        )
         == "2.0\n"
     )
 
@@ -163,13 +171,13 @@ def test_imports_keep_their_order_and_appear_once() -> None:
     )
 
 
-def test_one_name_for_two_things_is_refused() -> None:
+def test_conflicting_names_are_refused() -> None:
     first = FunctionWithRequirements.from_str("def a(): pass", global_imports=[Alias("json", "x")])
     second = FunctionWithRequirements.from_str("def b(): pass", global_imports=[Alias("abc", "x")])
     third = FunctionWithRequirements.from_str("def x(): pass")
-    assert "Two imports give 'x': json and abc" in refusal(first, second)
-    assert "'x' is given twice" in refusal(first, third)
-    assert "'x' is given twice" in refusal(third, third)
+    assert "Two imports bind 'x': json and abc" in refusal_message(first, second)
+    assert "'x' is defined twice" in refusal_message(first, third)
+    assert "'x' is defined twice" in refusal_message(third, third)
 
 
 def test_submodules_of_one_package_do_not_clash() -> None:
@@ -194,7 +202,7 @@ def test_global_import_that_is_not_one_absolute_import_is_refused(item: Any) -> 
 
 
 @pytest.mark.parametrize("packages", ["pandas", ["--index-url=x"], [""], ["a\n-r b"], [3], add])
-def test_what_is_not_a_list_of_requirements_is_refused(packages: Any) -> None:
+def test_invalid_packages_are_refused(packages: Any) -> None:
     with pytest.raises(FunctionError, match="python_packages"):
         with_requirements(packages)
 
@@ -205,7 +213,7 @@ def test_imported_names_must_be_a_list() -> None:
     assert ImportFromModule("math", ["sqrt"]) == ImportFromModule("math", ("sqrt",))
 
 
-def test_text_is_never_run_when_it_is_given(tmp_path: Path) -> None:
+def test_text_is_not_run_on_creation(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     given = FunctionWithRequirements.from_str(
         f"def f(a=__import__('pathlib').Path({str(marker)!r}).touch()): return 1"
@@ -213,7 +221,7 @@ def test_text_is_never_run_when_it_is_given(tmp_path: Path) -> None:
     module = FunctionModule([given])
     module.stubs()
     assert not marker.exists()
-    run(module, "import functions", tmp_path)
+    run_with_module(module, "import functions", tmp_path)
     assert marker.exists()
 
 
@@ -227,7 +235,7 @@ def test_text_may_be_indented_async_and_decorated(tmp_path: Path) -> None:
         global_imports=["functools"],
     )
     code = "import asyncio, functions; print(asyncio.run(functions.f()))"
-    assert run(FunctionModule([given]), code, tmp_path) == "5\n"
+    assert run_with_module(FunctionModule([given]), code, tmp_path) == "5\n"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +257,7 @@ def test_text_that_does_not_compile_is_refused(text: str) -> None:
 
 def test_text_with_a_name_that_the_module_lacks_is_refused() -> None:
     given = FunctionWithRequirements.from_str("def f(): return pandas.DataFrame()")
-    assert "needs the name 'pandas'" in refusal(given)
+    assert "needs the name 'pandas'" in refusal_message(given)
 
 
 def test_text_function_cannot_be_called() -> None:
@@ -265,12 +273,12 @@ def test_module_name_must_be_an_identifier(name: str) -> None:
         FunctionModule([], name)
 
 
-def test_no_functions_give_an_empty_module() -> None:
+def test_module_without_functions_is_empty() -> None:
     module = FunctionModule()
     assert (module.source, module.packages, module.names, module.stubs()) == ("", (), (), "")
 
 
-def test_stub_shows_every_kind_of_parameter_and_the_dedented_docstring() -> None:
+def test_stub_has_every_kind_of_parameter_and_the_dedented_docstring() -> None:
     def f(a: "int", /, *rest: str, b: float = 0.5, **more: Any) -> None:
         """Do it.
 
@@ -292,18 +300,15 @@ def test_prompt_names_the_module_and_shows_the_stubs() -> None:
     assert text.startswith(
         "You have access to the following user defined functions. They can be accessed from"
     )
-    assert (
-        "module called `tools` by their function names.\n\nFor example, if there was a function called"
-        in text
-    )
+    assert "module called `tools` by their function names.\n\nFor example, if there was a" in text
     assert text.endswith(f"writing `from tools import foo`\n\n{module.stubs()}")
     assert module.format_for_prompt("$functions") == module.stubs()
     assert "$functions" in FUNCTION_PROMPT_TEMPLATE
 
 
-def test_saved_functions_come_back_as_the_same_module(tmp_path: Path) -> None:
+def test_saved_functions_are_loaded_as_the_same_module(tmp_path: Path) -> None:
     text = "from __future__ import annotations\ndef shown(x: Unknown) -> None: ...\n"
-    module = FunctionModule([described, add, imported(text, tmp_path).shown], "tools")
+    module = FunctionModule([described, add, import_text(text, tmp_path).shown], "tools")
     again = FunctionModule.from_list(json.loads(json.dumps(module.to_list())), "tools")
     assert (again.source, again.packages, again.stubs()) == (
         module.source,

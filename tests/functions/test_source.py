@@ -1,4 +1,4 @@
-"""Which functions can stand alone, and the reason given for those that cannot."""
+"""Which functions can be given to blocks, and the reason for refusing the others."""
 
 import collections.abc as abc
 import functools
@@ -16,7 +16,7 @@ from cellblock.functions.module import (
     ImportFromModule,
     with_requirements,
 )
-from tests.functions.function_files import imported, refusal, run
+from tests.functions.function_files import import_text, refusal_message, run_with_module
 
 LIMIT = 3
 AnyFunction = Callable[..., Any]
@@ -27,7 +27,7 @@ class Helper:
         return LIMIT
 
 
-def passed_on(func: AnyFunction) -> AnyFunction:
+def forward_calls(func: AnyFunction) -> AnyFunction:
     @functools.wraps(func)
     def wrapper(*args: object) -> object:
         return func(*args)
@@ -54,13 +54,15 @@ last"""
 
     module = FunctionModule([page])
     code = "from functions import page; print(repr(page()))"
-    assert run(module, code, tmp_path) == repr(page()) + "\n"
+    assert run_with_module(module, code, tmp_path) == repr(page()) + "\n"
 
 
 def test_function_nested_with_tabs_works(tmp_path: Path) -> None:
-    written = imported("def outer():\n\tdef inner(x):\n\t\treturn x\n\treturn inner\n", tmp_path)
+    written = import_text("def outer():\n\tdef inner(x):\n\t\treturn x\n\treturn inner\n", tmp_path)
     module = FunctionModule([written.outer()])
-    assert run(module, "from functions import inner; print(inner(3))", tmp_path) == "3\n"
+    assert (
+        run_with_module(module, "from functions import inner; print(inner(3))", tmp_path) == "3\n"
+    )
 
 
 def test_nested_function_may_call_itself(tmp_path: Path) -> None:
@@ -68,10 +70,13 @@ def test_nested_function_may_call_itself(tmp_path: Path) -> None:
         return 1 if n < 2 else n * factorial(n - 1)
 
     module = FunctionModule([factorial])
-    assert run(module, "from functions import factorial; print(factorial(5))", tmp_path) == "120\n"
+    assert (
+        run_with_module(module, "from functions import factorial; print(factorial(5))", tmp_path)
+        == "120\n"
+    )
 
 
-def test_decorator_is_kept_when_the_module_has_it(tmp_path: Path) -> None:
+def test_decorator_is_kept_if_the_module_has_it(tmp_path: Path) -> None:
     @with_requirements(global_imports=[ImportFromModule("functools", ["cache"])])
     @cache
     def drawn() -> list[int]:
@@ -79,12 +84,12 @@ def test_decorator_is_kept_when_the_module_has_it(tmp_path: Path) -> None:
 
     module = FunctionModule([drawn])
     code = "from functions import drawn; print(drawn() is drawn())"
-    assert run(module, code, tmp_path) == "True\n"
+    assert run_with_module(module, code, tmp_path) == "True\n"
 
 
 MORE = """\
 import functools
-from cellblock.functions import with_requirements
+from cellblock import with_requirements
 
 def more(func):
     import functools
@@ -97,21 +102,21 @@ def one(): return 1
 
 
 def test_decorator_above_with_requirements_keeps_the_requirements(tmp_path: Path) -> None:
-    written = imported(MORE, tmp_path)
+    written = import_text(MORE, tmp_path)
     module = FunctionModule([written.more, written.one])
     assert module.packages == ("pandas",)
-    assert run(module, "from functions import one; print(one())", tmp_path) == "101\n"
+    assert run_with_module(module, "from functions import one; print(one())", tmp_path) == "101\n"
 
 
-def test_decorator_that_the_module_lacks_or_has_too_late_is_refused(tmp_path: Path) -> None:
-    written = imported(MORE, tmp_path)
-    assert "'more' of its decorator" in refusal(written.one)
-    assert "give 'more' before it" in refusal(written.one, written.more)
+def test_missing_or_later_defined_decorator_is_refused(tmp_path: Path) -> None:
+    written = import_text(MORE, tmp_path)
+    assert "'more' of its decorator" in refusal_message(written.one)
+    assert "Pass 'more' before 'one'" in refusal_message(written.one, written.more)
 
 
-def test_wrapper_that_the_source_does_not_show_is_refused() -> None:
-    assert "is wrapped by a function" in refusal(passed_on(add))
-    assert "is wrapped by a _lru_cache_wrapper" in refusal(cache(add))
+def test_wrapper_that_is_not_in_the_source_is_refused() -> None:
+    assert "is wrapped by a function" in refusal_message(forward_calls(add))
+    assert "is wrapped by a _lru_cache_wrapper" in refusal_message(cache(add))
 
 
 @pytest.mark.parametrize(
@@ -128,29 +133,27 @@ def test_wrapper_that_the_source_does_not_show_is_refused() -> None:
         (with_requirements(["a"])(len), "it is built in"),
     ],
 )
-def test_what_is_not_a_function_with_source_is_refused_with_the_reason(
-    function: object, reason: str
-) -> None:
-    assert reason in refusal(function)
+def test_other_objects_are_refused_with_the_reason(function: object, reason: str) -> None:
+    assert reason in refusal_message(function)
 
 
 def test_function_without_source_is_refused() -> None:
     names: dict[str, Any] = {}
     exec("def made(): pass", names)
-    assert "The source of 'made' cannot be read" in refusal(names["made"])
+    assert "The source of 'made' cannot be read" in refusal_message(names["made"])
 
 
 def test_function_whose_file_has_changed_is_refused(tmp_path: Path) -> None:
-    written = imported("def first(): pass\n", tmp_path)
+    written = import_text("def first(): pass\n", tmp_path)
     Path(str(written.__file__)).write_text("def other(): pass\n")
-    assert "is not its own" in refusal(written.first)
+    assert "is not that function" in refusal_message(written.first)
 
 
 def test_needed_class_is_named() -> None:
     def uses() -> object:
         return [Helper() for _ in range(3)]
 
-    assert "needs the class 'Helper'" in refusal(uses)
+    assert "needs the class 'Helper'" in refusal_message(uses)
 
 
 def test_needed_global_is_named_wherever_it_is_used() -> None:
@@ -166,23 +169,23 @@ def test_needed_global_is_named_wherever_it_is_used() -> None:
 
         return Inner
 
-    assert "the name 'LIMIT'" in refusal(in_default)
-    assert "the class 'Helper'" in refusal(in_annotation)
-    assert refusal(in_nested_class).count("the name") == 1
+    assert "the name 'LIMIT'" in refusal_message(in_default)
+    assert "the class 'Helper'" in refusal_message(in_annotation)
+    assert refusal_message(in_nested_class).count("the name") == 1
 
 
 def test_needed_module_is_named_with_its_real_name() -> None:
     def uses() -> object:
         return abc.Sized
 
-    assert "the module 'collections.abc' as 'abc'" in refusal(uses)
+    assert "the module 'collections.abc' as 'abc'" in refusal_message(uses)
 
 
-def test_name_that_hides_a_builtin_is_not_taken_for_the_builtin() -> None:
+def test_name_that_shadows_a_builtin_is_not_treated_as_the_builtin() -> None:
     def uses() -> int:
         return open("x", 0)
 
-    assert "the name 'open'" in refusal(uses)
+    assert "the name 'open'" in refusal_message(uses)
     given = FunctionWithRequirements(uses, global_imports=[ImportFromModule("os", ["open"])])
     assert "from os import open" in FunctionModule([given]).source
 
@@ -197,8 +200,8 @@ def test_closure_is_refused_with_the_variable() -> None:
         nonlocal count
         count += 1
 
-    assert "'count' of the function around it" in refusal(read)
-    assert "nonlocal 'count'" in refusal(written)
+    assert "'count' of the function around it" in refusal_message(read)
+    assert "nonlocal 'count'" in refusal_message(written)
 
 
 def test_postponed_annotations_stay_postponed(tmp_path: Path) -> None:
@@ -208,10 +211,12 @@ def test_postponed_annotations_stay_postponed(tmp_path: Path) -> None:
         "    return {}\n"
     )
     first = FunctionWithRequirements.from_str("def first(): pass", global_imports=["json"])
-    module = FunctionModule([first, imported(text, tmp_path).shown])
+    module = FunctionModule([first, import_text(text, tmp_path).shown])
     assert module.source.startswith("from __future__ import annotations\nimport json\n")
     assert (
         "def shown(table: pandas.DataFrame, rows: int=3) -> dict[str, polars.Series]:\n    ..."
         in module.stubs()
     )
-    assert run(module, "from functions import shown; print(shown(1))", tmp_path) == "{}\n"
+    assert (
+        run_with_module(module, "from functions import shown; print(shown(1))", tmp_path) == "{}\n"
+    )

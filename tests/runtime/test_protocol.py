@@ -1,4 +1,4 @@
-"""Frames: what is encoded comes out again, however the stream is cut, and nothing else is taken for a frame."""
+"""Frames are decoded as they were encoded, in whatever pieces they arrive; others are refused."""
 
 import json
 
@@ -27,7 +27,7 @@ def feed_in_pieces(
 
 
 @given(FRAMES, CUTS)
-def test_frames_come_out_as_they_went_in_however_cut(
+def test_frames_are_decoded_from_pieces_of_any_size(
     frames: list[tuple[int, int, bytes]], cuts: list[int]
 ) -> None:
     stream = b"".join(protocol.encode(*frame) for frame in frames)
@@ -36,51 +36,51 @@ def test_frames_come_out_as_they_went_in_however_cut(
 
 
 @given(st.binary(max_size=400), CUTS)
-def test_noise_is_refused_or_decoded_alike_in_one_piece_and_in_many(
-    noise: bytes, cuts: list[int]
+def test_the_result_for_random_bytes_does_not_depend_on_the_pieces(
+    data: bytes, cuts: list[int]
 ) -> None:
     def outcome(pieces: list[int]) -> object:
         try:
-            return feed_in_pieces(protocol.Decoder(), noise, pieces)
-        except protocol.WireError:
+            return feed_in_pieces(protocol.Decoder(), data, pieces)
+        except protocol.ProtocolError:
             return "refused"
 
-    assert outcome([len(noise) or 1]) == outcome(cuts)
+    assert outcome([len(data) or 1]) == outcome(cuts)
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.none() | st.lists(st.booleans())))
-def test_json_comes_out_as_it_went_in(value: dict[str, object]) -> None:
+def test_a_json_object_is_decoded_as_it_was_encoded(value: dict[str, object]) -> None:
     (frame,) = protocol.Decoder().feed(protocol.encode_json(protocol.RUN, 1, value))
     assert frame.json() == value
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"\xff", b"[]", b"1", b"null", b'"text"'])
-def test_payload_that_is_no_json_object_is_refused(payload: bytes) -> None:
-    with pytest.raises(protocol.WireError, match="of kind 21 holds no JSON"):
+def test_a_payload_that_is_not_a_json_object_is_refused(payload: bytes) -> None:
+    with pytest.raises(protocol.ProtocolError, match="of kind 21 does not contain (a )?JSON"):
         protocol.Frame(protocol.FAILED, 0, payload).json()
 
 
-def test_payload_nested_too_deeply_is_refused() -> None:
+def test_a_payload_that_is_nested_too_deeply_is_refused() -> None:
     payload = json.dumps({"a": 1}).encode().replace(b"1", b"[" * 100_000)
-    with pytest.raises(protocol.WireError):
+    with pytest.raises(protocol.ProtocolError):
         protocol.Frame(protocol.FAILED, 0, payload).json()
 
 
-def test_largest_frame_passes_and_a_larger_one_is_not_made() -> None:
+def test_the_largest_frame_is_accepted_and_a_larger_one_is_refused() -> None:
     largest = bytes(protocol.MAX_FRAME)
     (frame,) = protocol.Decoder().feed(protocol.encode(protocol.STDOUT, 1, largest))
     assert len(frame.payload) == protocol.MAX_FRAME
-    with pytest.raises(protocol.WireError, match="larger than"):
+    with pytest.raises(protocol.ProtocolError, match="larger than"):
         protocol.encode(protocol.STDOUT, 1, largest + b"x")
 
 
 @pytest.mark.parametrize("length", [0, 4, protocol.MAX_FRAME + 6, 2**32 - 1])
-def test_impossible_length_is_refused_before_anything_of_it_is_kept_and_after_what_came_before(
+def test_an_invalid_length_is_refused_after_the_frames_before_it(
     length: int,
 ) -> None:
     frames = protocol.Decoder().feed(
         protocol.encode(protocol.STDOUT, 1, b"good") + length.to_bytes(4, "big") + bytes(5)
     )
     assert next(frames).payload == b"good"
-    with pytest.raises(protocol.WireError, match=f"announces {length} bytes"):
+    with pytest.raises(protocol.ProtocolError, match=f"length of {length} bytes"):
         next(frames)

@@ -1,4 +1,4 @@
-"""Probes: harmless programs that try to get past a wall and say so, to be run with the wall and without it."""
+"""Harmless programs that try to pass a protection and report it, run with and without it."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ import pytest
 
 from cellblock import CodeBlock
 from cellblock.sandbox import landlock, seccomp
-from cellblock.sandbox.probe import unavailable
+from cellblock.sandbox.probe import unavailable_reason
 from cellblock.sync import (
     LocalCommandLineCodeExecutor,
     SandboxCommandLineCodeExecutor,
     SyncCodeExecutor,
 )
 
-MARK = "open-sesame"  # what a probe finds when it gets through
+MARK = "open-sesame"  # what a probe prints when it succeeds
 _RETURN_ALLOW = struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000)
 
 
 def sandbox(work_dir: Path | None = None, **options: Any) -> SandboxCommandLineCodeExecutor:
-    """Make a sandbox; skip the test where this machine does not allow one."""
-    if reason := unavailable():
-        pytest.skip(f"no full sandbox here: {reason}")
+    """Return a sandbox executor. Skip the test if this machine cannot run a sandbox."""
+    if reason := unavailable_reason():
+        pytest.skip(f"no full sandbox on this machine: {reason}")
     return SandboxCommandLineCodeExecutor(30, work_dir, **options)
 
 
 def local(work_dir: Path | None = None, **options: Any) -> LocalCommandLineCodeExecutor:
-    """Make an executor without any wall."""
+    """Return an executor without any protection."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return LocalCommandLineCodeExecutor(30, work_dir, **options)
 
 
-def said(executor: SyncCodeExecutor, code: str, language: str = "python") -> str:
-    """Run one block and give its output, whatever its exit code."""
+def output_of(executor: SyncCodeExecutor, code: str, language: str = "python") -> str:
+    """Run one block and return its output, whatever its exit code is."""
     return executor.execute_code_blocks([CodeBlock(code, language)]).output
 
 
-def done(executor: SyncCodeExecutor, code: str, language: str = "python") -> str:
-    """Run one block, which must succeed, and give its output."""
+def checked_output(executor: SyncCodeExecutor, code: str, language: str = "python") -> str:
+    """Run one block, which must succeed, and return its output."""
     result = executor.execute_code_blocks([CodeBlock(code, language)])
     assert result.exit_code == 0, result.output
     return result.output.strip()
@@ -52,7 +52,7 @@ def done(executor: SyncCodeExecutor, code: str, language: str = "python") -> str
 
 @contextlib.contextmanager
 def without_filter() -> Generator[None]:
-    """Have sandboxes that start meanwhile let every system call through."""
+    """While open, start sandboxes with filters that allow every system call."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seccomp, "zygote_program", lambda: _RETURN_ALLOW)
         patch.setattr(seccomp, "cell_program", lambda: b"")
@@ -61,7 +61,7 @@ def without_filter() -> Generator[None]:
 
 @contextlib.contextmanager
 def without_landlock() -> Generator[None]:
-    """Have sandboxes that start meanwhile do without Landlock."""
+    """While open, start sandboxes without Landlock."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(landlock, "abi", lambda: 0)
+        patch.setattr(landlock, "abi_version", lambda: 0)
         yield

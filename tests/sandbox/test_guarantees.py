@@ -1,4 +1,4 @@
-"""What is guaranteed, found by trying; and what happens where the full sandbox is forbidden."""
+"""What is guaranteed on this machine, and what happens where the full sandbox is forbidden."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from cellblock import Limits, Policy, SandboxCommandLineCodeExecutor
-from cellblock.sandbox.cgroups import Found
+from cellblock.sandbox.cgroups import CgroupSupport
 from cellblock.sandbox.guarantees import Guarantee, host_guarantees, sandbox_guarantees
-from cellblock.sandbox.probe import Findings, probe, unavailable
+from cellblock.sandbox.probe import Findings, probe, unavailable_reason
 from cellblock.sandbox.setup import namespaces
 
 PROPERTIES = ["files", "network", "processes", "memory", "cpu", "disk", "kernel surface", "secrets"]
@@ -22,19 +23,26 @@ ALL_WORKS = Findings(
     seccomp="",
     landlock="",
     landlock_abi=7,
-    groups=Found(2, memory="/x", processes="/x", time="/x"),
+    cgroups=CgroupSupport(2, memory="/x", processes="/x", cpu_time="/x"),
 )
 NOTHING_WORKS = Findings(
     namespaces="unshare: Operation not permitted",
     seccomp="seccomp: Invalid argument",
     landlock="this kernel has no Landlock",
     landlock_abi=0,
-    groups=Found(0, "no memory controller is mounted"),
+    cgroups=CgroupSupport(0, "no memory controller is mounted"),
 )
-FULL_LIMITS = Limits(memory_bytes=1, processes=1, cpu_seconds=1, file_bytes=1, written_bytes=1)
+FULL_LIMITS = replace(
+    Limits.unlimited(),
+    memory_bytes=8 << 20,
+    processes=2,
+    cpu_seconds=1,
+    file_bytes=1,
+    written_bytes=1,
+)
 
-# Runs the program in its argument after this process has lost all that a sandbox is made from, as in a container
-# whose own filter forbids namespaces.
+# Runs the program in its argument in a process that cannot build a sandbox, as in a container whose
+# own filter forbids namespaces.
 CONTAINED = """
 import sys
 from cellblock.runtime.cell.confinement import Confinement
@@ -44,7 +52,7 @@ confinement.prepare()
 confinement.apply()
 exec(sys.argv[1])
 """
-# The same for one call, which a container may refuse where it allows all namespaces.
+# The same for one call, which a container may refuse although it allows all namespaces.
 WITHOUT_CALL = CONTAINED.replace(
     "seccomp.program(), drop=True", "seccomp._assemble({call!r}, {{}}, lambda _: [])"
 )
@@ -54,7 +62,8 @@ from cellblock import CodeBlock, SandboxCommandLineCodeExecutor, SandboxUnavaila
 async def main():
     try:
         async with SandboxCommandLineCodeExecutor(isolation={isolation!r}) as executor:
-            print((await executor.execute_code_blocks([CodeBlock("print('ran')", "python")])).output)
+            result = await executor.execute_code_blocks([CodeBlock("print('ran')", "python")])
+            print(result.output)
     except SandboxUnavailable as error:
         print("unavailable:", error)
 asyncio.run(main())
@@ -65,40 +74,40 @@ def levels(guarantees: tuple[Guarantee, ...]) -> dict[str, str]:
     return {item.property: item.level for item in guarantees}
 
 
-def contained(program: str, how: str = CONTAINED, wrapper: Sequence[str] = ()) -> str:
+def run_in_container_filter(program: str, how: str = CONTAINED, wrapper: Sequence[str] = ()) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     argv = [*wrapper, sys.executable, "-c", how, program]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
-def test_every_property_is_named_once_by_every_executor() -> None:
+def test_every_executor_names_every_property_once() -> None:
     for isolation in ("full", "landlock"):
         for found in (ALL_WORKS, NOTHING_WORKS):
-            given = sandbox_guarantees(found, FULL_LIMITS, Policy(), isolation)
-            assert [item.property for item in given] == PROPERTIES
-    assert sorted(levels(host_guarantees(ALL_WORKS, Limits()))) == sorted(PROPERTIES)
+            guarantees = sandbox_guarantees(found, FULL_LIMITS, Policy(), isolation)
+            assert [item.property for item in guarantees] == PROPERTIES
+    assert sorted(levels(host_guarantees(ALL_WORKS, Limits.unlimited()))) == sorted(PROPERTIES)
 
 
-def test_all_is_enforced_where_all_works_but_the_sum_of_writes() -> None:
+def test_all_but_the_sum_of_writes_is_enforced_where_everything_works() -> None:
     found = levels(sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy()))
     assert found == {**dict.fromkeys(PROPERTIES, "enforced"), "disk": "partly"}
 
 
-def test_nothing_is_claimed_where_nothing_works() -> None:
+def test_nothing_is_guaranteed_where_nothing_works() -> None:
     for isolation in ("full", "landlock"):
-        given = sandbox_guarantees(NOTHING_WORKS, FULL_LIMITS, Policy(), isolation)
-        walls = ["files", "processes", "kernel surface", "secrets"]
-        assert {levels(given)[name] for name in walls} == {"not possible here"}
-        assert all(item.advice for item in given if item.level != "enforced")
+        guarantees = sandbox_guarantees(NOTHING_WORKS, FULL_LIMITS, Policy(), isolation)
+        protections = ["files", "processes", "kernel surface", "secrets"]
+        assert {levels(guarantees)[name] for name in protections} == {"not possible here"}
+        assert all(item.advice for item in guarantees if item.level != "enforced")
 
 
-def test_the_hosts_network_is_no_enforcement() -> None:
-    given = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(network="host"))
-    assert levels(given)["network"] == "not possible here"
+def test_host_network_is_not_enforced() -> None:
+    guarantees = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(network="host"))
+    assert levels(guarantees)["network"] == "not possible here"
 
 
-def test_the_weaker_level_claims_less() -> None:
+def test_landlock_guarantees_less() -> None:
     full = levels(sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy()))
     weaker = levels(sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(), "landlock"))
     assert {name for name in PROPERTIES if full[name] != weaker[name]} == {
@@ -108,8 +117,8 @@ def test_the_weaker_level_claims_less() -> None:
     }
 
 
-def test_this_machine_gives_what_the_other_tests_rely_on() -> None:
-    assert unavailable() == ""
+def test_this_machine_supports_what_the_other_tests_need() -> None:
+    assert unavailable_reason() == ""
     assert probe().namespaces == ""
     found = levels(SandboxCommandLineCodeExecutor().guarantees())
     assert found["files"] == found["network"] == found["kernel surface"] == "enforced"
@@ -120,31 +129,33 @@ def test_guarantees_are_json() -> None:
     assert [item["property"] for item in json.loads(text)] == PROPERTIES
 
 
-def test_starting_fails_with_the_report_where_namespaces_are_forbidden() -> None:
-    said = contained(RUN.format(isolation="full"))
-    assert said.startswith("unavailable: The sandbox cannot be built here."), said
-    assert "unshare" in said
-    assert "cellblock doctor" in said
-    assert "isolation='landlock'" in said
+def test_start_fails_with_a_report_where_namespaces_are_forbidden() -> None:
+    output = run_in_container_filter(RUN.format(isolation="full"))
+    assert output.startswith("unavailable: The sandbox cannot be started on this machine."), output
+    assert "unshare" in output
+    assert "cellblock doctor" in output
+    assert "isolation='landlock'" in output
 
 
 @pytest.mark.parametrize("call", ["pivot_root", "sethostname"])
-def test_what_a_container_refuses_besides_namespaces_is_found_as_well(call: str) -> None:
+def test_probe_finds_calls_that_a_container_refuses(call: str) -> None:
     program = "from cellblock.sandbox import probe; print(probe.probe().namespaces)"
     numbers = {"pivot_root": (155, 41), "sethostname": (170, 161)}[call]  # on x86_64 and aarch64
-    assert f"{call}: Operation not permitted" in contained(
+    assert f"{call}: Operation not permitted" in run_in_container_filter(
         program, WITHOUT_CALL.format(call={call: numbers})
     )
-    assert contained(program, "import sys; exec(sys.argv[1])") == "\n"
+    assert run_in_container_filter(program, "import sys; exec(sys.argv[1])") == "\n"
 
 
-@pytest.mark.skipif(not namespaces.is_root(), reason="not root")
-def test_root_that_may_not_map_users_is_told_to_be_somebody_else() -> None:
+@pytest.mark.skipif(not namespaces.can_use_outer_users(), reason="not root")
+def test_root_that_cannot_map_users_is_told_what_to_do() -> None:
     without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-    said = contained(RUN.format(isolation="full"), "import sys; exec(sys.argv[1])", without)
-    assert "root may not map users here" in said
-    assert "a plain user need not" in said
+    output = run_in_container_filter(
+        RUN.format(isolation="full"), "import sys; exec(sys.argv[1])", without
+    )
+    assert "root cannot map users here" in output
+    assert "run as an unprivileged user" in output
 
 
-def test_the_weaker_level_runs_there_when_it_is_named() -> None:
-    assert contained(RUN.format(isolation="landlock")) == "ran\n\n"
+def test_landlock_sandbox_runs_there_when_it_is_chosen() -> None:
+    assert run_in_container_filter(RUN.format(isolation="landlock")) == "ran\n\n"

@@ -1,4 +1,4 @@
-"""What a block must not read, write or reach; each probe gets through where there is no wall."""
+"""What a block must not read, write or reach. Each probe succeeds without a sandbox."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cellblock.runtime import protocol
 from cellblock.runtime.linux.process_tree import descendants
 from cellblock.sandbox.setup import namespaces
 from cellblock.sync import SyncCodeExecutor
-from tests.sandbox.probes import MARK, done, local, said, sandbox
+from tests.sandbox.probes import MARK, checked_output, local, output_of, sandbox
 
 VARIABLE = "CELLBLOCK_TEST_MARK"
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What is to be found on this machine, the work folders of both executors apart."""
+class Host:
+    """What exists on the host outside of the work folders, and both executors."""
 
     folder: Path
     pid: int
@@ -36,12 +36,13 @@ class Machine:
     local: SyncCodeExecutor
 
     def fill(self, probe: str) -> str:
-        """Give `probe` with the names of this machine in it."""
-        return f"folder, pid, port, mark = {str(self.folder)!r}, {self.pid}, {self.port}, {MARK!r}\n{probe}"
+        """Return `probe` with the names of this host defined."""
+        values = f"{str(self.folder)!r}, {self.pid}, {self.port}, {MARK!r}"
+        return f"folder, pid, port, mark = {values}\n{probe}"
 
 
 def serve(listener: socket.socket) -> None:
-    """Greet everybody with the mark until the socket is closed."""
+    """Send the mark to every client until the socket is closed."""
     while True:
         try:
             peer, _ = listener.accept()
@@ -52,7 +53,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def listeners(folder: Path) -> list[socket.socket]:
-    """Listen on the loopback, under an abstract name and under a path."""
+    """Listen on the loopback device, under an abstract name and under a path."""
     found = [socket.create_server(("127.0.0.1", 0))]
     for name in (f"\0{folder}", f"{folder}/s"):
         found.append(socket.socket(socket.AF_UNIX))
@@ -64,7 +65,7 @@ def listeners(folder: Path) -> list[socket.socket]:
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     folder = tmp_path_factory.mktemp("o")
     (folder / "secret").write_text(MARK)
     sleeper = [sys.executable, "-c", "import time; print(flush=True); time.sleep(100)", MARK]
@@ -73,20 +74,22 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         open_sockets = listeners(folder)
         with (
             subprocess.Popen(sleeper, stdout=subprocess.PIPE) as process,
-            sandbox(tmp_path_factory.mktemp("sandbox")) as walled,
-            local(tmp_path_factory.mktemp("local")) as free,
+            sandbox(tmp_path_factory.mktemp("sandbox")) as sandboxed,
+            local(tmp_path_factory.mktemp("local")) as unprotected,
         ):
             assert process.stdout is not None
             process.stdout.readline()
-            yield Machine(folder, process.pid, open_sockets[0].getsockname()[1], walled, free)
+            yield Host(
+                folder, process.pid, open_sockets[0].getsockname()[1], sandboxed, unprotected
+            )
             process.kill()
         for listener in open_sockets:
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
 
 
-# Each prints the mark when it gets through.
-REACHES = {
+# Each prints the mark if it succeeds.
+READS = {
     "file": "print(open(f'{folder}/secret').read())",
     "file by a symbolic link": "import os; os.symlink(folder, 'l'); print(open('l/secret').read())",
     "file by a hard link": "import os; os.link(f'{folder}/secret', 'h'); print(open('h').read())",
@@ -97,7 +100,9 @@ REACHES = {
     "existence of a folder": "import os; os.path.exists(folder) and print(mark)",
     "write": "open(f'{folder}/made', 'w'); print(mark)",
     "write by a link": "import os; os.symlink(folder, 'm'); open('m/made', 'w'); print(mark)",
-    "rename into a folder": "import os; open('r', 'w'); os.rename('r', f'{folder}/made'); print(mark)",
+    "rename into a folder": (
+        "import os; open('r', 'w'); os.rename('r', f'{folder}/made'); print(mark)"
+    ),
     "environment": f"import os; print(os.environ.get({VARIABLE!r}))",
     "environment of a process": "print(open(f'/proc/{pid}/environ').read())",
     "environment of the parent": "import os; print(open(f'/proc/{os.getppid()}/environ').read())",
@@ -112,44 +117,52 @@ for name in glob.glob('/proc/[0-9]*/cmdline'):
 """,
     "signal": "import os; os.kill(pid, 0); print(mark)",
     "handle of a process": "import os; os.pidfd_open(pid); print(mark)",
-    "limits of a process": "import resource; resource.prlimit(pid, resource.RLIMIT_NOFILE); print(mark)",
+    "limits of a process": (
+        "import resource; resource.prlimit(pid, resource.RLIMIT_NOFILE); print(mark)"
+    ),
     "priority of a process": "import os; os.getpriority(os.PRIO_PROCESS, pid); print(mark)",
     "loopback": "import socket; print(socket.create_connection(('127.0.0.1', port), 5).recv(99))",
-    "loopback of version 6": "import socket; print(socket.create_connection(('::ffff:127.0.0.1', port), 5).recv(99))",
-    "abstract socket": "import socket; s = socket.socket(1); s.connect(chr(0) + folder); print(s.recv(99))",
-    "socket in a folder": "import socket; s = socket.socket(1); s.connect(f'{folder}/s'); print(s.recv(99))",
+    "loopback of version 6": (
+        "import socket; print(socket.create_connection(('::ffff:127.0.0.1', port), 5).recv(99))"
+    ),
+    "abstract socket": (
+        "import socket; s = socket.socket(1); s.connect(chr(0) + folder); print(s.recv(99))"
+    ),
+    "socket in a folder": (
+        "import socket; s = socket.socket(1); s.connect(f'{folder}/s'); print(s.recv(99))"
+    ),
     "times of a device": "import os; os.utime('/dev/null'); print(mark)",
     "kernel settings": "import os; os.stat('/sys/kernel'); print(mark)",
     "control groups": "import os; os.stat('/sys/fs/cgroup'); print(mark)",
-    "name of the machine": "import os; print(mark if os.uname().nodename != 'cellblock' else '')",
-}  # fmt: skip
+    "name of the host": "import os; print(mark if os.uname().nodename != 'cellblock' else '')",
+}
 
 
-@pytest.mark.parametrize("name", REACHES)
-def test_a_block_does_not_reach_the(name: str, machine: Machine) -> None:
-    assert MARK not in said(machine.sandbox, machine.fill(REACHES[name]))
-    assert not (machine.folder / "made").exists()
+@pytest.mark.parametrize("name", READS)
+def test_block_cannot_reach(name: str, host: Host) -> None:
+    assert MARK not in output_of(host.sandbox, host.fill(READS[name]))
+    assert not (host.folder / "made").exists()
 
 
-def test_a_block_does_not_reach_a_terminal_of_the_machine(machine: Machine) -> None:
+def test_block_cannot_open_a_terminal_of_the_host(host: Host) -> None:
     ours, theirs = pty.openpty()
     try:
         name = os.ttyname(theirs)
-        probe = machine.fill(f"import os; os.open({name!r}, os.O_RDWR | os.O_NOCTTY); print(mark)")
-        assert MARK not in said(machine.sandbox, probe)
-        assert MARK in said(machine.local, probe)
+        probe = host.fill(f"import os; os.open({name!r}, os.O_RDWR | os.O_NOCTTY); print(mark)")
+        assert MARK not in output_of(host.sandbox, probe)
+        assert MARK in output_of(host.local, probe)
     finally:
         os.close(ours)
         os.close(theirs)
 
 
-@pytest.mark.parametrize("name", REACHES)
-def test_without_walls_a_block_reaches_the(name: str, machine: Machine) -> None:
-    assert MARK in said(machine.local, machine.fill(REACHES[name]))
-    (machine.folder / "made").unlink(missing_ok=True)
+@pytest.mark.parametrize("name", READS)
+def test_block_without_sandbox_can_reach(name: str, host: Host) -> None:
+    assert MARK in output_of(host.local, host.fill(READS[name]))
+    (host.folder / "made").unlink(missing_ok=True)
 
 
-# Each makes a file `made`, or a program that runs with its owner's rights; or tries to.
+# Each tries to create a file `made` with a set-user-ID or set-group-ID bit.
 SET_USER_ID = {
     "chmod": "open('made', 'w'); os.chmod('made', 0o4755)",
     "chmod of the group": "open('made', 'w'); os.chmod('made', 0o2755)",
@@ -157,8 +170,13 @@ SET_USER_ID = {
     "fchmodat": "open('made', 'w'); os.chmod('made', 0o4755, dir_fd=os.open('.', 0))",
     "fchmodat2": "open('made', 'w'); libc.syscall(452, -100, b'made', 0o4755, 0)",
     "open": "os.open('made', os.O_CREAT | os.O_WRONLY, 0o4755)",
-    "open below a folder": "os.open('made', os.O_CREAT | os.O_WRONLY, 0o6755, dir_fd=os.open('.', 0))",
-    "openat2": "libc.syscall(437, -100, b'made', struct.pack('3Q', os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)",
+    "open below a folder": (
+        "os.open('made', os.O_CREAT | os.O_WRONLY, 0o6755, dir_fd=os.open('.', 0))"
+    ),
+    "openat2": (
+        "libc.syscall(437, -100, b'made', struct.pack('3Q', os.O_CREAT | os.O_WRONLY, 0o4755, 0), "
+        "24)"
+    ),
     "creat": "libc.creat(b'made', 0o4755)",
     "mknod": "os.mknod('made', stat.S_IFREG | 0o4755)",
     "an unnamed file, linked": """
@@ -170,10 +188,10 @@ libc.linkat(-100, f'/proc/self/fd/{handle}'.encode(), -100, b'made', 0x400)
 PREPARE = "import ctypes, os, stat, struct, subprocess\nlibc = ctypes.CDLL(None)\nos.umask(0)\n"
 
 
-def made_with_rights(executor: SyncCodeExecutor, probe: str) -> bool:
-    """Tell whether `probe` left a program in the work folder that runs with its owner's rights."""
+def makes_set_id_file(executor: SyncCodeExecutor, probe: str) -> bool:
+    """Return True if `probe` creates a file with a set-ID bit in the work folder."""
     file = Path(executor.work_dir) / "made"
-    said(executor, PREPARE + probe)
+    output_of(executor, PREPARE + probe)
     try:
         return bool(file.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID))
     except FileNotFoundError:
@@ -183,27 +201,27 @@ def made_with_rights(executor: SyncCodeExecutor, probe: str) -> bool:
 
 
 @pytest.mark.parametrize("name", SET_USER_ID)
-def test_a_block_makes_no_set_user_id_program_by(name: str, machine: Machine) -> None:
-    assert not made_with_rights(machine.sandbox, SET_USER_ID[name])
+def test_block_cannot_create_set_user_id_file_by(name: str, host: Host) -> None:
+    assert not makes_set_id_file(host.sandbox, SET_USER_ID[name])
 
 
 @pytest.mark.parametrize("name", SET_USER_ID)
-def test_without_walls_a_block_makes_a_set_user_id_program_by(name: str, machine: Machine) -> None:
-    if not made_with_rights(machine.local, SET_USER_ID[name]):
+def test_block_without_sandbox_can_create_set_user_id_file_by(name: str, host: Host) -> None:
+    if not makes_set_id_file(host.local, SET_USER_ID[name]):
         assert name in ("fchmodat2", "openat2"), "the probe does not work"
         pytest.skip(f"this kernel has no {name}")
 
 
-def test_a_block_makes_no_device(machine: Machine) -> None:
+def test_block_cannot_create_a_device(host: Host) -> None:
     probe = (
         "import os, stat; os.mknod('null', stat.S_IFCHR | 0o666, os.makedev(1, 3)); print('made')"
     )
-    assert "made" not in said(machine.sandbox, probe).splitlines()
-    if namespaces.is_root():
-        assert "made" in said(machine.local, probe).splitlines()
+    assert "made" not in output_of(host.sandbox, probe).splitlines()
+    if namespaces.can_use_outer_users():
+        assert "made" in output_of(host.local, probe).splitlines()
 
 
-# Each tries to change what a sandbox stands on, and prints the mark if it can.
+# Each tries to change the sandbox itself, and prints the mark if it can.
 CHANGES = {
     "root": "open('/made', 'w')",
     "programs": "open('/usr/made', 'w')",
@@ -225,16 +243,16 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_block_cannot_change_the(name: str, machine: Machine) -> None:
+def test_block_cannot_change(name: str, host: Host) -> None:
     code = f"import os, sys\n{CHANGES[name]}\nprint({MARK!r})"
-    output = said(machine.sandbox, code)
+    output = output_of(host.sandbox, code)
     assert f"\n{MARK}" not in f"\n{output}"
     assert "PermissionError" in output or "Read-only file system" in output, output
 
 
-def test_a_block_has_three_descriptors(machine: Machine, tmp_path: Path) -> None:
+def test_block_has_only_three_descriptors(host: Host, tmp_path: Path) -> None:
     probe = "import os; print([n for n in range(4096) if os.path.lexists(f'/proc/self/fd/{n}')])"
-    assert done(machine.sandbox, probe) == "[0, 1, 2]"
+    assert checked_output(host.sandbox, probe) == "[0, 1, 2]"
     with (tmp_path / "open").open("w") as file:
         seen = subprocess.run(
             [sys.executable, "-c", probe],
@@ -246,20 +264,23 @@ def test_a_block_has_three_descriptors(machine: Machine, tmp_path: Path) -> None
         assert str(file.fileno()) in seen.stdout
 
 
-def test_a_block_cannot_forge_its_result(machine: Machine) -> None:
+def test_block_cannot_forge_its_result(host: Host) -> None:
     ending = {"status": 0, "why": None, "wall": 0.0, "cpu": 0.0, "peak": 0, "queued": 0.0}
     forged = b"".join(protocol.encode_json(protocol.ENDED, run, ending) for run in range(1, 100))
     assert {frame.kind for frame in protocol.Decoder().feed(forged)} == {protocol.ENDED}
-    probe = f"import os; [os.write(n, {forged!r}) for n in (1, 2)]; print('after', flush=True); os._exit(3)"
+    probe = (
+        f"import os; [os.write(n, {forged!r}) for n in (1, 2)]; print('after', flush=True); "
+        "os._exit(3)"
+    )
     for number in (1, 2):
-        result = machine.sandbox.execute_code_blocks([CodeBlock(probe, "python")])
+        result = host.sandbox.execute_code_blocks([CodeBlock(probe, "python")])
         assert result.exit_code == 3, number
         assert result.output.count('"queued"') == 2 * 99
         assert "after" in result.output
 
 
-def test_a_block_is_nobody_and_stays_so(machine: Machine) -> None:
-    status = done(machine.sandbox, "print(open('/proc/self/status').read())")
+def test_block_has_no_capabilities_and_cannot_gain_any(host: Host) -> None:
+    status = checked_output(host.sandbox, "print(open('/proc/self/status').read())")
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert int(lines[name], 16) == 0, name
@@ -267,18 +288,21 @@ def test_a_block_is_nobody_and_stays_so(machine: Machine) -> None:
     assert lines["Uid"].split() == ["1000"] * 4
 
 
-def test_nothing_inside_is_root_outside(machine: Machine) -> None:
-    if not namespaces.is_root():
+def test_no_process_of_the_sandbox_is_root_outside(host: Host) -> None:
+    if not namespaces.can_use_outer_users():
         pytest.skip("not root")
-    done(machine.sandbox, "pass")
-    users = {int(user) for pid in descendants(os.getpid()) for user in _users_inside(pid)}
+    checked_output(host.sandbox, "pass")
+    users = {int(user) for pid in descendants(os.getpid()) for user in _host_user_ids(pid)}
     assert users
     assert users <= set(namespaces.OUTER_USERS)
-    assert int(done(machine.local, "import os; print(os.getuid())")) == 0
+    assert int(checked_output(host.local, "import os; print(os.getuid())")) == 0
 
 
-def _users_inside(pid: int) -> list[str]:
-    """Give the users that process `pid` has outside, where it is in a process namespace of its own; none if it is gone."""
+def _host_user_ids(pid: int) -> list[str]:
+    """Return the user IDs of process `pid` on the host, if it is in its own process namespace.
+
+    The list is empty if the process has ended.
+    """
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

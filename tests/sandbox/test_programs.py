@@ -1,4 +1,4 @@
-"""What running code needs works in the sandbox: compilers, git, node, threads, processes, sockets, files, time zones."""
+"""Programs and Python features work in the sandbox: compilers, git, Node, threads, sockets."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 
 from cellblock import Policy
 from cellblock.sync import SyncCodeExecutor
-from tests.sandbox.probes import done, said, sandbox
+from tests.sandbox.probes import checked_output, output_of, sandbox
 
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[SyncCodeExecutor]:
-    with sandbox() as walled:
-        yield walled
+    with sandbox() as sandboxed:
+        yield sandboxed
 
 
-# needed program: (language, code, what it prints)
+# required program: (language, code, expected output)
 PROGRAMS = {
     "gcc": (
         "sh",
@@ -31,7 +31,8 @@ cat > hello.c <<'END'
 #include <stdio.h>
 #include <threads.h>
 static int work(void *in) { *(int *)in = 42; return 0; }
-int main(void) { thrd_t t; int n = 0; thrd_create(&t, work, &n); thrd_join(t, 0); printf("%d\\n", n); return 0; }
+int main(void) { thrd_t t; int n = 0; thrd_create(&t, work, &n); thrd_join(t, 0);
+    printf("%d\\n", n); return 0; }
 END
 gcc -O1 -o hello hello.c -pthread && ./hello
 """,
@@ -44,7 +45,8 @@ git -c init.defaultBranch=main init -q repository && cd repository
 git config user.email cell@localhost && git config user.name Cell
 echo one > file && git add file && git commit -q -m First
 git worktree add -q ../other 2>&1 | grep -v Preparing; git -C ../other log --format=%s
-git clone -q . ../copy && git -C ../copy gc -q && git -C ../copy fsck 2>/dev/null && cat ../copy/file
+git clone -q . ../copy && git -C ../copy gc -q \\
+  && git -C ../copy fsck 2>/dev/null && cat ../copy/file
 """,
         "First\none",
     ),
@@ -57,38 +59,69 @@ const server = net.createServer(s => s.end("hello")).listen(0, "127.0.0.1", () =
   net.connect(server.address().port, "127.0.0.1").on("data", d => {
     server.close();
     new Worker("require('worker_threads').parentPort.postMessage(6 * 7)", { eval: true })
-      .on("message", n => console.log(d.toString(), n, require("child_process").execSync("echo child").toString().trim()));
+      .on("message", n => {
+        const child = require("child_process").execSync("echo child").toString().trim();
+        console.log(d.toString(), n, child);
+      });
   }));
 """,
         "hello 42 child",
     ),
-    "tar": ("sh", "mkdir t && echo x > t/f && ln -s f t/l && tar czf t.tgz t && rm -r t && tar xzf t.tgz && cat t/l", "x"),
-    "make": ("sh", "printf 'all: a b\\na b:\\n\\t@echo $@\\n' > Makefile && make -s -j2 | sort | tr '\\n' ' '", "a b"),
-    "bash": ("bash", "coproc cat; echo hi >&${COPROC[1]}; read -u ${COPROC[0]} a; cat <(echo $a) - <<<there", "hi\nthere"),
+    "tar": (
+        "sh",
+        (
+            "mkdir t && echo x > t/f && ln -s f t/l && tar czf t.tgz t && rm -r t && "
+            "tar xzf t.tgz && cat t/l"
+        ),
+        "x",
+    ),
+    "make": (
+        "sh",
+        (
+            "printf 'all: a b\\na b:\\n\\t@echo $@\\n' > Makefile && make -s -j2 | sort | tr '\\n"
+            "' ' '"
+        ),
+        "a b",
+    ),
+    "bash": (
+        "bash",
+        ("coproc cat; echo hi >&${COPROC[1]}; read -u ${COPROC[0]} a; cat <(echo $a) - <<<there"),
+        "hi\nthere",
+    ),
     "lscpu": ("sh", "lscpu --parse=core | tail -n1 | tr -d 0-9", ""),
-    # By its path: other programs of that name lie about.
-    "/usr/bin/convert": ("sh", "/usr/bin/convert -size 9x9 xc:red r.png && /usr/bin/convert r.png -format %m info:", "PNG"),
+    # By its path, because other programs have the same name.
+    "/usr/bin/convert": (
+        "sh",
+        ("/usr/bin/convert -size 9x9 xc:red r.png && /usr/bin/convert r.png -format %m info:"),
+        "PNG",
+    ),
     "java": (
         "sh",
-        'echo "class A { public static void main(String[] a) { System.out.println(42); } }" > A.java; java A.java',
+        """
+echo "class A { public static void main(String[] a) { System.out.println(42); } }" > A.java
+java A.java
+""",
         "42",
     ),
     "pdflatex": (
         "sh",
-        "pdflatex -interaction=batchmode '\\documentclass{article}\\begin{document}a\\end{document}' > log; ls *.pdf",
+        """
+pdflatex -interaction=batchmode '\\documentclass{article}\\begin{document}a\\end{document}' > log
+ls *.pdf
+""",
         "texput.pdf",
     ),
     "Rscript": ("sh", "Rscript -e 'cat(median(c(1, 4, 9)))'", "4"),
     "sh": ("sh", "echo out > /dev/stdout; echo err > /dev/stderr; cat /dev/stdin", "out\nerr"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_works(program: str, executor: SyncCodeExecutor) -> None:
+def test_program_works(program: str, executor: SyncCodeExecutor) -> None:
     if not shutil.which(program):
         pytest.skip(f"{program} is not installed")
     language, code, expected = PROGRAMS[program]
-    assert done(executor, code, language) == expected
+    assert checked_output(executor, code, language) == expected
 
 
 THREADS = """
@@ -164,7 +197,8 @@ CERTIFICATES = "import ssl; print(len(ssl.create_default_context().get_ca_certs(
 DEVICES = """
 import os, random, secrets
 print(open("/dev/zero", "rb").read(3), len(os.urandom(9)), open("/dev/null", "w").write("x"))
-print(len(open("/dev/random", "rb").read(4)), os.path.exists("/dev/stdin"), open("/dev/fd/0").read() == "")
+is_empty = open("/dev/fd/0").read() == ""
+print(len(open("/dev/random", "rb").read(4)), os.path.exists("/dev/stdin"), is_empty)
 try:
     open("/dev/full", "w").write("x" * 100000)
 except OSError as error:
@@ -177,24 +211,29 @@ libc = ctypes.CDLL(None)
 watch = libc.inotify_init1(0); assert libc.inotify_add_watch(watch, b"/workspace", 0x100) > 0
 open("/workspace/new", "w").close(); assert select.select([watch], [], [], 5)[0]
 epoll = select.epoll(); timer = os.pidfd_open(os.getpid()); assert os.memfd_create("x") > 0
-resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); os.nice(1); os.sched_setaffinity(0, os.sched_getaffinity(0))
-table = sqlite3.connect("/workspace/base"); table.execute("pragma journal_mode=wal"); table.execute("create table t(x)")
-os.chmod("/workspace/base", 0o600); os.mkfifo("/workspace/pipe"); os.link("/workspace/base", "/workspace/second")
-child = subprocess.Popen(["sleep", "9"], start_new_session=True); os.killpg(child.pid, signal.SIGKILL)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); os.nice(1)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+table = sqlite3.connect("/workspace/base"); table.execute("pragma journal_mode=wal")
+table.execute("create table t(x)")
+os.chmod("/workspace/base", 0o600); os.mkfifo("/workspace/pipe")
+os.link("/workspace/base", "/workspace/second")
+child = subprocess.Popen(["sleep", "9"], start_new_session=True)
+os.killpg(child.pid, signal.SIGKILL)
 print(child.wait(), pwd.getpwuid(os.getuid()).pw_name, os.path.expanduser("~"))
 """
 TERMINAL = """
 import os, pty, sys
-inner = "import os; print(os.isatty(0), os.ttyname(1), os.listdir('/dev/pts')); open('/dev/tty', 'w').write('to it')"
+inner = "import os; print(os.isatty(0), os.ttyname(1), os.listdir('/dev/pts')); "
+inner += "open('/dev/tty', 'w').write('to it')"
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.executable, [sys.executable, "-c", inner])
 output = b""
-try:  # not by pty.spawn, which drops what it has not yet written when its program ends
+try:  # pty.spawn would drop output that is unwritten when its program ends
     while data := os.read(terminal, 1000):
         output += data
 except OSError:
-    pass  # so a terminal tells its end
+    pass  # the end of the terminal
 print(output.decode())
 """
 PYTHON = {
@@ -216,7 +255,7 @@ def test_python_does(name: str, executor: SyncCodeExecutor) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
-    output = done(executor, code)
+    output = checked_output(executor, code)
     if expected is not None:
         assert output == expected
     else:
@@ -224,47 +263,50 @@ def test_python_does(name: str, executor: SyncCodeExecutor) -> None:
         assert output.count("[0, 1, 4, 9]") == 3
 
 
-def test_certificates_are_there(executor: SyncCodeExecutor) -> None:
+def test_certificates_are_available(executor: SyncCodeExecutor) -> None:
     here = subprocess.run(
         [sys.executable, "-c", CERTIFICATES], capture_output=True, text=True, check=True
     ).stdout
     if here.strip() != "True":
         pytest.skip("this machine has no certificates")
-    assert done(executor, CERTIFICATES) == "True"
+    assert checked_output(executor, CERTIFICATES) == "True"
 
 
 USE = "import made_here; print(made_here.value)"
 
 
-def test_what_a_block_puts_into_its_environment_is_for_its_executor_alone(
+def test_module_written_into_the_environment_is_visible_to_its_executor_only(
     executor: SyncCodeExecutor,
 ) -> None:
     install = """
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 case $site in /opt/env/*) echo 'value = 42' > "$site/made_here.py";; *) echo "$site"; exit 1;; esac
 """
-    done(executor, install, "sh")
-    assert done(executor, USE) == "42"
+    checked_output(executor, install, "sh")
+    assert checked_output(executor, USE) == "42"
     with sandbox() as other:
-        assert "No module named 'made_here'" in said(other, USE)
+        assert "No module named 'made_here'" in output_of(other, USE)
     executor.restart()
-    assert "No module named 'made_here'" in said(executor, USE)
+    assert "No module named 'made_here'" in output_of(executor, USE)
 
 
 @pytest.mark.network
-def test_pip_installs_for_its_executor_alone(tmp_path: Path) -> None:
+def test_pip_installs_for_its_executor_only(tmp_path: Path) -> None:
     use = "import toolz; print(toolz.identity(2), toolz.__file__.split('/lib/')[0])"
     network = Policy(network="host")
     with sandbox(tmp_path, policy=network) as installing, sandbox(policy=network) as other:
-        if "No module named 'toolz'" not in said(installing, use):
+        if "No module named 'toolz'" not in output_of(installing, use):
             pytest.skip("toolz is installed here already")
-        done(installing, "pip install --no-cache-dir toolz", "sh")
-        assert done(installing, use) == "2 /opt/env"
-        assert "No module named 'toolz'" in said(other, use)
+        checked_output(installing, "pip install --no-cache-dir toolz", "sh")
+        assert checked_output(installing, use) == "2 /opt/env"
+        assert "No module named 'toolz'" in output_of(other, use)
 
 
-def test_what_looks_for_processors_and_batteries_finds_as_many_as_there_are(
+def test_cpus_and_power_supplies_are_listed(
     executor: SyncCodeExecutor,
 ) -> None:
-    code = "import os; print(sorted(os.listdir('/sys/devices/system/cpu'))[0], os.listdir('/sys/class/power_supply'))"
-    assert done(executor, code) == "cpu0 []"
+    code = (
+        "import os\nprint(sorted(os.listdir('/sys/devices/system/cpu'))[0], "
+        "os.listdir('/sys/class/power_supply'))"
+    )
+    assert checked_output(executor, code) == "cpu0 []"

@@ -1,4 +1,4 @@
-"""The system call filter: read as the kernel reads it, and tried on a kernel, with the filter and without."""
+"""The seccomp filters: evaluated as the kernel does, and tried on a real kernel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 from cellblock import CodeBlock
 from cellblock.sandbox import seccomp
 from cellblock.sync import SyncCodeExecutor
-from tests.sandbox.probes import done, sandbox, without_filter
+from tests.sandbox.probes import checked_output, sandbox, without_filter
 
 ALLOWED = 0
 KILLED = -1
-IGNORED = -2  # not done, and no error given
-WORDS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+IGNORED = -2  # not executed, but reported as successful
+AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386 = 0x40000003
 X32 = 0x40000000
 
 
-def verdict(program: bytes, audit: int, number: int, *arguments: int) -> int:
-    """Give what a filter answers to a call: an errno, `ALLOWED`, `IGNORED` or `KILLED`."""
+def evaluate(program: bytes, audit: int, number: int, *arguments: int) -> int:
+    """Return the result of a filter for a call: an errno, `ALLOWED`, `IGNORED` or `KILLED`."""
     data = struct.pack("<iIQ6Q", number, audit, 0, *arguments, *[0] * (6 - len(arguments)))
     code = [struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)]
     loaded = step = 0
@@ -49,20 +49,22 @@ def verdict(program: bytes, audit: int, number: int, *arguments: int) -> int:
                 raise AssertionError(f"instruction {operation:#x} is unknown")
 
 
-@pytest.fixture(params=sorted(WORDS))
+@pytest.fixture(params=sorted(AUDIT_ARCHITECTURES))
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(platform, "machine", lambda: request.param)
     return request.param
 
 
-def in_a_cell(machine: str, number: int, *arguments: int) -> int:
-    """Give what the two filters above a cell answer: the kernel takes the stricter one."""
+def evaluate_for_cell(machine: str, number: int, *arguments: int) -> int:
+    """Return the result of both filters of a cell: the kernel takes the stricter one."""
     programs = (seccomp.zygote_program(), seccomp.cell_program())
-    answers = [verdict(program, WORDS[machine], number, *arguments) for program in programs]
+    answers = [
+        evaluate(program, AUDIT_ARCHITECTURES[machine], number, *arguments) for program in programs
+    ]
     return next((answer for answer in (KILLED, IGNORED) if answer in answers), max(answers))
 
 
-def test_a_cell_is_refused_what_the_tables_name(machine: str) -> None:
+def test_cell_is_refused_the_calls_in_the_tables(machine: str) -> None:
     column = list(seccomp._ARCHITECTURES).index(machine)
     for table, answer in (
         (seccomp._REFUSED, errno.EPERM),
@@ -70,30 +72,32 @@ def test_a_cell_is_refused_what_the_tables_name(machine: str) -> None:
     ):
         for name, numbers in table.items():
             if (number := numbers[column]) is not None:
-                assert in_a_cell(machine, number) == answer, name
-                assert verdict(seccomp.program(), WORDS[machine], number) == answer, name
+                assert evaluate_for_cell(machine, number) == answer, name
+                assert (
+                    evaluate(seccomp.program(), AUDIT_ARCHITECTURES[machine], number) == answer
+                ), name
 
 
-def test_the_process_that_makes_cells_keeps_what_that_needs(machine: str) -> None:
+def test_zygote_keeps_the_calls_that_make_cells(machine: str) -> None:
     column = list(seccomp._ARCHITECTURES).index(machine)
     kept = [
         name
         for name, numbers in seccomp._REFUSED.items()
         if (number := numbers[column]) is not None
-        and verdict(seccomp.zygote_program(), WORDS[machine], number) == ALLOWED
+        and evaluate(seccomp.zygote_program(), AUDIT_ARCHITECTURES[machine], number) == ALLOWED
     ]
     assert kept == ["mount", "umount2", "move_mount", "unshare", "setns"]
 
 
 def test_calls_of_other_architectures_kill(machine: str) -> None:
-    for audit in {*WORDS.values(), I386} - {WORDS[machine]}:
-        assert verdict(seccomp.zygote_program(), audit, 1) == KILLED
-        assert verdict(seccomp.program(), audit, 1) == KILLED
+    for audit in {*AUDIT_ARCHITECTURES.values(), I386} - {AUDIT_ARCHITECTURES[machine]}:
+        assert evaluate(seccomp.zygote_program(), audit, 1) == KILLED
+        assert evaluate(seccomp.program(), audit, 1) == KILLED
 
 
-def test_calls_that_nobody_looked_at_are_not_there(machine: str) -> None:
+def test_unreviewed_calls_are_not_implemented(machine: str) -> None:
     for number in (452, 457, 461, 500, X32 + 1, X32 + 59):
-        assert in_a_cell(machine, number) == errno.ENOSYS, number
+        assert evaluate_for_cell(machine, number) == errno.ENOSYS, number
 
 
 NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
@@ -102,35 +106,38 @@ NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x2000
 def test_clone_makes_threads_and_processes_but_no_namespaces(machine: str) -> None:
     clone = {"x86_64": 56, "aarch64": 220}[machine]
     for flags in (17, 0x3D0F00, 0x1200011, 0x4111):  # fork, a thread, glibc's fork, vfork
-        assert in_a_cell(machine, clone, flags) == ALLOWED
+        assert evaluate_for_cell(machine, clone, flags) == ALLOWED
     for flag in NAMESPACES:
-        assert in_a_cell(machine, clone, flag | 17) == errno.EPERM, hex(flag)
+        assert evaluate_for_cell(machine, clone, flag | 17) == errno.EPERM, hex(flag)
 
 
-def test_sockets_are_of_known_families_and_protocols(machine: str) -> None:
+def test_sockets_have_known_families_and_protocols(machine: str) -> None:
     call, pair = {"x86_64": (41, 53), "aarch64": (198, 199)}[machine]
     for family, protocol in ((1, 0), (1, 1), (2, 0), (2, 6), (2, 17), (10, 58), (16, 0)):
-        assert in_a_cell(machine, call, family, 1, protocol) == ALLOWED, (family, protocol)
+        assert evaluate_for_cell(machine, call, family, 1, protocol) == ALLOWED, (family, protocol)
     for family in (3, 9, 17, 29, 30, 38, 40, 44):
-        assert in_a_cell(machine, call, family, 1, 0) == errno.EAFNOSUPPORT, family
-        assert in_a_cell(machine, pair, family, 1, 0) == errno.EAFNOSUPPORT, family
+        assert evaluate_for_cell(machine, call, family, 1, 0) == errno.EAFNOSUPPORT, family
+        assert evaluate_for_cell(machine, pair, family, 1, 0) == errno.EAFNOSUPPORT, family
     for family, protocol in ((2, 132), (2, 262), (10, 115), (16, 4), (16, 6), (16, 12)):
-        assert in_a_cell(machine, call, family, 1, protocol) == errno.EPROTONOSUPPORT, (
+        assert evaluate_for_cell(machine, call, family, 1, protocol) == errno.EPROTONOSUPPORT, (
             family,
             protocol,
         )
-    assert in_a_cell(machine, pair, 1, 1, 0) == ALLOWED
+    assert evaluate_for_cell(machine, pair, 1, 1, 0) == ALLOWED
 
 
-def test_without_sockets_there_are_pairs_alone(machine: str) -> None:
+def test_without_sockets_only_socket_pairs_remain(machine: str) -> None:
     call, pair = {"x86_64": (41, 53), "aarch64": (198, 199)}[machine]
     program = seccomp.program(sockets=False)
     for family in (1, 2, 10, 16):
-        assert verdict(program, WORDS[machine], call, family, 1, 0) == errno.EAFNOSUPPORT
-    assert verdict(program, WORDS[machine], pair, 1, 1, 0) == ALLOWED
+        assert (
+            evaluate(program, AUDIT_ARCHITECTURES[machine], call, family, 1, 0)
+            == errno.EAFNOSUPPORT
+        )
+    assert evaluate(program, AUDIT_ARCHITECTURES[machine], pair, 1, 1, 0) == ALLOWED
 
 
-def test_output_stays_blocking_and_all_else_does_what_it_is_asked(machine: str) -> None:
+def test_only_output_stays_blocking(machine: str) -> None:
     ioctl, fcntl = {"x86_64": (16, 72), "aarch64": (29, 25)}[machine]
     fionbio, fionread, get_flags, set_flags, append, not_blocking = (
         0x5421,
@@ -140,9 +147,9 @@ def test_output_stays_blocking_and_all_else_does_what_it_is_asked(machine: str) 
         0o2000,
         0o4000,
     )
-    asked = {(ioctl, 2, fionbio, 0): IGNORED}
+    expected = {(ioctl, 2, fionbio, 0): IGNORED}
     for stream, answer in ((0, ALLOWED), (1, IGNORED), (2, IGNORED), (3, ALLOWED)):
-        asked[fcntl, stream, set_flags, append | not_blocking] = asked[
+        expected[fcntl, stream, set_flags, append | not_blocking] = expected[
             ioctl, stream, fionbio, 1
         ] = answer
     for other in (
@@ -151,17 +158,19 @@ def test_output_stays_blocking_and_all_else_does_what_it_is_asked(machine: str) 
         (fcntl, 1, get_flags, not_blocking),
         (1, 1, 4, 0o4000),
     ):
-        asked[other] = ALLOWED
-    for call, answer in asked.items():
-        assert in_a_cell(machine, *call) == answer, call
-        assert verdict(seccomp.program(), WORDS[machine], *call) == answer, call
-        assert verdict(seccomp.output_program(), WORDS[machine], *call) == answer, call
+        expected[other] = ALLOWED
+    for call, answer in expected.items():
+        assert evaluate_for_cell(machine, *call) == answer, call
+        assert evaluate(seccomp.program(), AUDIT_ARCHITECTURES[machine], *call) == answer, call
+        assert evaluate(seccomp.output_program(), AUDIT_ARCHITECTURES[machine], *call) == answer, (
+            call
+        )
 
 
-def test_the_filter_for_output_alone_is_no_wall(machine: str) -> None:
-    for audit in (*WORDS.values(), I386):
+def test_output_filter_allows_every_other_call(machine: str) -> None:
+    for audit in (*AUDIT_ARCHITECTURES.values(), I386):
         for number in (X32 + 1, 500, 165, 0x7FFFFFFF):
-            assert verdict(seccomp.output_program(), audit, number, 1, 4, 0o4000) == ALLOWED
+            assert evaluate(seccomp.output_program(), audit, number, 1, 4, 0o4000) == ALLOWED
 
 
 def test_an_unknown_architecture_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +182,7 @@ def test_an_unknown_architecture_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 # on this kernel
 
 NUMBERS = {"x86_64": 0, "aarch64": 1}
-# Each gives the errno of one call (0: it worked), and harms nothing when it works.
+# Each prints the errno of one call (0: it succeeded), and does no harm if it succeeds.
 CALLS = {
     "ptrace": "call({ptrace}, 0, 0, 0, 0)",
     "user namespace": "call({unshare}, 0x10000000)",
@@ -186,7 +195,9 @@ CALLS = {
     "asking for keys": "call({request_key}, 0, 0, 0, 0)",
     "io_uring": "call({io_uring_setup}, 1, ctypes.create_string_buffer(120))",
     "userfaultfd": "call({userfaultfd}, 1)",
-    "performance counters": "call({perf_event_open}, struct.pack('IIQ', 1, 128, 0) + bytes(112), 0, -1, -1, 0)",
+    "performance counters": (
+        "call({perf_event_open}, struct.pack('IIQ', 1, 128, 0) + bytes(112), 0, -1, -1, 0)"
+    ),
     "file handles": "call({name_to_handle_at}, -100, b'/', bytes(200), bytes(8), 0)",
     "quota": "call({quotactl}, 0, 0, 0, 0)",
     "fanotify": "call({fanotify_init}, 0x200, 0)",
@@ -222,12 +233,12 @@ print({probe})
 """
 
 
-def answer(executor: SyncCodeExecutor, probe: str) -> int:
-    """Give the errno of `probe`'s call in a block."""
+def errno_of(executor: SyncCodeExecutor, probe: str) -> int:
+    """Return the errno of `probe`'s call in a block."""
     tables = {**seccomp._REFUSED, **seccomp._NOT_IMPLEMENTED, **OTHERS}
     column = NUMBERS[platform.machine()]
     call = probe.format(**{name: numbers[column] for name, numbers in tables.items()})
-    return int(done(executor, CALL.replace("{probe}", call)))
+    return int(checked_output(executor, CALL.replace("{probe}", call)))
 
 
 @pytest.fixture(scope="module")
@@ -246,10 +257,10 @@ def unfiltered() -> Iterator[SyncCodeExecutor]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_filter_stands_before(
+def test_filter_refuses(
     name: str, filtered: SyncCodeExecutor, unfiltered: SyncCodeExecutor
 ) -> None:
-    with_it, without_it = answer(filtered, CALLS[name]), answer(unfiltered, CALLS[name])
+    with_it, without_it = errno_of(filtered, CALLS[name]), errno_of(unfiltered, CALLS[name])
     refusals = (
         errno.EPERM,
         errno.ENOSYS,
@@ -259,7 +270,7 @@ def test_the_filter_stands_before(
     )
     assert with_it in refusals
     if without_it in refusals and without_it == with_it:
-        pytest.skip(f"this kernel itself answers {errno.errorcode[without_it]}")
+        pytest.skip(f"this kernel itself returns {errno.errorcode[without_it]}")
     assert without_it != with_it
 
 
@@ -277,14 +288,20 @@ ENTRIES = {
 }
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86_64 alone has other entries")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86_64 has other entries")
 @pytest.mark.parametrize("name", ENTRIES)
-def test_other_entries_are_shut(
+def test_other_system_call_entries_are_refused(
     name: str, filtered: SyncCodeExecutor, unfiltered: SyncCodeExecutor
 ) -> None:
     block = CodeBlock(OTHER_ENTRY.format(code=ENTRIES[name]), "python")
-    shut, free = filtered.execute_code_blocks([block]), unfiltered.execute_code_blocks([block])
-    assert (shut.exit_code, shut.output) in ((128 + 31, ""), (0, f"{-errno.ENOSYS}\n"))
-    if free.exit_code != 0 or int(free.output) < 0:
+    filtered_result, unfiltered_result = (
+        filtered.execute_code_blocks([block]),
+        unfiltered.execute_code_blocks([block]),
+    )
+    assert (filtered_result.exit_code, filtered_result.output) in (
+        (128 + 31, ""),
+        (0, f"{-errno.ENOSYS}\n"),
+    )
+    if unfiltered_result.exit_code != 0 or int(unfiltered_result.output) < 0:
         pytest.skip(f"this kernel has no entry for {name} programs")
-    assert int(free.output) > 0
+    assert int(unfiltered_result.output) > 0

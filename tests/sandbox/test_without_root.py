@@ -1,7 +1,7 @@
-"""The same sandbox for a user without rights: all that the other tests of it hold, once more.
+"""The sandbox tests again, as an unprivileged user.
 
-And for who is root in a user namespace alone, as in a container that was started without root; and for root as containers
-have it, who may not mount.
+And as root of a user namespace, as in a rootless container, and as root that cannot mount, as in
+other containers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.sandbox.setup import namespaces
-from tests.plain_user import command
+from tests.plain_user import unprivileged_command
 
 FILES = [
     "test_isolation.py",
@@ -26,17 +26,20 @@ FILES = [
 ]
 
 
-_LEFT = "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw sys_chroot mknod setfcap"
-CONTAINERS_ROOT = [
+_KEPT_CAPABILITIES = (
+    "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw "
+    "sys_chroot mknod setfcap"
+)
+CONTAINER_ROOT = [
     "setpriv",
-    f"--bounding-set=-all,{','.join(f'+{name}' for name in _LEFT.split())}",
+    f"--bounding-set=-all,{','.join(f'+{name}' for name in _KEPT_CAPABILITIES.split())}",
     "--inh-caps=-all",
 ]
 AS_ROOT = ["unshare", "--map-root-user"]
-# Root outside, and nobody else is known: what these give /proc/sys to.
+# Root outside, and no other user is mapped. The first owner of /proc/sys inside:
 STILL_ROOT = {
     "root": AS_ROOT,
-    "a plain user": ["unshare", "--user", "--map-user=1000", "--map-group=1000"],
+    "an unprivileged user": ["unshare", "--user", "--map-user=1000", "--map-group=1000"],
 }
 START = """
 from cellblock import CodeBlock, SandboxUnavailable
@@ -53,47 +56,49 @@ except SandboxUnavailable as error:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", [*FILES, "test_seccomp.py"])
 def test_without_root(name: str) -> None:
-    _run_tests(name, *_plain(), [])
+    _run_tests(name, *_unprivileged_python(), [])
 
 
 @pytest.mark.parametrize("name", ["test_isolation.py", "test_programs.py"])
 def test_as_root_of_a_user_namespace(name: str) -> None:
-    _run_tests(name, *_plain(), AS_ROOT)
+    _run_tests(name, *_unprivileged_python(), AS_ROOT)
 
 
 @pytest.mark.parametrize("name", ["test_isolation.py", "test_programs.py", "test_leftovers.py"])
-def test_as_root_that_may_not_mount(name: str) -> None:
-    if not namespaces.is_root():
+def test_as_root_without_mount_rights(name: str) -> None:
+    if not namespaces.can_use_outer_users():
         pytest.skip("not root")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    _run_tests(name, [sys.executable], environment, CONTAINERS_ROOT)
+    _run_tests(name, [sys.executable], environment, CONTAINER_ROOT)
 
 
 @pytest.mark.parametrize("inside", STILL_ROOT)
 def test_code_is_never_root_outside_of_a_user_namespace(inside: str) -> None:
-    if not namespaces.is_root_outside():
+    if not namespaces.is_host_root():
         pytest.skip("not root")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     argv = [*STILL_ROOT[inside], sys.executable, "-c", START]
-    said = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
-    assert "is root outside of its user namespace" in said
-    assert "Start it as a plain user, or map more users" in said
+    output = subprocess.run(
+        argv, env=environment, capture_output=True, text=True, check=False
+    ).stdout
+    assert "is root outside of its user namespace" in output
+    assert "Run as an unprivileged user, or map more users" in output
 
 
-def _plain() -> tuple[list[str], dict[str, str]]:
-    """Give what starts Python as a plain user, and its environment."""
+def _unprivileged_python() -> tuple[list[str], dict[str, str]]:
+    """Return what starts Python as an unprivileged user, and its environment."""
     if os.geteuid() != 0:
         pytest.skip("the tests themselves run without root")
-    made = command()
+    made = unprivileged_command()
     if made is None:
-        pytest.skip("no Python that a user without rights could start")
+        pytest.skip("no Python that an unprivileged user can start")
     return made
 
 
 def _run_tests(
     name: str, python: list[str], environment: dict[str, str], wrapper: list[str]
 ) -> None:
-    """Run the tests of file `name` with `wrapper` between the user that `python` begins with, if any, and Python."""
+    """Run the tests of file `name`. `wrapper` is inserted before the program of `python`."""
     here = Path(__file__).parent
     options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not network"]
     argv = [

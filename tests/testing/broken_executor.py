@@ -9,8 +9,8 @@ from cellblock.cancellation import Token
 from cellblock.executors.base import CodeExecutor
 
 
-class Liar(CodeExecutor):
-    """Says that everything went well, and runs nothing."""
+class BrokenExecutor(CodeExecutor):
+    """Reports success without running anything."""
 
     def __init__(self, **_: object) -> None:
         super().__init__()

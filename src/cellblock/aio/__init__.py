@@ -1,1 +1,1 @@
-"""Event loops and locks: the background loop on which executors live, and calls across loops."""
+"""Event loops and locks: the background loop, the inline loop, and calls and locks across loops."""

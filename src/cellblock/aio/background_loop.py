@@ -1,8 +1,8 @@
-"""The one background loop on which executors live, and the ways onto it.
+"""The background event loop on which executors do their work, and the ways to call it.
 
-An executor can be used from any number of event loops and threads, and from plain synchronous code, because its own work
-happens on this loop, but for blocks that are run on their caller's own. There is one for each process, made on first use; a
-forked child gets its own.
+An executor can be used from any event loop or thread, and from synchronous code, because its own
+work runs on this loop. (A block may also run on its caller's loop; see `inline_loop`.) Each process
+has one background loop, created on first use. A forked child creates its own.
 """
 
 from __future__ import annotations
@@ -17,193 +17,198 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-_UNREAD = 1024  # items of a stream that wait for their reader; with more, the producer waits
+_MAX_UNREAD = 1024  # items of a stream that may be unread; the producer waits when there are more
 
 
-class Engine:
+class BackgroundLoop:
     """A thread that runs one event loop for as long as the process lives."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._answered: list[
-            threading.Lock
-        ] = []  # of threads whose work is done, and who have yet to be told
+        self._finished: list[threading.Lock] = []  # locks of threads that can continue
         self._thread = threading.Thread(target=self.loop.run_forever, name="cellblock", daemon=True)
         self._thread.start()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` here and give its result to the caller's loop.
+        """Run `work` on the background loop and return its result.
 
-        When the calling task is cancelled, so is `work`; its clean-up is waited for, and only then the
-        cancellation goes on up.
+        If the calling task is cancelled, cancel `work`, wait for its clean-up, and then raise
+        `CancelledError`.
         """
         loop = asyncio.get_running_loop()
         if loop is self.loop:
             return await work
-        told, cancelled = loop.create_future(), None
-        hop = _Hop(self.loop, work, functools.partial(_wake, loop, told))
-        while not told.done():
+        done, cancelled = loop.create_future(), None
+        call = _CrossLoopCall(self.loop, work, functools.partial(_resolve, loop, done))
+        while not done.done():
             try:
-                await asyncio.shield(told)
+                await asyncio.shield(done)
             except asyncio.CancelledError as error:
                 if cancelled is None:
-                    hop.cancel()
+                    call.cancel()
                 cancelled = error
         if cancelled is not None:
             raise cancelled
-        return hop.result()
+        return call.result()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` here and block this thread until it is done. An interrupt cancels it and waits for its clean-up."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the background loop and block the calling thread until it is done.
+
+        An interrupt (Ctrl-C) cancels `work` and waits for its clean-up.
+        """
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
                 "The synchronous interface cannot be used from inside an executor's own callbacks."
             )
-        told = (
-            threading.Lock()
-        )  # and no future: what that does is several times as much, for each of many threads
-        told.acquire()
-        hop = _Hop(self.loop, work, functools.partial(self._tell, told))
+        # A lock and not a `concurrent.futures.Future`, which costs several times as much per call.
+        waiter = threading.Lock()
+        waiter.acquire()
+        call = _CrossLoopCall(self.loop, work, functools.partial(self._release_soon, waiter))
         try:
-            told.acquire()
-        except BaseException:  # an interrupt of this thread: nothing else comes out of that
-            if not hop.is_over:
-                hop.cancel()
-                told.acquire()
+            waiter.acquire()
+        except BaseException:  # only a signal handler of this thread can raise here
+            if not call.is_done:
+                call.cancel()
+                waiter.acquire()
             raise
-        return hop.result()
+        return call.result()
 
-    def _tell(self, told: threading.Lock) -> None:
-        """Have a thread go on, together with all others that can: those who wake up would only wait for this one to rest."""
-        if not self._answered:
-            self.loop.call_soon(self._tell_all)
-        self._answered.append(told)
+    def _release_soon(self, waiter: threading.Lock) -> None:
+        """Let a thread continue after all callbacks that are ready now.
 
-    def _tell_all(self) -> None:
-        answered, self._answered = self._answered, []
-        for told in answered:
-            told.release()
+        A thread that wakes earlier would only compete with this one for the interpreter lock.
+        """
+        if not self._finished:
+            self.loop.call_soon(self._release_finished)
+        self._finished.append(waiter)
+
+    def _release_finished(self) -> None:
+        finished, self._finished = self._finished, []
+        for waiter in finished:
+            waiter.release()
 
     async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """Run the generator `items` here and give what it yields to the caller's loop."""
-        stream = _Stream(items)
+        """Run the generator `items` on the background loop and yield its items on the caller's."""
+        read_ahead = _ReadAhead(items)
         try:
-            while batch := await self.call(stream.take()):
+            while batch := await self.call(read_ahead.read_batch()):
                 for item in batch:
                     yield item
         finally:
-            await self.call(stream.close())
+            await self.call(read_ahead.close())
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T]:
-        """Run the generator `items` here and give what it yields to this thread."""
-        stream = _Stream(items)
+        """Run the generator `items` on the background loop and yield its items in this thread."""
+        read_ahead = _ReadAhead(items)
         try:
-            while batch := self.wait(stream.take()):
+            while batch := self.run(read_ahead.read_batch()):
                 yield from batch
         finally:
-            self.wait(stream.close())
+            self.run(read_ahead.close())
 
 
-_engine: Engine | None = None
-# Two threads that start their first executor at once must get the same engine.
-_making = threading.Lock()
+_background_loop: BackgroundLoop | None = None
+# Two threads that start their first executor at the same time must get the same loop.
+_creation_lock = threading.Lock()
 
 
-def engine() -> Engine:
-    """Give this process's engine."""
-    return _engine or _make()
+def background_loop() -> BackgroundLoop:
+    """Return the background loop of this process. Create it on the first call."""
+    return _background_loop or _create()
 
 
-def _make() -> Engine:
-    global _engine
-    with _making:
-        if _engine is None:
-            _engine = Engine()
-        return _engine
+def _create() -> BackgroundLoop:
+    global _background_loop
+    with _creation_lock:
+        if _background_loop is None:
+            _background_loop = BackgroundLoop()
+        return _background_loop
 
 
-def _forget() -> None:
-    """In a forked child: the engine's thread is the parent's, and so is who may be making it just now."""
-    global _engine, _making
-    _engine, _making = None, threading.Lock()
+def _reset_in_child() -> None:
+    """Drop the parent's loop, and the lock, which a thread of the parent may have held."""
+    global _background_loop, _creation_lock
+    _background_loop, _creation_lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_in_child)
 
 
-def _wake(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None]) -> None:
-    with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
-        loop.call_soon_threadsafe(lambda: told.done() or told.set_result(None))
+def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed
+        loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
 
 
-class _Hop(Generic[T]):
-    """One piece of work on the engine's loop, where `tell` is called when it has ended, its clean-up included."""
+class _CrossLoopCall(Generic[T]):
+    """A coroutine on the background loop. Calls `on_done` after the coroutine and its clean-up."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         work: Coroutine[Any, Any, T],
-        tell: Callable[[], None],
+        on_done: Callable[[], None],
     ) -> None:
-        self.is_over = False
-        self._loop, self._tell = loop, tell
-        self._work: Coroutine[Any, Any, T] | None = work  # until it begins
+        self.is_done = False
+        self._loop, self._on_done = loop, on_done
+        self._work: Coroutine[Any, Any, T] | None = work  # None once it has started
         self._task: asyncio.Task[None] | None = None
-        self._values: list[T] = []  # one, unless it failed
+        self._values: list[T] = []  # one value, unless the coroutine failed
         self._error: BaseException | None = None
         loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
         if self._work is not None:
-            self._task = self._loop.create_task(self._do(self._work))
+            self._task = self._loop.create_task(self._run(self._work))
 
-    async def _do(self, work: Coroutine[Any, Any, T]) -> None:
+    async def _run(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = None
-        # Told from within the task: its own end would be known a turn of the loop later.
+        # Call `on_done` from inside the task: a done callback runs one loop iteration later.
         try:
             self._values.append(await work)
         except BaseException as error:
             self._error = error
-        self._end()
+        self._finish()
 
-    def _end(self) -> None:
-        self.is_over = True
-        self._tell()
+    def _finish(self) -> None:
+        self.is_done = True
+        self._on_done()
 
     def result(self) -> T:
-        """Give what came of it, or raise that; once it is over."""
+        """Return the result or raise the error of the coroutine, which must be done."""
         if self._error is not None:
             try:
                 raise self._error
             finally:
-                self._error = None  # which would hold what holds it
+                self._error = None  # breaks the reference cycle through the traceback
         return self._values[0]
 
     def cancel(self) -> None:
-        """Cancel the work, from any thread."""
+        """Cancel the coroutine. Safe to call from any thread."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        if (
-            self._work is not None
-        ):  # a task that is cancelled before its first step takes none, and tells nobody
+        if self._work is not None:
+            # A task that is cancelled before its first step never runs `_run`, so finish here.
             self._work.close()
             self._work = None
             self._error = asyncio.CancelledError()
-            self._end()
+            self._finish()
 
 
-class _Stream(Generic[T]):
-    """A generator that runs ahead of its reader, by a bounded number of items. Used on the engine's loop alone."""
+class _ReadAhead(Generic[T]):
+    """A generator that runs ahead of its reader by a bounded number of items.
+
+    Used only on the background loop.
+    """
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
         self._unread: list[T] = []
-        self._news = asyncio.Event()
-        self._room = asyncio.Event()
+        self._is_readable = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def _produce(self) -> None:
@@ -211,28 +216,31 @@ class _Stream(Generic[T]):
             async with contextlib.aclosing(self._items) as items:
                 async for item in items:
                     self._unread.append(item)
-                    self._news.set()
-                    if len(self._unread) >= _UNREAD:
-                        self._room.clear()
-                        await self._room.wait()
+                    self._is_readable.set()
+                    if len(self._unread) >= _MAX_UNREAD:
+                        self._has_room.clear()
+                        await self._has_room.wait()
         finally:
-            self._news.set()
+            self._is_readable.set()
 
-    async def take(self) -> list[T]:
-        """Give the items that are there, at least one; none at the end. Raises what the generator raised."""
+    async def read_batch(self) -> list[T]:
+        """Return all unread items, at least one; an empty list at the end.
+
+        Raises what the generator raised.
+        """
         if self._task is None:
             self._task = asyncio.create_task(self._produce())
-        await self._news.wait()
+        await self._is_readable.wait()
         batch, self._unread = self._unread, []
-        self._room.set()
+        self._has_room.set()
         if not batch:
             await self._task
         elif not self._task.done():
-            self._news.clear()
+            self._is_readable.clear()
         return batch
 
     async def close(self) -> None:
-        """End the generator, and wait for its clean-up."""
+        """Close the generator and wait for its clean-up."""
         if self._task is None:
             await self._items.aclose()
         elif not self._task.done():

@@ -1,4 +1,4 @@
-"""Turns: a lock that tasks of any event loop and thread take in turn."""
+"""A fair lock for tasks of any event loop and thread."""
 
 from __future__ import annotations
 
@@ -7,72 +7,72 @@ import concurrent.futures
 import threading
 from collections import deque
 
-_LOOK = 0.5  # seconds between two looks whether who has the turn can still give it back
+_CHECK_SECONDS = 0.5  # between two checks that the holder's loop is still open
 
 
-class Turns:
-    """`async with turns.next():` for one task at a time, in the order in which they came.
+class CrossLoopLock:
+    """A lock that tasks of any event loop hold one at a time, in the order in which they asked.
 
-    An `asyncio.Lock` serves one loop alone. Here the turn goes on as well when the loop of the one who has it was closed,
-    with his task unfinished in it.
+    Use it as `async with lock.acquire():`. An `asyncio.Lock` serves only one loop. If the holder's
+    loop is closed before the holder releases the lock, the next task gets it.
     """
 
     def __init__(self) -> None:
-        self.guard = threading.Lock()
-        self.holder: _Turn | None = None
-        self.waiting = deque[_Turn]()
+        self.mutex = threading.Lock()
+        self.holder: _Acquisition | None = None
+        self.waiters = deque[_Acquisition]()
 
-    def next(self) -> _Turn:
-        """Give the next turn, to be entered at once."""
-        return _Turn(self)
+    def acquire(self) -> _Acquisition:
+        """Return a context manager that holds the lock. Enter it at once."""
+        return _Acquisition(self)
 
 
-class _Turn:
-    """One task's turn."""
+class _Acquisition:
+    """One task's request for the lock, and its hold on it."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns, self._loop = turns, asyncio.get_running_loop()
-        self._come: concurrent.futures.Future[None] | None = None
+    def __init__(self, lock: CrossLoopLock) -> None:
+        self._lock, self._loop = lock, asyncio.get_running_loop()
+        self._granted: concurrent.futures.Future[None] | None = None
 
     async def __aenter__(self) -> None:
-        turns = self._turns
-        with turns.guard:
-            if turns.holder is None or turns.holder._loop.is_closed():
-                turns.holder = self
+        lock = self._lock
+        with lock.mutex:
+            if lock.holder is None or lock.holder._loop.is_closed():
+                lock.holder = self
                 return
-            self._come = concurrent.futures.Future()
-            turns.waiting.append(self)
+            self._granted = concurrent.futures.Future()
+            lock.waiters.append(self)
         try:
-            coming = asyncio.wrap_future(self._come)
-            while not coming.done():
-                await asyncio.wait([coming], timeout=_LOOK)
-                self._look_after()
+            granted = asyncio.wrap_future(self._granted)
+            while not granted.done():
+                await asyncio.wait([granted], timeout=_CHECK_SECONDS)
+                self._release_closed_holder()
         except BaseException:
-            if not self._come.cancel():  # it has come after all
-                self._pass_on()
+            if not self._granted.cancel():  # the lock was granted in the meantime
+                self._release()
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._pass_on()
+        self._release()
 
-    def _look_after(self) -> None:
-        holder = self._turns.holder
+    def _release_closed_holder(self) -> None:
+        holder = self._lock.holder
         if holder is not None and holder._loop.is_closed():
-            holder._pass_on()
+            holder._release()
 
-    def _pass_on(self) -> None:
-        turns = self._turns
-        with turns.guard:
-            if turns.holder is not self:
-                return  # it was taken away
-            turns.holder = None
-            while turns.waiting and turns.holder is None:
-                turns.holder = turns.waiting.popleft()._begin()
+    def _release(self) -> None:
+        lock = self._lock
+        with lock.mutex:
+            if lock.holder is not self:
+                return  # the lock was already passed on, because our loop was closed
+            lock.holder = None
+            while lock.waiters and lock.holder is None:
+                lock.holder = lock.waiters.popleft()._grant()
 
-    def _begin(self) -> _Turn | None:
-        """Tell who waits that it is his turn; `None`: he does not wait any more."""
-        assert self._come is not None
-        if self._loop.is_closed() or not self._come.set_running_or_notify_cancel():
+    def _grant(self) -> _Acquisition | None:
+        """Give the lock to this waiter. Return None if it no longer waits."""
+        assert self._granted is not None
+        if self._loop.is_closed() or not self._granted.set_running_or_notify_cancel():
             return None
-        self._come.set_result(None)
+        self._granted.set_result(None)
         return self

@@ -1,7 +1,7 @@
-"""Driver: run one coroutine on the thread that calls, with no more of an event loop than a block of code needs.
+"""A minimal event loop that runs one coroutine on the calling thread.
 
-A loop of asyncio's own is made for many tasks that live long: to set it up for one call and turn it takes as long as the two
-turns of threads that are spared by it.
+It supports only what running a block needs. Setting up an asyncio loop for one call takes as long
+as the two thread switches that a call on the background loop costs.
 """
 
 from __future__ import annotations
@@ -24,44 +24,48 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-# Without `signal`, which looks for the names of numbers: that takes a tenth of a millisecond for all of them.
+# `signal.getsignal` also converts results to enum members, which takes 0.1 ms for all signals.
 _signals: Any = importlib.import_module("_signal")
-_handler_of: Callable[[int], object] = _signals.getsignal
-_SIGINT, _NUMBERS = int(signal.SIGINT), sorted(int(number) for number in signal.valid_signals())
+_get_handler: Callable[[int], object] = _signals.getsignal
+_SIGINT, _SIGNAL_NUMBERS = (
+    int(signal.SIGINT),
+    sorted(int(number) for number in signal.valid_signals()),
+)
 
 
-def can_drive() -> bool:
-    """Tell whether work can be driven on this thread.
+def can_use_inline_loop() -> bool:
+    """Return True if `run_inline` may be used on this thread.
 
-    It has no loop that runs already, and there is no handler of a signal that could raise in the middle of what we do; that
-    of an interrupt is replaced meanwhile.
+    The thread must not run an event loop. On the main thread no signal may have a Python handler,
+    because it could raise in the middle of our work. The default handler of SIGINT is allowed:
+    `run_inline` replaces it.
     """
     if asyncio._get_running_loop() is not None:
         return False
     if not _is_main_thread():
         return True
-    count = sum(
-        map(callable, map(_handler_of, _NUMBERS))
-    )  # of handlers; without a line of Python for each number
-    return count == (_handler_of(_SIGINT) is signal.default_int_handler)
+    # `sum` and `map` run no Python code per signal.
+    handler_count = sum(map(callable, map(_get_handler, _SIGNAL_NUMBERS)))
+    return handler_count == (_get_handler(_SIGINT) is signal.default_int_handler)
 
 
-def drive(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-    """Call `function`, run the coroutine that it gives, and give the result; only where `can_drive`.
+def run_inline(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+    """Call the coroutine function `function` on this thread and return its result.
 
-    An interrupt (Ctrl-C) cancels it, and goes on up when its clean-up is done; a second one does not wait for that.
+    Requires `can_use_inline_loop`. An interrupt (Ctrl-C) cancels the coroutine, and raises
+    `KeyboardInterrupt` after its clean-up. A second interrupt does not wait for the clean-up.
     """
-    driver = Driver()
-    is_interruptible = _is_main_thread() and _handler_of(_SIGINT) is signal.default_int_handler
+    loop = InlineLoop()
+    is_interruptible = _is_main_thread() and _get_handler(_SIGINT) is signal.default_int_handler
     if is_interruptible:
-        _signals.signal(_SIGINT, driver.interrupt)
+        _signals.signal(_SIGINT, loop.count_interrupt)
     try:
-        return driver.run(function(*arguments))
+        return loop.run(function(*arguments))
     finally:
         if is_interruptible:
             _signals.signal(_SIGINT, signal.default_int_handler)
-        driver.close()
-        if driver.interrupts:
+        loop.close()
+        if loop.interrupt_count:
             raise KeyboardInterrupt
 
 
@@ -69,35 +73,44 @@ def _is_main_thread() -> bool:
     return threading.get_ident() == threading.main_thread().ident
 
 
-class Driver(asyncio.AbstractEventLoop):
-    """The event loop of one call: futures, readers, timers, and what other threads ask for. There are no tasks on it."""
+class InlineLoop(asyncio.AbstractEventLoop):
+    """The event loop of one call: futures, readers, timers and calls from other threads.
+
+    It does not support tasks.
+    """
 
     def __init__(self) -> None:
-        self.interrupts = 0
+        self.interrupt_count = 0
         self._poll = select.poll()
         self._readers: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
         self._ready = deque[asyncio.Handle]()
         self._timers: list[asyncio.TimerHandle] = []
-        self._guard = threading.RLock()  # lest other threads ring when the bell is gone
+        self._close_lock = (
+            threading.RLock()
+        )  # so that no other thread writes to a closed descriptor
         self._closed = False
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self.add_reader(self._bell, os.eventfd_read, self._bell)
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC)
+        self.add_reader(self._wakeup, os.eventfd_read, self._wakeup)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Give the result of `work`."""
+        """Run `work` and return its result."""
         asyncio._set_running_loop(self)
-        noticed = 0
+        handled_count = 0
         try:
             awaited = work.send(None)
             while True:
-                while awaited is not None and not awaited.done() and self.interrupts == noticed:
-                    self._turn()
-                if self.interrupts == noticed:
+                while (
+                    awaited is not None
+                    and not awaited.done()
+                    and self.interrupt_count == handled_count
+                ):
+                    self._run_once()
+                if self.interrupt_count == handled_count:
                     awaited = work.send(None)
                 else:
-                    noticed += 1
+                    handled_count += 1
                     awaited = work.throw(
-                        asyncio.CancelledError() if noticed == 1 else KeyboardInterrupt()
+                        asyncio.CancelledError() if handled_count == 1 else KeyboardInterrupt()
                     )
         except StopIteration as end:
             result: T = end.value
@@ -106,33 +119,33 @@ class Driver(asyncio.AbstractEventLoop):
             work.close()
             asyncio._set_running_loop(None)
 
-    def interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Note an interrupt; the handler of its signal."""
-        self.interrupts += 1
-        os.eventfd_write(self._bell, 1)
+    def count_interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        """Count an interrupt and wake the loop. This is the handler of SIGINT."""
+        self.interrupt_count += 1
+        os.eventfd_write(self._wakeup, 1)
 
-    def _turn(self) -> None:
-        """Wait until there is something to do, and do it."""
+    def _run_once(self) -> None:
+        """Wait for events and run their callbacks."""
         if not self._ready:
-            for descriptor, _ in self._poll.poll(self._patience()):
+            for descriptor, _ in self._poll.poll(self._poll_milliseconds()):
                 if descriptor in self._readers:
                     callback, arguments = self._readers[descriptor]
                     callback(*arguments)
         while self._timers and self._timers[0].when() <= self.time():
             self._ready.append(heapq.heappop(self._timers))
-        self._do_what_is_ready()
+        self._run_ready()
 
-    def _do_what_is_ready(self) -> None:
+    def _run_ready(self) -> None:
         while self._ready:
             handle = self._ready.popleft()
             if not handle.cancelled():
                 handle._run()
 
-    def _patience(self) -> float | None:
-        """Give the milliseconds until the next timer."""
+    def _poll_milliseconds(self) -> float | None:
+        """Return the time until the next timer; None if there is no timer."""
         return max(0.0, self._timers[0].when() - self.time()) * 1000 if self._timers else None
 
-    # what futures, and those who make them, ask of their loop
+    # the interface that futures and their creators use
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -146,11 +159,11 @@ class Driver(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """See `asyncio.AbstractEventLoop`."""
-        with self._guard:
+        with self._close_lock:
             if self._closed:
-                raise RuntimeError("This call is over.")
+                raise RuntimeError("The inline loop is closed.")
             handle = self.call_soon(callback, *args, context=context)
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wakeup, 1)
         return handle
 
     def call_later(
@@ -176,7 +189,7 @@ class Driver(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A timer that is cancelled is passed over when its time comes."""
+        """Do nothing: a cancelled timer is skipped when it is due."""
 
     def time(self) -> float:
         """See `asyncio.AbstractEventLoop`."""
@@ -187,7 +200,7 @@ class Driver(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
-        """See `asyncio.AbstractEventLoop`; `fd` is a number."""
+        """See `asyncio.AbstractEventLoop`. `fd` must be a number."""
         self._readers[fd] = (callback, args)
         self._poll.register(fd, select.POLLIN)
 
@@ -211,8 +224,8 @@ class Driver(asyncio.AbstractEventLoop):
         _log.error("%s", context["message"], exc_info=context.get("exception"))
 
     def close(self) -> None:
-        """See `asyncio.AbstractEventLoop`; what others have asked for until now is still done."""
-        with self._guard:
+        """See `asyncio.AbstractEventLoop`. Callbacks that are ready still run."""
+        with self._close_lock:
             self._closed = True
-        self._do_what_is_ready()
-        os.close(self._bell)
+        self._run_ready()
+        os.close(self._wakeup)

@@ -1,79 +1,85 @@
-"""A container without Python as a place: each block is an exec of its own, and a shell ends what is left of it.
+"""Programs in a container without Python: each block is an exec of its own.
 
-`ShellLink` does in our process what a cell server does inside. Blocks run one at a time, since all that is left of one is
-ended by a signal to everything in the container; the shell that sends it stays, and holds the container for its owner.
+`ShellTransport` does in our process what a runtime server does in the container. Blocks run one at
+a time, because a signal to every process in the container ends what is left of a block. The shell
+that sends this signal stays, and ends the container when the caller is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..containers.client import translated
+from ..containers.client import translate_errors
 from ..containers.container import Container
 from ..containers.spec import WORK_DIR
 from ..errors import BackendError
 from ..limits import Limits
 from ..runtime import protocol
-from ..runtime.server.pipes import Keeper
-from ..runtime.server.server import LEASE
-from .base import Connection, Place, open_server
-from .transport import Link
+from ..runtime.output_limit import OutputLimit
+from ..runtime.server.server import STOP_DELAY
+from .base import Backend
+from .connection import Connection, open_server
+from .transport import Transport
 
 if TYPE_CHECKING:
     from aiodocker.execs import Exec
     from aiodocker.stream import Stream
 
-_FIRST_LOOK, _LAST_LOOK = (
-    0.05,
-    0.5,
-)  # seconds between looks whether a block's first process lives, at first and later
-_REST = 2.0  # seconds for output that is on its way when its writers are dead
-_KILLED = 137
-# Ends all but the first process and itself, says how many processes the kernel has ended for want of memory, and stays.
-_SWEEP = (
-    "kill -9 -1; for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do "
-    '[ -r $file ] && while read -r name count; do [ "$name" = oom_kill ] && echo $count; done < $file; done; echo .; read _'
+_MIN_POLL, _MAX_POLL = 0.05, 0.5  # seconds between checks that the program still runs
+_OUTPUT_GRACE = 2.0  # seconds for output that arrives after its writers' end
+_KILLED_STATUS = 137
+# Kill all processes but the first one and itself, print the number of OOM kills, and wait.
+_KILL_ALL = (
+    "kill -9 -1; "
+    "for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do "
+    '[ -r $file ] && while read -r name count; do [ "$name" = oom_kill ] && echo $count; done '
+    "< $file; done; echo .; read _"
 )
-# The container ends with its owner; a little later, where there is a `sleep`: if only the line to us broke, it is restarted.
-_LAST_SWEEP = f"{_SWEEP}; sleep {LEASE}; kill -TERM 1"
-_BLOCK = 512  # bytes of one block of `ulimit -f`
-_NO_PYTHON = "the image has no python3, so that only the programs that it has can run, such as sh; take one with Python 3.10 or later"
+# The same, and then stop the container when the stream ends. If there is a `sleep`, wait a moment,
+# because a container whose connection merely broke is restarted.
+_KILL_ALL_AND_STOP = f"{_KILL_ALL}; sleep {STOP_DELAY}; kill -TERM 1"
+_FILE_BLOCK_BYTES = 512  # bytes of one block of `ulimit -f`
+_NO_PYTHON = (
+    "the image has no python3, so it can only run programs that it contains, such as sh; "
+    "use an image with Python 3.10 or later"
+)
 
 
-class ShellLink(Link):
-    """What a cell server would do for programs, by plain execs."""
+class ShellTransport(Transport):
+    """Runs programs with plain execs and answers as a runtime server would."""
 
-    def __init__(self, container: Container, limits: Limits, *, is_ours: bool) -> None:
+    def __init__(self, container: Container, limits: Limits, *, stop_on_disconnect: bool) -> None:
         self._container, self._limits = container, limits
-        self._sweeper = _LAST_SWEEP if is_ours else _SWEEP
+        self._kill_command = _KILL_ALL_AND_STOP if stop_on_disconnect else _KILL_ALL
         self._decoder = protocol.Decoder()
-        self._holder: Stream | None = None
-        self._turn = asyncio.Lock()
+        self._kill_shell: Stream | None = None
+        self._run_lock = asyncio.Lock()
         self._may_read = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancels: dict[int, asyncio.Event] = {}
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
-        self._said, self._kills = "", 0
+        self._failure, self._oom_kills = "", 0
 
-    # the link
+    # the transport
 
-    def begin(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """See `Link`."""
+    def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """See `Transport`."""
         self._on_data, self._on_end = on_data, on_end
         self._may_read.set()
 
     def send(self, data: bytes) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         for frame in self._decoder.feed(data):
             match frame.kind:
                 case protocol.OPEN:
-                    self._spawn(self._open())
+                    self._spawn(self._start_server())
                 case protocol.RUN:
                     self._cancels[frame.run] = asyncio.Event()
                     self._spawn(self._run(frame.run, frame.json()))
@@ -85,70 +91,70 @@ class ShellLink(Link):
                     pass
 
     def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(self._guard(work))
+        task = asyncio.create_task(self._report_errors(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guard(self, work: Any) -> None:
+    async def _report_errors(self, work: Any) -> None:
         try:
             await work
         except BackendError as error:
-            self._said = str(error)
+            self._failure = str(error)
             self._on_end()
 
-    def pause(self) -> None:
-        """See `Link`."""
+    def pause_reading(self) -> None:
+        """See `Transport`."""
         self._may_read.clear()
 
-    def resume(self) -> None:
-        """See `Link`."""
+    def resume_reading(self) -> None:
+        """See `Transport`."""
         self._may_read.set()
 
-    def let_go(self) -> None:
-        """See `Link`."""
+    def detach(self) -> None:
+        """See `Transport`."""
         for task in self._tasks:
             task.cancel()
 
-    def last_words(self) -> str:
-        """See `Link`."""
-        return self._said
+    def stderr_tail(self) -> str:
+        """See `Transport`."""
+        return self._failure
 
     async def close(self) -> None:
-        """See `Link`."""
-        self.let_go()
+        """See `Transport`."""
+        self.detach()
         with contextlib.suppress(BackendError):
-            await self._sweep()
-        if self._holder is not None:
+            await self._kill_all()
+        if self._kill_shell is not None:
             with contextlib.suppress(Exception):
-                await self._holder.close()
+                await self._kill_shell.close()
 
-    def forget(self) -> None:
-        """See `Link`. A copy of the stream holds nothing: the shell at its end is told by the engine."""
+    def close_in_child(self) -> None:
+        """See `Transport`. Do nothing: a copy of the stream keeps nothing alive."""
 
-    # what a cell server does
+    # the work of a runtime server
 
-    async def _open(self) -> None:
-        self._kills = await self._sweep()
+    async def _start_server(self) -> None:
+        self._oom_kills = await self._kill_all()
         self._on_data(protocol.encode_json(protocol.READY, 0, {}))
 
-    async def _sweep(self) -> int:
-        """End all that runs in the container but its first process, and hold it by the shell that did that.
+    async def _kill_all(self) -> int:
+        """Kill all processes in the container except its first one, and keep the shell that did so.
 
-        Gives how many processes the kernel has ended for want of memory by now.
+        Return how many processes the kernel has killed so far because memory ran out.
         """
-        execution = await self._container.execute(["/bin/sh", "-c", self._sweeper])
-        with translated(f"Container {self._container.name}"):
+        execution = await self._container.create_exec(["/bin/sh", "-c", self._kill_command])
+        with translate_errors(f"Container {self._container.name}"):
             stream = execution.start(detach=False)
             await stream.__aenter__()
-            said = ""
-            while not said.endswith(".\n") and (message := await stream.read_out()) is not None:
-                if message.stream == 1:  # on the other, that there was nobody to signal
-                    said += message.data.decode(errors="replace")
-        holder, self._holder = self._holder, stream
-        if holder is not None:
+            output = ""
+            while not output.endswith(".\n") and (message := await stream.read_out()) is not None:
+                if message.stream == 1:  # standard error says if there was nothing to kill
+                    output += message.data.decode(errors="replace")
+        previous, self._kill_shell = self._kill_shell, stream
+        if previous is not None:
             with contextlib.suppress(Exception):
-                await holder.close()
-        return sum(int(word) for word in said.split() if word.isdigit())
+                await previous.close()
+        return sum(int(word) for word in output.split() if word.isdigit())
 
     async def _run(self, number: int, request: dict[str, Any]) -> None:
         arrived, cancelled = time.monotonic(), self._cancels[number]
@@ -156,106 +162,111 @@ class ShellLink(Link):
             if "argv" not in request:
                 self._on_data(protocol.encode_json(protocol.FAILED, number, {"error": _NO_PYTHON}))
                 return
-            async with self._turn:
-                begun = time.monotonic()
-                keeper = Keeper(self._limits.output_bytes)
-                status, why = await self._block(number, request, keeper, cancelled)
-                self._send_rest(number, keeper)
+            async with self._run_lock:
+                started = time.monotonic()
+                limit = OutputLimit(self._limits.output_bytes)
+                status, why = await self._run_program(number, request, limit, cancelled)
+                self._send_rest(number, limit)
                 now = time.monotonic()
                 ending = {
                     "status": status,
                     "why": why,
-                    "wall": now - begun,
+                    "wall": now - started,
                     "cpu": 0.0,
                     "peak": 0,
-                    "queued": begun - arrived,
+                    "queued": started - arrived,
                 }
                 self._on_data(protocol.encode_json(protocol.ENDED, number, ending))
         finally:
             self._cancels.pop(number, None)
 
-    async def _block(
-        self, number: int, request: dict[str, Any], keeper: Keeper, cancelled: asyncio.Event
+    async def _run_program(
+        self, number: int, request: dict[str, Any], limit: OutputLimit, cancelled: asyncio.Event
     ) -> tuple[int | None, str | None]:
-        """Run a program to its end, or to ours; give its wait status and why we ended it."""
+        """Run a program to its end. Return its wait status, and the reason if we ended it."""
         if cancelled.is_set():
             return None, "cancelled"
         argv = ["/bin/sh", "-c", f'{self._ulimits()}exec "$@"', "sh", *request["argv"]]
-        execution = await self._container.execute(argv, stdin=False)
-        with translated(f"Container {self._container.name}"):
+        execution = await self._container.create_exec(argv, stdin=False)
+        with translate_errors(f"Container {self._container.name}"):
             stream = execution.start(detach=False)
             await stream.__aenter__()
-        reading = asyncio.create_task(self._read(number, stream, keeper))
+        reading = asyncio.create_task(self._read(number, stream, limit))
         try:
-            why = await self._until_end(
-                execution, reading, cancelled, float(request["wall_seconds"])
+            why = await self._wait_for_end(
+                execution, reading, cancelled, request["wall_seconds"] or math.inf
             )
-            status = None if why else await self._status(execution)
-            before, self._kills = self._kills, await self._sweep()
-            await asyncio.wait({reading}, timeout=_REST)
+            status = None if why else await self._wait_status(execution)
+            before, self._oom_kills = self._oom_kills, await self._kill_all()
+            await asyncio.wait({reading}, timeout=_OUTPUT_GRACE)
         finally:
             reading.cancel()
             with contextlib.suppress(Exception):
                 await stream.close()
-        if status == _KILLED << 8 and self._kills > before:
+        if status == _KILLED_STATUS << 8 and self._oom_kills > before:
             why = "memory_bytes"
         return status, why
 
     def _ulimits(self) -> str:
         limits = self._limits
-        found = ["ulimit -c 0"]
+        commands = ["ulimit -c 0"]
         if limits.open_files is not None:
-            found.append(f"ulimit -n {limits.open_files}")
+            commands.append(f"ulimit -n {limits.open_files}")
         if limits.file_bytes is not None:
-            found.append(f"ulimit -f {limits.file_bytes // _BLOCK}")
+            commands.append(f"ulimit -f {limits.file_bytes // _FILE_BLOCK_BYTES}")
         if limits.cpu_seconds is not None:
-            found.append(f"ulimit -t {round(limits.cpu_seconds + 0.5)}")
-        if limits.memory_bytes is not None and not self._container.client.holds_limits:
-            found.append(f"ulimit -d {limits.memory_bytes // 1024}")
-        if limits.processes is not None and not self._container.client.holds_limits:
-            found.append(
+            commands.append(f"ulimit -t {round(limits.cpu_seconds + 0.5)}")
+        if limits.memory_bytes is not None and not self._container.client.enforces_limits:
+            commands.append(f"ulimit -d {limits.memory_bytes // 1024}")
+        if limits.processes is not None and not self._container.client.enforces_limits:
+            commands.append(
                 f"ulimit -p {limits.processes} 2>/dev/null || ulimit -u {limits.processes}"
             )  # dash; bash
-        return "".join(f"{line} 2>/dev/null; " for line in found)
+        return "".join(f"{command} 2>/dev/null; " for command in commands)
 
-    async def _until_end(
+    async def _wait_for_end(
         self, execution: Exec, reading: asyncio.Task[None], cancelled: asyncio.Event, seconds: float
     ) -> Literal["cancelled", "wall_seconds"] | None:
-        """Wait for the end of the program, which is not the end of its output: a child of it may hold the stream."""
-        deadline, look = time.monotonic() + seconds, _FIRST_LOOK
+        """Wait until the program has ended or must be ended; return the reason in the latter case.
+
+        The end of its output is not enough: a child of the program may keep the stream open.
+        """
+        deadline, interval = time.monotonic() + seconds, _MIN_POLL
         waiting = asyncio.create_task(cancelled.wait())
         try:
             while True:
                 left = max(0.0, deadline - time.monotonic())
                 await asyncio.wait(
-                    {reading, waiting}, timeout=min(look, left), return_when=asyncio.FIRST_COMPLETED
+                    {reading, waiting},
+                    timeout=min(interval, left),
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 if waiting.done():
                     return "cancelled"
-                if reading.done() or not await _runs(execution):
+                if reading.done() or not await _is_running(execution):
                     return None
                 if left == 0:
                     return "wall_seconds"
-                look = min(2 * look, _LAST_LOOK)
+                interval = min(2 * interval, _MAX_POLL)
         finally:
             waiting.cancel()
 
-    async def _status(self, execution: Exec) -> int:
-        with translated(f"Container {self._container.name}"):
+    async def _wait_status(self, execution: Exec) -> int:
+        with translate_errors(f"Container {self._container.name}"):
             return int((await execution.inspect())["ExitCode"] or 0) << 8
 
-    async def _read(self, number: int, stream: Stream, keeper: Keeper) -> None:
-        with contextlib.suppress(BackendError), translated("The stream of a block broke"):
+    async def _read(self, number: int, stream: Stream, limit: OutputLimit) -> None:
+        with contextlib.suppress(BackendError), translate_errors("The stream of a block broke"):
             while (message := await stream.read_out()) is not None:
                 await self._may_read.wait()
                 name = "stdout" if message.stream == 1 else "stderr"
-                if now := keeper.take(name, message.data):
+                if now := limit.add(name, message.data):
                     self._on_data(_frame(number, name, now))
 
-    def _send_rest(self, number: int, keeper: Keeper) -> None:
-        lost, tail = keeper.rest()
+    def _send_rest(self, number: int, limit: OutputLimit) -> None:
+        lost, tail = limit.finish()
         if lost:
-            self._on_data(protocol.encode_json(protocol.CUT, number, lost))
+            self._on_data(protocol.encode_json(protocol.TRUNCATED, number, lost))
         for name, data in tail:
             self._on_data(_frame(number, name, data))
 
@@ -264,21 +275,22 @@ def _frame(number: int, stream: str, data: bytes) -> bytes:
     return protocol.encode(protocol.STDOUT if stream == "stdout" else protocol.STDERR, number, data)
 
 
-async def _runs(execution: Exec) -> bool:
-    with translated("A block"):
+async def _is_running(execution: Exec) -> bool:
+    with translate_errors("A block"):
         return bool((await execution.inspect())["Running"])
 
 
 @dataclass
-class ShellPlace(Place):
-    """Run programs in a container that has no Python, each by an exec."""
+class ShellBackend(Backend):
+    """Run programs in a container without Python, each with an exec of its own."""
 
     container: Container
     limits: Limits
-    is_ours: bool = False
+    stop_on_disconnect: bool = False
 
     async def open(self) -> Connection:
-        """Take hold of the container. Raises `BackendError`."""
+        """See `Backend`."""
         return await open_server(
-            ShellLink(self.container, self.limits, is_ours=self.is_ours), {"cwd": WORK_DIR}
+            ShellTransport(self.container, self.limits, stop_on_disconnect=self.stop_on_disconnect),
+            {"cwd": WORK_DIR},
         )

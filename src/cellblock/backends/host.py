@@ -1,4 +1,4 @@
-"""The host itself as a place: no sandbox. Programs see and may do what the caller sees and may do."""
+"""The host without a sandbox: programs can see and do what the caller can."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 from ..limits import Limits
 from ..runtime import bootstrap
-from .base import Connection, Place, start_server
-from .kernel_limits import plan_groups, rlimits
+from .base import Backend
+from .connection import Connection, start_server
+from .kernel_limits import plan_cgroups, rlimits
 
 
 @dataclass
-class HostPlace(Place):
+class HostBackend(Backend):
     """Run cells as plain processes of this machine, in `work_dir`.
 
-    delete   paths that the cell server removes when it ends, even if its owner was killed
+    delete   paths that the runtime server removes when it ends, even if the caller was killed
     """
 
     work_dir: str
@@ -25,21 +26,24 @@ class HostPlace(Place):
     delete: list[str] = field(default_factory=list[str])
 
     async def open(self) -> Connection:
-        """Start the cell server. Raises `BackendError`."""
-        groups = plan_groups(self.limits)
-        confinement = {"rlimits": rlimits(self.limits, grouped=groups is not None)}
-        spec = plain_spec(self.work_dir, confinement, self.limits, groups, self.delete)
+        """See `Backend`."""
+        cgroups = plan_cgroups(self.limits)
+        confinement = {"rlimits": rlimits(self.limits, has_cgroups=cgroups is not None)}
+        spec = process_spec(self.work_dir, confinement, self.limits, cgroups, self.delete)
         return await start_server(bootstrap.SERVER, spec, environment=self.environment)
 
 
-def plain_spec(
+def process_spec(
     work_dir: str,
     confinement: dict[str, Any],
     limits: Limits,
-    groups: dict[str, Any] | None,
+    cgroups: dict[str, Any] | None,
     delete: list[str],
 ) -> dict[str, Any]:
-    """Describe a cell server whose cells are plain processes of this machine, each in the given confinement."""
+    """Return the specification of a runtime server whose cells are plain processes.
+
+    `confinement` applies to each cell.
+    """
     return {
         "zygote": {
             "namespaces": False,
@@ -51,6 +55,6 @@ def plain_spec(
             "confinement": confinement,
         },
         "limits": limits.to_dict(),
-        "groups": groups,
+        "cgroups": cgroups,
         "delete": delete,
     }

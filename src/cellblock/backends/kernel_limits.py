@@ -1,4 +1,4 @@
-"""Limits, as what a cell server is told to enforce: rlimits, control groups, and what it watches itself."""
+"""What enforces `Limits`: rlimits, control groups, and checks of the runtime server itself."""
 
 from __future__ import annotations
 
@@ -10,48 +10,53 @@ from ..errors import BackendError
 from ..limits import MIB, Limits
 from ..sandbox import cgroups
 
-# Where no control group bounds memory, the tree is watched; this bounds how far one process gets between two looks.
+# Without a control group the server checks the memory of the process tree from time to time. This
+# bounds what one process can allocate between two checks.
 _SLACK_FACTOR, _SLACK_BYTES = 2, 256 * MIB
 
 
-def rlimits(limits: Limits, *, grouped: bool) -> list[tuple[int, int]]:
-    """Give what the kernel holds each process to. `grouped`: control groups hold memory and processes already."""
-    # Not 0: a core dump that goes to a program of the machine's is refused at 1 alone; see core(5).
+def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
+    """Return the rlimits of each process.
+
+    With `has_cgroups`, control groups already limit memory and the number of processes.
+    """
+    # 1 instead of 0: only 1 also disables core dumps that are piped to a program; see core(5).
     pairs = [(resource.RLIMIT_CORE, 1)]
     if limits.open_files is not None:
         pairs.append((resource.RLIMIT_NOFILE, limits.open_files))
     if limits.file_bytes is not None:
         pairs.append((resource.RLIMIT_FSIZE, limits.file_bytes))
     if limits.cpu_seconds is not None:
-        pairs.append(
-            (resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1)
-        )  # after the server, which ends all and says so
-    if limits.processes is not None and not grouped:
+        # One second later than the server, which ends the whole cell and reports the limit.
+        pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1))
+    if limits.processes is not None and not has_cgroups:
         pairs.append((resource.RLIMIT_NPROC, limits.processes))
-    if limits.memory_bytes is not None and not grouped:
+    if limits.memory_bytes is not None and not has_cgroups:
         pairs.append((resource.RLIMIT_DATA, limits.memory_bytes * _SLACK_FACTOR + _SLACK_BYTES))
     return pairs
 
 
-def plan_groups(limits: Limits) -> dict[str, Any] | None:
-    """Plan the control groups of a cell server; `None` where that is not possible, or no limit needs them.
+def plan_cgroups(limits: Limits) -> dict[str, Any] | None:
+    """Return the control groups that a runtime server creates for its cells.
 
-    Raises `BackendError` when `processors` is set, for which there is nothing else.
+    Return None if no limit needs control groups, or if they are not available. Raises
+    `BackendError` if they are not available but `processors` is set, which nothing else enforces.
     """
     if (limits.memory_bytes, limits.processes, limits.processors, limits.cpu_seconds) == (
         None,
     ) * 4:
         return None
-    found = cgroups.find()
-    if limits.processors is not None and not found.processors:
-        why = found.why or "no cpu controller is mounted"
+    support = cgroups.find_cgroups()
+    if limits.processors is not None and not support.processors:
+        reason = support.why or "no cpu controller is mounted"
         raise BackendError(
-            f"Limits.processors cannot be held here: it needs control groups ({why}). {cgroups.ADVICE}"
+            f"Limits.processors cannot be enforced here: it needs control groups ({reason}). "
+            f"{cgroups.ADVICE}"
         )
-    return cgroups.plan(
-        found,
+    return cgroups.plan_cgroups(
+        support,
         memory_bytes=limits.memory_bytes,
         processes=limits.processes,
         processors=limits.processors,
-        times=limits.cpu_seconds is not None,
+        count_cpu_time=limits.cpu_seconds is not None,
     )

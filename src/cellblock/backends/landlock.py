@@ -1,4 +1,4 @@
-"""The weaker sandbox, where namespaces are forbidden: Landlock, a system call filter and limits around plain processes."""
+"""The weaker sandbox for machines without namespaces: Landlock, seccomp and limits."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from typing import Any
 from ..errors import BackendError, SandboxUnavailable
 from ..runtime import bootstrap
 from ..sandbox import landlock, seccomp
-from .base import Connection, start_server
-from .host import plain_spec
-from .kernel_limits import plan_groups, rlimits
-from .sandbox import DEVICES, TOP_FOLDERS, SandboxPlace, clean_environment, settings_of_programs
+from .connection import Connection, start_server
+from .host import process_spec
+from .kernel_limits import plan_cgroups, rlimits
+from .sandbox import DEVICES, TOP_DIRS, SandboxBackend, clean_environment, system_config_paths
 
 
 @dataclass
-class LandlockPlace(SandboxPlace):
-    """Run cells as plain processes that can open nothing but what the sandbox would show, under the names outside.
+class LandlockBackend(SandboxBackend):
+    """Run cells as plain processes that can only open the files that a sandbox would contain.
 
-    `preload` has no effect: each block starts an interpreter of its own.
+    Paths are those of the host.
+
+    `preload` has no effect, because each block starts its own interpreter.
     """
 
     async def open(self) -> Connection:
-        """Start the cell server. Raises `SandboxUnavailable` when this machine does not allow even that."""
-        if landlock.abi() == 0:
+        """See `Backend`. Raises `SandboxUnavailable` if this machine does not support it."""
+        if landlock.abi_version() == 0:
             raise SandboxUnavailable(
-                "This kernel has no Landlock (it came with 5.13), or it is switched off."
+                "This kernel does not support Landlock, or Landlock is disabled. "
+                "Use a kernel from 5.13 on, and enable Landlock."
             )
-        groups = plan_groups(self.limits)
-        confinement = self._confinement(grouped=groups is not None)
-        spec = plain_spec(self.work_dir, confinement, self.limits, groups, self.delete)
+        cgroups = plan_cgroups(self.limits)
+        confinement = self._landlock_confinement(has_cgroups=cgroups is not None)
+        spec = process_spec(self.work_dir, confinement, self.limits, cgroups, self.delete)
         environment = clean_environment(f"{self.scratch}/env", f"{self.scratch}/home", self.policy)
         try:
             return await start_server(
@@ -40,11 +43,13 @@ class LandlockPlace(SandboxPlace):
                 environment={**environment, "TMPDIR": f"{self.scratch}/home"},
             )
         except BackendError as error:
-            raise SandboxUnavailable(f"The weaker sandbox cannot be built here. {error}") from error
+            raise SandboxUnavailable(
+                f"The Landlock sandbox cannot be set up on this machine. {error}"
+            ) from error
 
-    def _confinement(self, *, grouped: bool) -> dict[str, Any]:
-        readable = ["/usr", *(f"/{name}" for name in TOP_FOLDERS), *settings_of_programs(), "/proc"]
-        readable += [*self._own_prefixes(), *self._package_folders()]
+    def _landlock_confinement(self, *, has_cgroups: bool) -> dict[str, Any]:
+        readable = ["/usr", *(f"/{name}" for name in TOP_DIRS), *system_config_paths(), "/proc"]
+        readable += [*self._interpreter_prefixes(), *self._package_folders()]
         readable += [mount.source for mount in self.policy.mounts(writable=False)]
         writable = [self.work_dir, self.scratch, *(f"/dev/{name}" for name in DEVICES)]
         writable += [mount.source for mount in self.policy.mounts(writable=True)]
@@ -52,11 +57,11 @@ class LandlockPlace(SandboxPlace):
         if not offline:
             readable += ["/etc/resolv.conf", "/etc/hosts"]
         rules = landlock.confinement(
-            landlock.abi(), filter(os.path.exists, readable), writable, tcp=not offline
+            landlock.abi_version(), filter(os.path.exists, readable), writable, tcp=not offline
         )
         program = seccomp.program(sockets=not offline)
         return {
-            "rlimits": rlimits(self.limits, grouped=grouped),
+            "rlimits": rlimits(self.limits, has_cgroups=has_cgroups),
             "filter_program": base64.b64encode(program).decode(),
             "drop": True,
             **rules,

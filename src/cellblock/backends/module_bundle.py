@@ -1,4 +1,4 @@
-"""Shipment: the modules of the cell server, for where nothing of ours is installed."""
+"""The modules of the runtime server, for containers in which Cellblock is not installed."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ import marshal
 import zlib
 from importlib.util import MAGIC_NUMBER
 
-from .transport import PACKAGE
+from .transport import PACKAGE_DIR
 
-MARK_BYTES = 1 + len(
-    MAGIC_NUMBER
-)  # a zero, and which code a Python understands: what `boot.CONTAINER` says first
+# A zero byte and the magic number of the bytecode: the first output of `bootstrap.CONTAINER`.
+MAGIC_BYTES = 1 + len(MAGIC_NUMBER)
 
 
-def shipment(mark: bytes) -> bytes:
-    """Give the modules for the Python that has said `mark`: a letter for the kind, the length in four bytes, the data.
+def module_bundle(magic: bytes) -> bytes:
+    """Return the modules for the Python that sent `magic`.
 
-    To compile the source takes a good part of a server's start, and where the Python is as ours, it need not.
+    The format is a letter for the kind, the length in four bytes, and the data. If the Python
+    understands our bytecode, it gets compiled modules, because compiling the source takes a large
+    part of the start of a server.
     """
-    kind, data = (b"C", compiled()) if mark[1:] == MAGIC_NUMBER else (b"S", source())
+    kind, data = (
+        (b"C", compiled_modules()) if magic[1:] == MAGIC_NUMBER else (b"S", source_modules())
+    )
     return kind + len(data).to_bytes(4, "big") + data
 
 
 @functools.cache
-def compiled() -> bytes:
-    """Give the modules as code of our Python. Takes a tenth of a second, once for a process."""
+def compiled_modules() -> bytes:
+    """Return the modules as bytecode. The first call in a process takes 0.1 s."""
     code = {
         name: compile(text, f"<{name}>", "exec", dont_inherit=True)
-        for name, text in _modules().items()
+        for name, text in _read_modules().items()
     }
     return zlib.compress(
         marshal.dumps({name: marshal.dumps(module) for name, module in code.items()})
@@ -37,15 +40,15 @@ def compiled() -> bytes:
 
 
 @functools.cache
-def source() -> bytes:
-    """Give the modules as their source."""
-    return zlib.compress(json.dumps(_modules()).encode())
+def source_modules() -> bytes:
+    """Return the modules as source."""
+    return zlib.compress(json.dumps(_read_modules()).encode())
 
 
-def _modules() -> dict[str, str]:
+def _read_modules() -> dict[str, str]:
     modules = {"cellblock": ""}
-    for path in sorted((PACKAGE / "runtime").rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
+    for path in sorted((PACKAGE_DIR / "runtime").rglob("*.py")):
+        parts = path.relative_to(PACKAGE_DIR).with_suffix("").parts
         names = parts[:-1] if parts[-1] == "__init__" else parts
         modules[".".join(("cellblock", *names))] = path.read_text()
     return modules

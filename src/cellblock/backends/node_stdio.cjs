@@ -1,14 +1,15 @@
-// Loaded before code for Node on this machine: what it has written is out, also when `process.exit` or an error comes next.
+// Node loads this module before the code of a block. It makes writes to pipes block, so that no output is lost when the code
+// calls `process.exit` or fails.
 'use strict';
 
-function madeBlocking(stream) {
-  const handle = stream && stream._handle; // a file or a terminal is written at once anyway
+function makeBlocking(stream) {
+  const handle = stream && stream._handle; // writes to files and terminals block anyway
   if (handle && handle.setBlocking && handle.constructor.name === 'Pipe') handle.setBlocking(true);
   return stream;
 }
 
 for (const name of ['stdout', 'stderr']) {
   const { get, ...rest } = Object.getOwnPropertyDescriptor(process, name);
-  let stream; // made at the first use, as without us: that takes some time
-  Object.defineProperty(process, name, { ...rest, get: () => stream || (stream = madeBlocking(get.call(process))) });
+  let stream; // created on first use, as in plain Node, because it takes time
+  Object.defineProperty(process, name, { ...rest, get: () => stream || (stream = makeBlocking(get.call(process))) });
 }

@@ -1,8 +1,9 @@
-"""Node without walls around it: its output is made to block by a module that it loads first.
+"""Blocking output for Node.js on the host, through a module that Node loads first.
 
-An output pipe holds one packet (see `cell.pump`), and Node does not wait for room: it keeps the rest for later, and loses it
-when code calls `process.exit`. Behind walls a filter sees to that for every program (see `sandbox.seccomp`); that one would
-take `sudo` from plain processes of the caller's.
+An output pipe holds one packet (see `runtime.server.pipes`). Node does not wait for room in it: it
+keeps the rest in memory, and loses it when the code calls `process.exit`. In a sandbox a seccomp
+filter prevents this for every program (see `sandbox.seccomp`). On the host that filter would
+disable `sudo` for the caller's processes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from pathlib import Path
 _MODULE = Path(__file__).with_name("node_stdio.cjs")
 
 
-def with_whole_output(environment: Mapping[str, str]) -> dict[str, str]:
-    """Give `environment` with the module named in `NODE_OPTIONS`, where there is a Node; see node(1)."""
+def with_blocking_output(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return `environment` with the module added to `NODE_OPTIONS`, if Node is installed.
+
+    See node(1).
+    """
     if shutil.which("node", path=environment.get("PATH", "")) is None:
         return dict(environment)
     path = str(_MODULE).replace("\\", r"\\").replace('"', r"\"")

@@ -1,4 +1,4 @@
-"""One run of a connection, from the side of whoever waits for it."""
+"""One run of a connection, as the task that waits for it sees it."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from collections import deque
 from ..runtime import protocol
 
 
-class Run:
-    """The frames of one run that nobody has read yet. Belongs to the loop on which it is made."""
+class PendingRun:
+    """The unread frames of one run. Belongs to the loop on which it is created."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.frames = deque[protocol.Frame]()
-        self.over = False
-        self.drop = False
-        self._waits: asyncio.Future[None] | None = None
+        self.is_done = False
+        self.discard_frames = False
+        self._waiter: asyncio.Future[None] | None = None
         self._has_ended = False
-        self._end: asyncio.Event | None = None  # made for those who want it, which are few
+        self._ended: asyncio.Future[None] | None = None  # created on demand; few runs need it
 
     async def wait(self) -> None:
-        """Wait until `tell` is called; where that was done before, there is something to be seen already."""
-        self._waits = self.loop.create_future()
+        """Wait for the next `notify`. Do not call it while `frames` has unread frames."""
+        self._waiter = self.loop.create_future()
         try:
-            await self._waits
+            await self._waiter
         finally:
-            self._waits = None
+            self._waiter = None
 
-    def end(self) -> asyncio.Event:
-        """Give what is set when the last frame has come."""
-        if self._end is None:
-            self._end = asyncio.Event()
+    def ended(self) -> asyncio.Future[None]:
+        """Return a future that is done when the last frame has arrived."""
+        if self._ended is None:
+            self._ended = self.loop.create_future()
             if self._has_ended:
-                self._end.set()
-        return self._end
+                self._ended.set_result(None)
+        return self._ended
 
-    def tell(self, *, has_ended: bool) -> None:
-        """Say that there is something new, from any loop."""
+    def notify(self, *, has_ended: bool) -> None:
+        """Wake the waiting task. Safe to call on any loop."""
         if asyncio.get_running_loop() is self.loop:
-            self._hear(has_ended)
+            self._wake(has_ended)
         else:
-            with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
-                self.loop.call_soon_threadsafe(self._hear, has_ended)
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                self.loop.call_soon_threadsafe(self._wake, has_ended)
 
-    def _hear(self, has_ended: bool) -> None:
-        if self._waits is not None and not self._waits.done():
-            self._waits.set_result(None)
+    def _wake(self, has_ended: bool) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
         if has_ended:
             self._has_ended = True
-            if self._end is not None:
-                self._end.set()
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)

@@ -1,7 +1,8 @@
-"""One warm server for all executors of this process with the same settings; each is a guest, who sees nothing of another.
+"""One runtime server in a sandbox that several executors share.
 
-The first of them starts it, and the last one ends it. What they share is a process that carries their output, and the memory
-of an interpreter in which no code of theirs has run.
+Executors with the same settings share one server, as tenants. The first tenant starts it and the
+last one ends it. Tenants share a process that carries their output, and the memory of an
+interpreter in which no code of theirs has run; a tenant sees nothing of another one.
 """
 
 from __future__ import annotations
@@ -11,25 +12,81 @@ import itertools
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from ..environments.interpreter import Interpreter
+from ..environments.interpreter import Interpreter, create_environment
 from ..errors import BackendError, BackendLost, SandboxUnavailable
 from ..limits import Limits
 from ..policy import Policy
-from .base import Connection, Place
-from .sandbox import SandboxPlace, own_mounts, unavailable_here
-from .transport import GuestLink, Link
-from .warm_server import WarmServer
+from ..runtime.linux.rmtree import remove_tree
+from .base import Backend
+from .connection import Connection
+from .sandbox import ENVIRONMENT, SandboxBackend, executor_mounts, sandbox_unavailable
+from .transport import SharedTransport, Transport
 
-_MOST = 50  # guests of one server
-_PATIENCE = 0.1  # seconds until the end of a server is heard of after that of one of its guests
+_MAX_TENANTS = 50  # of one server
+_EXIT_GRACE = 0.1  # seconds until the end of a server is known after one tenant has noticed it
+
+
+class SharedServer:
+    """A runtime server, and the folders that its zygote sees instead of those of an executor.
+
+    Belongs to the background loop.
+    """
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._scratch: Path | None = None
+        self._backend: SandboxBackend | None = None
+        self._launched_by = 0  # the process ID of the process that started the server
+
+    async def _launch(self, backend: SandboxBackend) -> Connection:
+        """Start the server: for tenants if `backend` has a listener, else for live sessions."""
+        self._backend, self._launched_by = backend, os.getpid()
+        self._scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
+        backend.scratch, backend.work_dir = str(self._scratch), str(self._scratch / "work")
+        backend.delete = [backend.scratch]
+        try:
+            os.mkdir(backend.work_dir)
+            self.populate_scratch(self._scratch)
+            self._connection = await backend.open()
+        except BaseException:
+            remove_tree(backend.scratch)
+            raise
+        return self._connection
+
+    def populate_scratch(self, folder: Path) -> None:
+        """Create the home and the Python environment of one executor in `folder`."""
+        assert self._backend is not None
+        os.makedirs(folder / "home")
+        create_environment(
+            folder / "env",
+            self._backend.interpreter,
+            self._backend.packages,
+            visible_path=ENVIRONMENT,
+        )
+
+    async def close(self) -> None:
+        """End the server and everything that it runs.
+
+        Do nothing if it does not run, or if this process is a child of the one that started it.
+        """
+        if self._launched_by != os.getpid():
+            return
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        if self._scratch is not None:
+            remove_tree(str(self._scratch))
+            self._scratch = None
 
 
 @dataclass(frozen=True)
-class SharedPlace(Place):
-    """Room for one executor in a server that is there, or will be. For what is named here see `SandboxPlace`."""
+class SharedSandboxBackend(Backend):
+    """A sandbox for one executor, on a shared server. For the fields see `SandboxBackend`."""
 
     work_dir: str
     scratch: str
@@ -41,152 +98,171 @@ class SharedPlace(Place):
     delete: Sequence[str]
 
     async def open(self) -> Connection:
-        """Move in. Raises `SandboxUnavailable` when this machine does not allow the sandbox."""
-        room = SandboxPlace(self.interpreter, self.packages, self.limits, self.policy, self.preload)
-        key = _key(room)
-        server = _server(key)
+        """See `Backend`. Raises `SandboxUnavailable` if this machine cannot run the sandbox."""
+        backend = SandboxBackend(
+            self.interpreter, self.packages, self.limits, self.policy, self.preload
+        )
+        key = _sharing_key(backend)
+        server = _find_server(key)
         try:
-            return await server.admit(self, room)
+            return await server.connect(self, backend)
         except SandboxUnavailable:
             raise
         except BackendError as error:
-            if not await server.is_lost():
-                raise await unavailable_here(error) from error
-        return await _server(key).admit(
-            self, room
-        )  # what made that one end, while we came, says nothing of the next
+            if not await server.is_exiting():
+                raise await sandbox_unavailable(error) from error
+        # The server exited while we connected. That says nothing about the next one.
+        return await _find_server(key).connect(self, backend)
 
 
-def _key(place: SandboxPlace) -> str:
-    """Give what is the same for those alone who may share: all settings, and what the paths in them stand for now."""
-    paths = [mount["source"] for mount in place.settings["sandbox"]["mounts"]]
+def _sharing_key(backend: SandboxBackend) -> str:
+    """Return a key that is equal only for backends that may share a server.
+
+    It contains all settings, and which files the paths in them are now.
+    """
+    paths = [mount["source"] for mount in backend.settings["sandbox"]["mounts"]]
     identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
-    # Without control groups processes are counted for each user, and guests are one user: none may use up another's.
-    is_counted = place.limits.processes is not None and place.settings["groups"] is None
-    alone = next(_alone) if is_counted else 0
-    return json.dumps([place.settings, identities, _mounts_below(paths), alone], sort_keys=True)
+    # Without control groups the kernel counts processes per user, and all tenants are one user: a
+    # tenant could use up the limit of another.
+    is_counted_per_user = (
+        backend.limits.processes is not None and backend.settings["cgroups"] is None
+    )
+    exclusive = next(_exclusive_numbers) if is_counted_per_user else 0
+    return json.dumps(
+        [backend.settings, identities, _mounts_below(paths), exclusive], sort_keys=True
+    )
 
 
 def _mounts_below(paths: Iterable[str]) -> list[str]:
-    """Give what is mounted below `paths`, which a server that was there before does not see; /proc/PID/mountinfo, proc(5)."""
-    tops = tuple(f"{path}/" for path in paths)
+    """Return the lines of /proc/self/mountinfo for mounts below `paths`; see proc(5).
+
+    A server does not see mounts that were made after its start.
+    """
+    prefixes = tuple(f"{path}/" for path in paths)
     with open("/proc/self/mountinfo") as file:
-        return [line for line in file if line.split(" ", 5)[4].startswith(tops)]
+        return [line for line in file if line.split(" ", 5)[4].startswith(prefixes)]
 
 
-def _server(key: str) -> SharedServer:
+def _find_server(key: str) -> TenantServer:
     server = _servers.get(key)
-    if server is None or server.has_ended or server.is_full:
-        server = _servers[key] = SharedServer(key)
+    if server is None or server.has_exited or server.is_full:
+        server = _servers[key] = TenantServer(key)
     return server
 
 
-class SharedServer(WarmServer):
-    """The server that executors with the same `key` share."""
+class TenantServer(SharedServer):
+    """The server of all executors with the same `key`."""
 
     def __init__(self, key: str) -> None:
         super().__init__()
         self._key = key
-        self._guests = 0
+        self._tenant_count = 0
         self._starting = asyncio.Lock()
-        self._door: socket.socket | None = None
+        self._listener: socket.socket | None = None
 
     @property
-    def has_ended(self) -> bool:
-        """Whether it has run, and does not any more."""
+    def has_exited(self) -> bool:
+        """Whether the server was started and has exited."""
         return self._connection is not None and not self._connection.is_open
 
     @property
     def is_full(self) -> bool:
-        """Whether more guests would have another server: it has one processor to carry all output."""
-        return self._guests >= _MOST
+        """Whether the next tenant needs another server: one process carries all output."""
+        return self._tenant_count >= _MAX_TENANTS
 
-    async def is_lost(self) -> bool:
-        """Tell whether it has ended, perhaps a moment ago, which one of its guests may know first."""
-        if not self.has_ended:
-            await asyncio.sleep(_PATIENCE)
-        return self.has_ended
+    async def is_exiting(self) -> bool:
+        """Return True if the server has exited, or exits within a moment."""
+        if not self.has_exited:
+            await asyncio.sleep(_EXIT_GRACE)
+        return self.has_exited
 
-    async def admit(self, place: SharedPlace, room: SandboxPlace) -> Connection:
-        """Give an executor its connection; the first one starts the server, in `room`. Raises `BackendError`."""
-        self._guests += 1
+    async def connect(self, tenant: SharedSandboxBackend, backend: SandboxBackend) -> Connection:
+        """Return a new connection for `tenant`. Raises `BackendError`.
+
+        The first tenant starts the server, with the settings of `backend`.
+        """
+        self._tenant_count += 1
         try:
             async with self._starting:
                 if self._connection is None:
-                    await self._start(room)
-            stream = self._knock()
+                    await self._start(backend)
+            stream = self._open_stream()
         except BaseException:
-            await self.release()
+            await self.remove_tenant()
             raise
-        guest = Guest(GuestLink(stream, self._connected().link), self)
-        mounts = own_mounts(place.work_dir, place.scratch, place.policy)
-        # Beside what cells are shown of the scratch folder.
-        await guest.open(
-            {"mounts": mounts, "delete": list(place.delete), "slates": f"{place.scratch}/slates"}
+        transport = SharedTransport(stream, self._require_connection().transport)
+        connection = SharedConnection(transport, self)
+        await connection.open(
+            {
+                "mounts": executor_mounts(tenant.work_dir, tenant.scratch, tenant.policy),
+                "delete": list(tenant.delete),
+                # In the part of the scratch folder that cells do not see.
+                "reuse_folder": f"{tenant.scratch}/code_files",
+            }
         )
-        return guest
+        return connection
 
-    async def _start(self, room: SandboxPlace) -> None:
-        self.forget()
-        self._door, room.door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with room.door:
-            await self._launch(room)
+    async def _start(self, backend: SandboxBackend) -> None:
+        self.close_listener()
+        self._listener, backend.listener = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with backend.listener:
+            await self._launch(backend)
 
-    def _knock(self) -> socket.socket:
-        """Give the end of a new stream, of which the server has the other."""
-        assert self._door is not None
+    def _open_stream(self) -> socket.socket:
+        """Send the server one end of a new stream and return the other."""
+        assert self._listener is not None
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._door, [b"g"], [theirs.fileno()])
+                socket.send_fds(self._listener, [b"g"], [theirs.fileno()])
             except OSError as error:
                 ours.close()
-                raise BackendLost("The cell server ended.") from error
+                raise BackendLost("The runtime server has exited.") from error
         return ours
 
-    def _connected(self) -> Connection:
+    def _require_connection(self) -> Connection:
         assert self._connection is not None
         return self._connection
 
-    async def release(self) -> None:
-        """One of those who share it needs it no more; with the last one it ends."""
-        self._guests -= 1
-        if self._guests == 0:
+    async def remove_tenant(self) -> None:
+        """Remove a tenant that has closed its connection. End the server after the last one."""
+        self._tenant_count -= 1
+        if self._tenant_count == 0:
             if _servers.get(self._key) is self:
                 del _servers[self._key]
-            self.forget()
+            self.close_listener()
             await self.close()
 
-    def forget(self) -> None:
-        """Let go of the door."""
-        if self._door is not None:
-            self._door.close()
+    def close_listener(self) -> None:
+        """Close our end of the socket over which the server receives new streams."""
+        if self._listener is not None:
+            self._listener.close()
 
 
-class Guest(Connection):
-    """One executor's stream to a server that it shares."""
+class SharedConnection(Connection):
+    """A tenant's connection to its server."""
 
-    def __init__(self, link: Link, server: SharedServer) -> None:
-        super().__init__(link)
+    def __init__(self, transport: Transport, server: TenantServer) -> None:
+        super().__init__(transport)
         self._server = server
 
     async def close(self, *, keep: Sequence[str] = ()) -> None:
-        """See `Connection`; what is to be deleted the server deletes only when it ends itself, should it still be there."""
+        """See `Connection`. The server deletes the paths of a tenant only when it ends itself."""
         try:
             await super().close(keep=keep)
         finally:
-            await self._server.release()
+            await self._server.remove_tenant()
 
 
-_servers: dict[str, SharedServer] = {}
-_alone = itertools.count(1)
+_servers: dict[str, TenantServer] = {}
+_exclusive_numbers = itertools.count(1)
 
 
-def _forget_all() -> None:
-    # As in `places.base`: a copy of a door in a child would keep nothing alive, but is a descriptor that nobody closes.
+def _close_listeners_in_child() -> None:
+    # The copy in a child keeps no server alive, but nothing else would close the descriptor.
     for server in _servers.values():
-        server.forget()
+        server.close_listener()
     _servers.clear()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_close_listeners_in_child)

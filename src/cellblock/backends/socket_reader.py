@@ -1,4 +1,4 @@
-"""Ear: hear what comes on a socket, on one event loop at a time."""
+"""Read a socket on one event loop at a time, where the loop can change."""
 
 from __future__ import annotations
 
@@ -9,88 +9,90 @@ import threading
 from collections.abc import Callable
 
 
-class Ear:
-    """Calls `on_readable` when something has come: on the loop that `listen` was last called on, whichever that is.
+class SocketReader:
+    """Calls `on_readable` on the loop of the last `read_on` when the socket has data.
 
-    A loop from which the ear has moved on is never waited for: it may be busy, or have ended. It lets go when it has time.
-    So each loop watches a descriptor of its own, which is the same stream.
+    A previous loop may be busy or closed, so nothing waits for it to stop watching the socket; it
+    does so when it has time. Therefore each loop watches its own duplicate of the descriptor.
     """
 
     def __init__(self, stream: socket.socket, on_readable: Callable[[], None]) -> None:
         self._stream, self._on_readable = stream, on_readable
-        self._guard = threading.RLock()
+        self._lock = threading.RLock()
         self._watches = set[_Watch]()
         self._current: _Watch | None = None
-        self._over = False
+        self._stopped = False
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop on which is heard what comes, if on any."""
+        """The loop that reads the socket; None while reading is paused or stopped."""
         return self._current.loop if self._current is not None else None
 
-    def listen(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Hear on `loop`, the one that calls, from now on; tell whether that can be: not all loops watch sockets."""
-        with self._guard:
+    def read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Read on `loop`, the running loop, from now on.
+
+        Return False if the reader is stopped or the loop cannot watch sockets.
+        """
+        with self._lock:
             if self.loop is loop:
                 return True
-            if self._over:
+            if self._stopped:
                 return False
             watch = _Watch(loop, self._stream)
             try:
-                loop.add_reader(watch.descriptor, self._hear, watch)
+                loop.add_reader(watch.descriptor, self._on_event, watch)
             except NotImplementedError:
                 watch.close()
                 return False
-            self.rest()
+            self.pause()
             self._watches.add(watch)
             self._current = watch
             return True
 
-    def _hear(self, watch: _Watch) -> None:
-        with self._guard:
+    def _on_event(self, watch: _Watch) -> None:
+        with self._lock:
             if watch is self._current:
                 self._on_readable()
             else:
-                self._let_go(watch)
+                self._remove_watch(watch)
 
-    def end(self) -> None:
-        """Hear nothing any more."""
-        with self._guard:
-            self._over = True
-            self.rest()
+    def stop(self) -> None:
+        """Stop reading for good."""
+        with self._lock:
+            self._stopped = True
+            self.pause()
 
-    def rest(self) -> None:
-        """Hear nothing until the next `listen`."""
-        with self._guard:
+    def pause(self) -> None:
+        """Stop reading until the next `read_on`."""
+        with self._lock:
             watch, self._current = self._current, None
-            for other in [
-                other for other in self._watches if other is not watch and other.loop.is_closed()
-            ]:
-                self._drop(other)  # it ended before it had time to let go
+            for other in list(self._watches):
+                if other is not watch and other.loop.is_closed():
+                    self._close_watch(other)  # its loop was closed before it could remove the watch
         if watch is None:
             return
         try:
-            watch.loop.call_soon_threadsafe(self._let_go, watch)
-        except RuntimeError:  # the loop is closed, and watches nothing
-            self._drop(watch)
+            watch.loop.call_soon_threadsafe(self._remove_watch, watch)
+        except RuntimeError:  # the loop is closed and watches nothing
+            self._close_watch(watch)
 
-    def _let_go(self, watch: _Watch) -> None:
+    def _remove_watch(self, watch: _Watch) -> None:
         if watch in self._watches:
             watch.loop.remove_reader(watch.descriptor)
-            self._drop(watch)
+            self._close_watch(watch)
 
-    def _drop(self, watch: _Watch) -> None:
+    def _close_watch(self, watch: _Watch) -> None:
         self._watches.discard(watch)
         watch.close()
 
-    def forget(self) -> None:
-        """In a forked child: close all that is the parent's."""
+    def close_in_child(self) -> None:
+        """Close the parent's descriptors in a forked child."""
         for watch in self._watches:
             watch.close()
 
 
 class _Watch:
-    """One loop's own descriptor of the stream."""
+    """One loop's own duplicate of the socket's descriptor."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: socket.socket) -> None:
         self.loop, self.descriptor = loop, os.dup(stream.fileno())

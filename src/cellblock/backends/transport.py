@@ -1,4 +1,4 @@
-"""Link: the stream to a cell server, whatever carries it, and what is at its other end."""
+"""The byte stream to a runtime server, and what is at its other end."""
 
 from __future__ import annotations
 
@@ -15,106 +15,114 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from ..errors import BackendError
-from .socket_reader import Ear
+from .socket_reader import SocketReader
 
-_READ = 1 << 16  # more would make each read give memory back to the kernel
-_END = 60.0  # seconds that a server may take to end its cells and clean up: a temporary folder may hold a million files
+_READ_BYTES = 1 << 16  # with a larger buffer each read returns memory to the kernel
+_EXIT_SECONDS = 60.0  # to end all cells and clean up: a temporary folder may hold 1,000,000 files
+_STDERR_BYTES = 2000  # of the server's standard error that an error message quotes
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE_DIR = Path(__file__).resolve().parent.parent
 
 
-class Link(ABC):
-    """Bytes to and from one cell server. Belongs to the engine's loop, unless it serves all.
+class Transport(ABC):
+    """Bytes to and from one runtime server.
 
-    pid                its process, when that is one of this machine; else 0
-    serves_all_loops   `send`, `listen` and `pause` may be called on any loop
+    pid                 process ID of the server; 0 if it does not run on this machine
+    supports_any_loop   `send`, `read_on` and `pause_reading` may be called on any loop;
+                        everything else belongs to the background loop
     """
 
     pid: int = 0
-    serves_all_loops: ClassVar[bool] = False
+    supports_any_loop: ClassVar[bool] = False
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop on which what comes is handed over, if it is known."""
+    def reader_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that calls `on_data`, if it is known."""
         return None
 
-    def listen(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Hand over on `loop`, the one that calls, what comes from now on; tell whether that can be."""
+    def read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Call `on_data` on `loop` from now on. `loop` must be the running loop.
+
+        Return False if that is not possible.
+        """
         return False
 
     @abstractmethod
-    def begin(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """From now on hand what comes to `on_data`, and call `on_end` when nothing more will."""
+    def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Start to read: call `on_data` with received bytes, and `on_end` at the end."""
 
     @abstractmethod
     def send(self, data: bytes) -> None:
-        """Send `data` as soon as it is taken; does not wait. An end is told of by `on_end`."""
+        """Send `data` without waiting. If the stream has ended, `on_end` is called."""
 
     @abstractmethod
-    def pause(self) -> None:
-        """Read nothing more for now, so that the server has to wait."""
+    def pause_reading(self) -> None:
+        """Stop reading for now, so that the server has to wait."""
 
     @abstractmethod
-    def resume(self) -> None:
+    def resume_reading(self) -> None:
         """Read again."""
 
     @abstractmethod
-    def let_go(self) -> None:
-        """Neither read nor write any more."""
+    def detach(self) -> None:
+        """Stop reading and writing for good."""
 
     @abstractmethod
-    def last_words(self) -> str:
-        """Give what the server said besides, which is why it ended."""
+    def stderr_tail(self) -> str:
+        """Return the last text that the server wrote to its standard error."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Hang up and wait until the server is gone, and all its cells. Raises `BackendError` when it does not go."""
+        """Close the stream and wait until the server and all its cells are gone.
+
+        Raises `BackendError` if the server does not exit in time.
+        """
 
     @abstractmethod
-    def forget(self) -> None:
-        """In a forked child: let go of a stream that is the parent's."""
+    def close_in_child(self) -> None:
+        """Close the parent's stream in a forked child."""
 
 
-class SocketLink(Link):
+class SocketTransport(Transport):
     """A server of this machine, process `pid`, at the other end of a socket."""
 
-    serves_all_loops = True
+    supports_any_loop = True
 
     def __init__(self, stream: socket.socket, pid: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket, self.pid = stream, pid
         self._socket.setblocking(False)
-        self._ear = Ear(self._socket, self._on_readable)
-        self._sending = threading.Lock()
+        self._reader = SocketReader(self._socket, self._on_readable)
+        self._send_lock = threading.Lock()
         self._outgoing = bytearray()
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
 
-    def begin(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """See `Link`."""
+    def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """See `Transport`."""
         self._on_data, self._on_end = on_data, on_end
-        self._ear.listen(self._loop)
+        self._reader.read_on(self._loop)
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """See `Link`."""
-        return self._ear.loop
+    def reader_loop(self) -> asyncio.AbstractEventLoop | None:
+        """See `Transport`."""
+        return self._reader.loop
 
-    def listen(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """See `Link`."""
-        return self._ear.listen(loop)
+    def read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """See `Transport`."""
+        return self._reader.read_on(loop)
 
-    def pause(self) -> None:
-        """See `Link`."""
-        self._ear.rest()
+    def pause_reading(self) -> None:
+        """See `Transport`."""
+        self._reader.pause()
 
-    def resume(self) -> None:
-        """See `Link`."""
-        self._ear.listen(asyncio.get_running_loop())
+    def resume_reading(self) -> None:
+        """See `Transport`."""
+        self._reader.read_on(asyncio.get_running_loop())
 
     def _on_readable(self) -> None:
         try:
-            data = self._socket.recv(_READ)
+            data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -125,54 +133,54 @@ class SocketLink(Link):
             self._on_end()
 
     def send(self, data: bytes) -> None:
-        """See `Link`."""
-        with self._sending:
+        """See `Transport`."""
+        with self._send_lock:
             waiting = bool(self._outgoing)
             self._outgoing += data
-            if not waiting and self._send_now():
-                self._loop.call_soon_threadsafe(self._wait_for_room)
+            if not waiting and self._send_available():
+                self._loop.call_soon_threadsafe(self._watch_writable)
 
-    def _send_now(self) -> bool:
-        """Send what is taken; tell whether something is left that will be taken later."""
+    def _send_available(self) -> bool:
+        """Send what the socket accepts now. Return True if the rest must be sent later."""
         try:
             sent = self._socket.send(self._outgoing)
         except BlockingIOError:
             sent = 0
         except OSError:
-            return False  # the reading side finds out why
+            return False  # the reading side reports the cause
         del self._outgoing[:sent]
         return bool(self._outgoing)
 
-    def _wait_for_room(self) -> None:
+    def _watch_writable(self) -> None:
         if self._socket.fileno() >= 0:
-            self._loop.add_writer(self._socket, self._on_room)
+            self._loop.add_writer(self._socket, self._on_writable)
 
-    def _on_room(self) -> None:
-        with self._sending:
-            if not self._send_now():
+    def _on_writable(self) -> None:
+        with self._send_lock:
+            if not self._send_available():
                 self._loop.remove_writer(self._socket)
 
-    def let_go(self) -> None:
-        """See `Link`."""
-        self._ear.end()
+    def detach(self) -> None:
+        """See `Transport`."""
+        self._reader.stop()
 
-    def _hang_up(self) -> None:
+    def _close_socket(self) -> None:
         self._loop.remove_writer(self._socket)
-        with contextlib.suppress(OSError):  # it has hung up
-            self._socket.shutdown(
-                socket.SHUT_RDWR
-            )  # also for a loop that has had no time yet to let go of the stream
+        # A loop that has not detached yet holds a duplicate of the descriptor, so `close` alone
+        # would not end the stream. The peer may have closed it already.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def forget(self) -> None:
-        """See `Link`."""
-        self._ear.forget()
+    def close_in_child(self) -> None:
+        """See `Transport`."""
+        self._reader.close_in_child()
         with contextlib.suppress(OSError):
             self._socket.close()
 
 
-class ProcessLink(SocketLink):
-    """A server that is a process of ours."""
+class ProcessTransport(SocketTransport):
+    """A server that is a child process of this one."""
 
     def __init__(
         self,
@@ -180,82 +188,91 @@ class ProcessLink(SocketLink):
         environment: Mapping[str, str] | None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """Start it. Raises `OSError`. `environment` None means this process's own; it gets the descriptors `inherited`."""
+        """Start the process. Raises `OSError`.
+
+        `environment` None means the environment of this process. The child inherits the
+        descriptors `inherited`.
+        """
         ours, theirs = socket.socketpair()
-        # Not a pipe: nobody would read it while the server lives.
-        self._log: BinaryIO = tempfile.TemporaryFile()
+        # A file instead of a pipe, because nothing reads it while the server lives.
+        self._stderr: BinaryIO = tempfile.TemporaryFile()
         try:
-            # Not in a thread: a cancellation in the middle would lose the process.
-            self._process = _spawn(argv, theirs, self._log, environment, inherited)
+            # Not in a thread: a cancellation halfway would lose the process.
+            self._process = _spawn(argv, theirs, self._stderr, environment, inherited)
         except BaseException:
             ours.close()
-            self._log.close()
+            self._stderr.close()
             raise
         finally:
             theirs.close()
         super().__init__(ours, self._process.pid)
 
-    def last_words(self) -> str:
-        """See `Link`."""
-        self._log.seek(0)
-        return self._log.read()[-2000:].decode(errors="replace").strip()
+    def stderr_tail(self) -> str:
+        """See `Transport`."""
+        self._stderr.seek(0)
+        return self._stderr.read()[-_STDERR_BYTES:].decode(errors="replace").strip()
 
     async def close(self) -> None:
-        """See `Link`."""
-        self._hang_up()
-        ended = await asyncio.to_thread(_reap, self._process, _END)
-        self._log.close()
-        if not ended:
+        """See `Transport`."""
+        self._close_socket()
+        has_exited = await asyncio.to_thread(_wait_or_kill, self._process, _EXIT_SECONDS)
+        self._stderr.close()
+        if not has_exited:
             raise BackendError(
-                f"The cell server (process {self.pid}) did not end within {_END:.0f} s."
+                f"The runtime server (process {self.pid}) did not exit within "
+                f"{_EXIT_SECONDS:.0f} s and was killed."
             )
 
 
-class GuestLink(SocketLink):
-    """A server that others use as well, over streams of their own: `server` leads to it."""
+class SharedTransport(SocketTransport):
+    """A tenant's own stream to the server that `server` leads to, which others use as well."""
 
-    def __init__(self, stream: socket.socket, server: Link) -> None:
+    def __init__(self, stream: socket.socket, server: Transport) -> None:
         super().__init__(stream, server.pid)
         self._server = server
 
-    def last_words(self) -> str:
-        """See `Link`."""
-        return self._server.last_words()
+    def stderr_tail(self) -> str:
+        """See `Transport`."""
+        return self._server.stderr_tail()
 
     async def close(self) -> None:
-        """See `Link`."""
+        """See `Transport`. Only the tenant's own cells are ended, and the server stays."""
         self._loop.remove_writer(self._socket)
         try:
-            await asyncio.wait_for(self._see_off(), _END)
+            await asyncio.wait_for(self._drain(), _EXIT_SECONDS)
         except TimeoutError as error:
             raise BackendError(
-                f"The cell server (process {self.pid}) did not let go of an executor within {_END:.0f} s."
+                f"The runtime server (process {self.pid}) did not end the cells of an executor "
+                f"within {_EXIT_SECONDS:.0f} s."
             ) from error
         finally:
-            self._hang_up()
+            self._close_socket()
 
-    async def _see_off(self) -> None:
-        """Say that nothing more will come, and wait until the server hangs up: then all cells are gone."""
-        with contextlib.suppress(OSError):  # it has hung up, or ended
+    async def _drain(self) -> None:
+        """Close our side and wait for the server to close its side: then all cells are gone."""
+        with contextlib.suppress(OSError):  # the server has closed the stream or exited
             await self._loop.sock_sendall(self._socket, self._outgoing)
             self._socket.shutdown(socket.SHUT_WR)
-            while await self._loop.sock_recv(self._socket, _READ):
+            while await self._loop.sock_recv(self._socket, _READ_BYTES):
                 pass
 
 
 def start_process(
-    text: str,
+    program: str,
     python: str | None,
     environment: Mapping[str, str] | None,
     inherited: Sequence[int] = (),
-) -> ProcessLink:
-    """Start a cell server as a process of this machine. `text` is its program, out of `cell.boot`. Raises `BackendError`."""
-    argv = [python or sys.executable, "-I", "-S", "-c", text, str(PACKAGE)]
+) -> ProcessTransport:
+    """Start a runtime server as a process of this machine. Raises `BackendError`.
+
+    `program` is a program of `runtime.bootstrap`.
+    """
+    argv = [python or sys.executable, "-I", "-S", "-c", program, str(PACKAGE_DIR)]
     try:
-        return ProcessLink(argv, environment, inherited)
+        return ProcessTransport(argv, environment, inherited)
     except OSError as error:
         raise BackendError(
-            f"The cell server cannot be started with {argv[0]}: {error.strerror}."
+            f"The runtime server cannot be started with {argv[0]}: {error.strerror}."
         ) from error
 
 
@@ -278,7 +295,8 @@ def _spawn(
     )
 
 
-def _reap(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def _wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for `process` to exit, and kill it after `seconds`. Return True if it exited itself."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

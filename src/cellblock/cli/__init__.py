@@ -1,7 +1,7 @@
 """The command `cellblock`.
 
-A subcommand's module is imported when it is used, and what runs code when code is run: `--help` and a mistyped option
-are answered at once.
+The module of a subcommand is imported when the subcommand is used, and executors are imported when
+code is run. This keeps `--help` and usage errors fast.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .. import __version__
 from ..errors import CellblockError
 
 _COMMANDS = {
-    "clean": "Remove control groups and containers that dead owners left.",
-    "doctor": "Tell what the sandbox can guarantee on this machine, and which container engine there is.",
-    "repl": "Talk with a live Python session in a sandbox.",
+    "clean": "Remove control groups and containers left behind by crashed processes.",
+    "doctor": "Check what the sandbox guarantees here, and find the container engine.",
+    "repl": "Start an interactive Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",
 }
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_INTERRUPTED = 3, 2, 130
 
 
-class _Commands(click.Group):
+class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -39,7 +39,7 @@ class _Commands(click.Group):
 
 
 @click.group(
-    cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def _cellblock() -> None:
@@ -47,33 +47,31 @@ def _cellblock() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Be the command: ends the process, with the code of what was run.
+    """Run the command with `arguments` (default: `sys.argv`) and exit with its exit code.
 
-    2 means bad usage, 3 that we failed, 130 and 143 that Ctrl-C and SIGTERM ended it. `arguments` None: the
-    process's own.
+    Exit code 2 means a usage error, 3 that the code could not be run, 130 and 143 that Ctrl-C or
+    SIGTERM ended the command.
     """
     try:
         code = _cellblock.main(arguments, prog_name="cellblock", standalone_mode=False)
     except click.UsageError as error:
-        code = _say(_usage(error), _EXIT_USAGE)
+        code = _report_error(_usage_message(error), _EXIT_USAGE)
     except CellblockError as error:
-        code = _say(str(error), _EXIT_FAILED)
-    except (
-        OSError
-    ) as error:  # a full disk behind our output, say; a closed pipe is click's, who ends quietly
-        code = _say(str(error), _EXIT_FAILED)
+        code = _report_error(str(error), _EXIT_FAILED)
+    except OSError as error:  # such as a full disk; click handles a closed pipe itself
+        code = _report_error(str(error), _EXIT_FAILED)
     except click.Abort:
         code = _EXIT_INTERRUPTED
     sys.exit(code)
 
 
-def _usage(error: click.UsageError) -> str:
-    """Give one line that says what is wrong, and where to read more."""
+def _usage_message(error: click.UsageError) -> str:
+    """Return one line with the problem and the help command."""
     command = error.ctx.command_path if error.ctx else "cellblock"
-    said = " ".join(error.format_message().split()).rstrip(".")
-    return f"{said}; see {command} --help"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message}; see {command} --help"
 
 
-def _say(message: str, code: int) -> int:
+def _report_error(message: str, code: int) -> int:
     click.echo(f"cellblock: {message}", err=True)
     return code

@@ -1,4 +1,4 @@
-"""`cellblock clean`: remove the control groups and the containers that dead owners left."""
+"""`cellblock clean`: remove control groups and containers left behind by crashed processes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ import click
 
 @click.command("clean")
 def command() -> int:
-    """Remove control groups and containers that were ours and whose owner is gone, and print their names.
+    """Remove control groups and containers left behind by crashed processes, and print their names.
 
-    A container that was to be kept stays, and so does anybody else's.
+    Only control groups and containers that Cellblock created are removed. A container that was
+    created to be kept is not removed.
     """
-    for path in _clean_groups():
+    for path in _remove_control_groups():
         click.echo(path)
     if importlib.util.find_spec("aiodocker") is None:
         click.echo(
-            "Containers were not looked at: that needs the extra `docker`, pip install 'cellblock[docker]'.",
+            "Containers were not checked. To check them: pip install 'cellblock[docker]'.",
             err=True,
         )
         return 0
-    for name in asyncio.run(_clean_containers()):
+    for name in asyncio.run(_remove_containers()):
         click.echo(name)
     return 0
 
 
-def _clean_groups() -> list[str]:
-    from ..runtime.server.cgroups import sweep  # `clean --help` does without
+def _remove_control_groups() -> list[str]:
+    from ..runtime.server.cgroups import remove_orphans  # `clean --help` does without
     from ..sandbox import cgroups
 
-    return [path for folder in cgroups.find().folders for path in sweep(folder)]
+    return [path for folder in cgroups.find_cgroups().folders for path in remove_orphans(folder)]
 
 
-async def _clean_containers() -> list[str]:
-    from ..containers.client import connected
+async def _remove_containers() -> list[str]:
+    from ..containers.client import open_client
     from ..containers.orphans import remove_orphans
 
-    async with connected() as client:
+    async with open_client() as client:
         return await remove_orphans(client)

@@ -1,4 +1,4 @@
-"""`cellblock doctor`: what the sandbox guarantees on this machine, found by trying, and which container engine there is."""
+"""`cellblock doctor`: test what the sandbox guarantees here, and find the container engine."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ..sandbox.guarantees import Guarantee
-from ..sandbox.probe import unavailable
+from ..sandbox.probe import unavailable_reason
 
 _COLOURS = {"enforced": "green", "partly": "yellow", "not possible here": "red"}
-_NARROWEST = 30  # characters of text beside the first two columns
+_MIN_TEXT_WIDTH = 30  # characters in the third column
 
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(as_json: bool) -> int:
-    """Tell what the sandbox guarantees on this machine, what to do for more, and which container engine there is.
+    """Check what the sandbox guarantees on this machine, and find the container engine.
 
-    The exit code is 0 when the full sandbox can be started here, else 1.
+    For each guarantee that is missing, print what to do. The exit code is 0 if the full sandbox can
+    be started here, else 1.
     """
     import asyncio
 
-    from ..containers.report import as_text, engine_report
+    from ..containers.report import engine_report, format_engine_report
     from ..executors.command_line.sandbox import (
         SandboxCommandLineCodeExecutor,  # `doctor --help` does without
     )
 
     engine = asyncio.run(engine_report())
-    guarantees, reason = SandboxCommandLineCodeExecutor().guarantees(), unavailable()
+    guarantees, reason = SandboxCommandLineCodeExecutor().guarantees(), unavailable_reason()
     if as_json:
         found = {
             "full_sandbox": not reason,
@@ -42,37 +43,36 @@ def command(as_json: bool) -> int:
         }
         click.echo(json.dumps(found, indent=2))
     else:
-        for line in rows(guarantees, _width()):
+        for line in table_rows(guarantees, _terminal_width()):
             click.echo(line)
-        click.echo(f"\n{as_text(engine)}")
-        click.echo(
-            f"The full sandbox {f'cannot be started here. {reason}' if reason else 'can be started here.'}"
-        )
+        click.echo(f"\n{format_engine_report(engine)}")
+        ability = f"cannot be started here. {reason}" if reason else "can be started here."
+        click.echo(f"The full sandbox {ability}")
     return 1 if reason else 0
 
 
-def rows(guarantees: Sequence[Guarantee], width: int | None) -> Iterator[str]:
-    """Give one row for each guarantee: property, level, and what makes it hold or what to do.
+def table_rows(guarantees: Sequence[Guarantee], width: int | None) -> Iterator[str]:
+    """Yield the lines of a table of `guarantees`: property, level, and mechanism or advice.
 
-    The text is wrapped below itself at `width`; `None`: never.
+    The third column is wrapped at `width` characters; None means no wrapping.
     """
-    names = max(len(guarantee.property) for guarantee in guarantees)
-    levels = max(map(len, _COLOURS))
-    indent = " " * (names + levels + 4)
+    name_width = max(len(guarantee.property) for guarantee in guarantees)
+    level_width = max(map(len, _COLOURS))
+    indent = " " * (name_width + level_width + 4)
     for guarantee in guarantees:
-        text = _text(guarantee)
-        room = None if width is None else max(width - len(indent), _NARROWEST)
+        text = _details(guarantee)
+        room = None if width is None else max(width - len(indent), _MIN_TEXT_WIDTH)
         first, *rest = [text] if room is None else textwrap.wrap(text, room, break_long_words=False)
-        level = click.style(f"{guarantee.level:<{levels}}", fg=_COLOURS[guarantee.level])
-        yield f"{guarantee.property:<{names}}  {level}  {first}"
+        level = click.style(f"{guarantee.level:<{level_width}}", fg=_COLOURS[guarantee.level])
+        yield f"{guarantee.property:<{name_width}}  {level}  {first}"
         yield from (f"{indent}{line}" for line in rest)
 
 
-def _text(guarantee: Guarantee) -> str:
+def _details(guarantee: Guarantee) -> str:
     if guarantee.level == "enforced" or not guarantee.advice:
         return guarantee.mechanism
     return f"{guarantee.mechanism}. {guarantee.advice}"
 
 
-def _width() -> int | None:
+def _terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None

@@ -1,9 +1,8 @@
-"""What is made before code runs: the executor that was asked for, and its work folder."""
+"""Create the executor that the options ask for, and its work folder."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 import time
@@ -14,52 +13,52 @@ from typing import TYPE_CHECKING
 
 from ..errors import WorkspaceError
 from ..executors.base import CodeExecutor
-from ..limits import LOCAL_LIMITS, SANDBOX_LIMITS, Limits
+from ..limits import Limits
 from ..policy import Policy
 from .settings import Settings
-from .stdio import Note
+from .stdio import PrintNote
 
 if TYPE_CHECKING:
     from ..events import PullProgress
     from ..executors.session.sandbox import SandboxSessionCodeExecutor
 
 WORK_DIR = "coding"
-_BETWEEN = 1.0  # seconds between two notes about an image that is being fetched
-_INSTALLER = "cellblock.environments.uv"  # the logger of who installs packages
+_PULL_NOTE_INTERVAL = 1.0  # seconds
+_INSTALL_LOGGER = "cellblock.environments.uv"
 
 
-def make_executor(settings: Settings, folder: str, note: Note) -> CodeExecutor:
-    """Make the executor; what it warns of becomes a note."""
-    with warnings.catch_warnings(record=True) as warned:
+def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
+    """Create the executor, and print its warnings as notes."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        executor = _make(settings, folder, note)
-    for warning in warned:
-        note(str(warning.message))
+        executor = _create(settings, folder, print_note)
+    for warning in caught:
+        print_note(str(warning.message))
     return executor
 
 
-def _make(settings: Settings, folder: str, note: Note) -> CodeExecutor:
-    # Each only when it is used: none needs what the others import.
+def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
+    # Each executor is imported only when it is used.
     if settings.executor == "session":
         return make_session(settings, folder)
     if settings.executor == "local":
         from ..executors.command_line.local import LocalCommandLineCodeExecutor
 
-        limits = _limits(settings, LOCAL_LIMITS)
+        limits = _limits(settings)
         return LocalCommandLineCodeExecutor(
             settings.timeout, folder, packages=settings.packages, limits=limits
         )
     if settings.executor in ("docker", "docker-session"):
-        return _make_docker(settings, folder, note)
+        return _create_docker(settings, folder, print_note)
     from ..executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 
-    limits, policy = _limits(settings, SANDBOX_LIMITS), _policy(settings)
+    limits, policy = _limits(settings), _policy(settings)
     return SandboxCommandLineCodeExecutor(
         settings.timeout, folder, packages=settings.packages, limits=limits, policy=policy
     )
 
 
-def _make_docker(settings: Settings, folder: str, note: Note) -> CodeExecutor:
+def _create_docker(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
     from ..executors.command_line.docker import IMAGE, DockerCommandLineCodeExecutor
     from ..executors.session.docker import DockerSessionCodeExecutor
 
@@ -73,50 +72,48 @@ def _make_docker(settings: Settings, folder: str, note: Note) -> CodeExecutor:
         timeout=settings.timeout,
         work_dir=folder,
         packages=settings.packages,
-        limits=_limits(settings, SANDBOX_LIMITS),
+        limits=_limits(settings),
         delete_tmp_files=True,
         network="bridge" if settings.network else "none",
-        on_pull=_Pulls(note),
+        on_pull=_PullProgressNotes(print_note),
     )
 
 
-class _Pulls:
-    """Note the progress of a fetched image, now and then."""
+class _PullProgressNotes:
+    """Print a note on the progress of an image pull, at most one per interval or finished layer."""
 
-    def __init__(self, note: Note) -> None:
-        self._note, self._next = note, 0.0
-        self._layers: int = -1
+    def __init__(self, print_note: PrintNote) -> None:
+        self._print_note, self._next_note_at = print_note, 0.0
+        self._layers_done = -1
 
     def __call__(self, progress: PullProgress) -> None:
         now = time.monotonic()
-        if progress.layers and (now >= self._next or progress.layers_done not in (self._layers, 0)):
-            self._next, self._layers = now + _BETWEEN, progress.layers_done
-            self._note(f"fetching {progress}")
+        is_new_layer = progress.layers_done not in (self._layers_done, 0)
+        if progress.layers_total and (now >= self._next_note_at or is_new_layer):
+            self._next_note_at, self._layers_done = now + _PULL_NOTE_INTERVAL, progress.layers_done
+            self._print_note(f"pulling {progress}")
 
 
 def make_session(
-    settings: Settings, folder: str, ask: Callable[[str], Awaitable[str]] | None = None
+    settings: Settings, folder: str, input_callback: Callable[[str], Awaitable[str]] | None = None
 ) -> SandboxSessionCodeExecutor:
-    """Make a live session. `ask` answers what its code asks for with `input()`."""
+    """Create a live session. `input_callback` answers calls of `input()` in the session."""
     from ..executors.session.sandbox import SandboxSessionCodeExecutor
 
     return SandboxSessionCodeExecutor(
         settings.timeout,
         folder,
         packages=settings.packages,
-        limits=_limits(settings, SANDBOX_LIMITS),
+        limits=_limits(settings),
         policy=_policy(settings),
         preload=settings.preload,
-        input_callback=ask,
+        input_callback=input_callback,
     )
 
 
-def _limits(settings: Settings, default: Limits) -> Limits:
-    return (
-        default
-        if settings.memory_bytes is None
-        else dataclasses.replace(default, memory_bytes=settings.memory_bytes)
-    )
+def _limits(settings: Settings) -> Limits:
+    memory_bytes = settings.memory_bytes
+    return Limits() if memory_bytes is None else Limits(memory_bytes=memory_bytes)
 
 
 def _policy(settings: Settings) -> Policy:
@@ -124,30 +121,33 @@ def _policy(settings: Settings) -> Policy:
 
 
 @contextlib.contextmanager
-def made_folder(folder: str, *, ours: bool) -> Generator[None, None, None]:
-    """Make the work folder when it is missing. One that is `ours` goes again when nothing was left in it."""
-    ours = ours and not os.path.lexists(folder)
+def work_folder(folder: str, *, is_default: bool) -> Generator[None, None, None]:
+    """Create the work folder if it is missing.
+
+    A default folder that was created here is removed on exit if it is empty.
+    """
+    is_removable = is_default and not os.path.lexists(folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or error
         message = (
-            f"The work folder {folder} cannot be made: {reason}. Name another with --work-dir."
+            f"The work folder {folder} cannot be created: {reason}. Use another with --work-dir."
         )
         raise WorkspaceError(message) from error
     try:
         yield
     finally:
-        if ours:
-            with contextlib.suppress(OSError):  # not empty, or gone
+        if is_removable:
+            with contextlib.suppress(OSError):  # not empty, or already removed
                 os.rmdir(folder)
 
 
 @contextlib.contextmanager
-def progress(note: Note) -> Generator[None, None, None]:
-    """Show what is said while packages are installed."""
-    logger = logging.getLogger(_INSTALLER)
-    handler = _Notes(note)
+def install_progress(print_note: PrintNote) -> Generator[None, None, None]:
+    """Print the log of package installation as notes while the context is open."""
+    logger = logging.getLogger(_INSTALL_LOGGER)
+    handler = _NoteHandler(print_note)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
@@ -156,10 +156,10 @@ def progress(note: Note) -> Generator[None, None, None]:
         logger.removeHandler(handler)
 
 
-class _Notes(logging.Handler):
-    def __init__(self, note: Note) -> None:
+class _NoteHandler(logging.Handler):
+    def __init__(self, print_note: PrintNote) -> None:
         super().__init__()
-        self._note = note
+        self._print_note = print_note
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._note(record.getMessage())
+        self._print_note(record.getMessage())

@@ -1,4 +1,4 @@
-"""Where the lines typed at the prompt are kept: with the user's other state, out of reach of what they run."""
+"""The history file of the prompt. Code in a session cannot reach it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from ..errors import WorkspaceError
 
 
 def history_file(environment: Mapping[str, str]) -> Path:
-    """Give the file's path: below XDG_STATE_HOME, or where that is by default. Raises `RuntimeError` without a home."""
-    given = environment.get("XDG_STATE_HOME", "")
-    state = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    """Return the path of the history file, below XDG_STATE_HOME or ~/.local/state.
+
+    Raises `RuntimeError` if there is no home directory.
+    """
+    state_home = environment.get("XDG_STATE_HOME", "")
+    state = Path(state_home) if os.path.isabs(state_home) else Path.home() / ".local" / "state"
     return state / "cellblock" / "history"
 
 
 def open_history(path: Path, work_dir: str) -> None:
-    """Make the file, for its owner alone, when it is not there. Raises `WorkspaceError` when it cannot be kept."""
+    """Create the file, readable only by its owner, if it does not exist.
+
+    Raises `WorkspaceError` if it cannot be used.
+    """
     if path.resolve().is_relative_to(Path(work_dir).resolve()):
         raise WorkspaceError(f"{path} is in the work folder, where code could change it")
     try:

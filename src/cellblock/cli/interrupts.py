@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what has begun is ended in order, and what was printed is kept."""
+"""Handle Ctrl-C and SIGTERM: end running blocks in an orderly way and keep their output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from ..cancellation import CancellationToken
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _Signals(ABC):
-    """Listen to both signals, for the task that makes this, from the start of an executor to the end of its clean-up.
+class _SignalHandler(ABC):
+    """Handle both signals while an executor starts, runs and cleans up.
 
-    While it starts, a signal cancels the task. During clean-up they only set `exit_code`: clean-up is bounded, and half of
-    it would leave things behind. After it, they end the process at once.
+    While the executor starts, a signal cancels the task that created this object. During clean-up,
+    which takes a bounded time and must be complete, a signal only sets `exit_code`. After that, a
+    signal ends the process.
     """
 
     def __init__(self) -> None:
@@ -27,14 +28,14 @@ class _Signals(ABC):
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._starting = True
-        # Ignored from the start: a job in the background, which the terminal's Ctrl-C is not for.
+        # A signal that is already ignored stays ignored, as Ctrl-C is for a background job.
         self._numbers = [
             number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
         ]
 
     def __enter__(self) -> Self:
         for number in self._numbers:
-            self._loop.add_signal_handler(number, self._take, number)
+            self._loop.add_signal_handler(number, self._on_signal, number)
         return self
 
     def __exit__(
@@ -45,61 +46,61 @@ class _Signals(ABC):
     ) -> None:
         for number in self._numbers:
             self._loop.remove_signal_handler(number)
-            # Not Python's: an exception in the last moments of the process would only be noise.
+            # Python's own handler would print a traceback while the process exits.
             signal.signal(number, signal.SIG_DFL)
 
-    def started(self) -> None:
-        """Say that blocks run from now on."""
+    def set_running(self) -> None:
+        """Record that the executor has started."""
         self._starting = False
 
-    def stopping(self) -> None:
-        """Say that only clean-up is left."""
+    def set_stopping(self) -> None:
+        """Record that clean-up has started."""
         self._task = None
 
     @abstractmethod
-    def _take(self, number: int) -> None:
-        """Do what signal `number` asks for."""
+    def _on_signal(self, number: int) -> None:
+        """Handle signal `number`."""
 
     def _cancel_task(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            # Cancelled once: another cancellation would meet the clean-up.
+            # A second cancellation would interrupt the clean-up.
             self._task = None
 
 
-class Interrupts(_Signals):
-    """While blocks run, the first signal cancels `token`, and the second one the task."""
+class RunInterrupts(_SignalHandler):
+    """While blocks run, the first signal cancels `token`, and the second cancels the task."""
 
     def __init__(self) -> None:
         super().__init__()
         self.token = CancellationToken()
 
-    def _take(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         is_second, self.exit_code = self.exit_code != 0, 128 + number
         self.token.cancel()
         if self._starting or is_second:
             self._cancel_task()
 
 
-class CellInterrupts(_Signals):
-    """While somebody talks with a session, Ctrl-C ends the cell that runs, if any, and SIGTERM the whole."""
+class ReplInterrupts(_SignalHandler):
+    """In an interactive session, Ctrl-C ends the running block, and SIGTERM ends the session."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._cell: CancellationToken | None = None
+        self._block_token: CancellationToken | None = None
 
     @contextlib.contextmanager
-    def cell(self) -> Generator[CancellationToken]:
-        """Give the token of a cell that runs inside."""
-        self._cell = CancellationToken()
+    def block(self) -> Generator[CancellationToken]:
+        """Yield the cancellation token of the block that runs in this context."""
+        self._block_token = CancellationToken()
         try:
-            yield self._cell
+            yield self._block_token
         finally:
-            self._cell = None
+            self._block_token = None
 
-    def _take(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if number == signal.SIGTERM or self._starting:
             self.exit_code = 128 + number
             self._cancel_task()
-        elif self._cell is not None:
-            self._cell.cancel()
+        elif self._block_token is not None:
+            self._block_token.cancel()

@@ -1,4 +1,4 @@
-"""Events as text for two streams. Pure: no I/O, no clock, no terminal."""
+"""Render events as text for standard output and standard error. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..events import (
     Started,
     Stream,
 )
-from ..results import cut_mark
+from ..results import truncation_marker
 from .sizes import format_size
 
 Style = Literal["plain", "dim", "bold"]
-_MOST_FILES = 20  # named for each block
+_MAX_LISTED_FILES = 20  # per block
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Text to be written to a stream as it is; `style` is for terminals."""
+class StyledText:
+    """Text to write to a stream unchanged; `style` applies to terminals."""
 
     stream: Stream
     text: str
@@ -36,53 +36,53 @@ class Piece:
 
 
 class Renderer:
-    """Make pieces of events: what programs wrote as they wrote it, and notes of ours, on stderr, on lines of their own.
+    """Render output unchanged, and notes on separate lines of standard error.
 
-    one_place   both streams go to the same place, a terminal say, so that what one wrote moves the other's line
-    folder      the work folder, as it is to be shown
+    same_destination   True if both streams go to the same terminal or file
+    folder             the work folder, as the user wrote it
     """
 
-    def __init__(self, blocks: Sequence[CodeBlock], *, folder: str, one_place: bool) -> None:
-        self._blocks, self._folder, self._one_place = blocks, folder, one_place
+    def __init__(self, blocks: Sequence[CodeBlock], *, folder: str, same_destination: bool) -> None:
+        self._blocks, self._folder, self._same_destination = blocks, folder, same_destination
         self._mid_line = False
         self._files: list[FileCreated] = []
 
-    def pieces(self, event: Event) -> Iterator[Piece]:
-        """Give what is to be written for `event`."""
+    def render(self, event: Event) -> Iterator[StyledText]:
+        """Yield the text for `event`."""
         match event:
             case Started(block=number, language=language):
                 yield from self.note(self._heading(number, language), "bold")
             case Output(stream=stream, text=text):
-                yield self._written(stream, text)
+                yield self._program_output(stream, text)
             case OutputTruncated(stdout_bytes=out, stderr_bytes=err):
-                yield self._written("stdout", cut_mark(out))
-                yield self._written("stderr", cut_mark(err))
+                yield self._program_output("stdout", truncation_marker(out))
+                yield self._program_output("stderr", truncation_marker(err))
             case Display(data=data, files=files):
-                # What has text was written as output, and files are named at the end.
+                # Plain text is written as output already, and files are listed at the end.
                 if "text/plain" not in data and not files:
-                    yield from self.note(f"shown: {', '.join(data)}")
+                    yield from self.note(f"displayed: {', '.join(data)}")
             case FileCreated():
                 self._files.append(event)
             case Ended():
-                yield from self._end(event)
+                yield from self._render_end(event)
             case PullProgress():
-                pass  # the executor is started before blocks run, and what is to be told of that is noted then
+                pass  # printed while the executor starts
 
-    def note(self, text: str, style: Style = "dim") -> Iterator[Piece]:
-        """Give a line of ours."""
-        yield from self.fresh_line()
-        yield Piece("stderr", f"--- {harmless(text)}\n", style)
+    def note(self, text: str, style: Style = "dim") -> Iterator[StyledText]:
+        """Yield a note, on a line of its own."""
+        yield from self.start_new_line()
+        yield StyledText("stderr", f"--- {printable_line(text)}\n", style)
 
-    def fresh_line(self) -> Iterator[Piece]:
-        """Give what ends the line that a program left unfinished where our notes go; nothing where there is none."""
+    def start_new_line(self) -> Iterator[StyledText]:
+        """Yield a line end if a program left the line unfinished where notes are written."""
         if self._mid_line:
             self._mid_line = False
-            yield Piece("stderr", "\n")
+            yield StyledText("stderr", "\n")
 
-    def _written(self, stream: Stream, text: str) -> Piece:
-        if text and (stream == "stderr" or self._one_place):
+    def _program_output(self, stream: Stream, text: str) -> StyledText:
+        if text and (stream == "stderr" or self._same_destination):
             self._mid_line = not text.endswith("\n")
-        return Piece(stream, text)
+        return StyledText(stream, text)
 
     def _heading(self, number: int, language: str) -> str:
         name = file_name(self._blocks[number].code)
@@ -90,29 +90,29 @@ class Renderer:
             f"block {number + 1} of {len(self._blocks)}: {language}{f' ({name})' if name else ''}"
         )
 
-    def _end(self, ended: Ended) -> Iterator[Piece]:
+    def _render_end(self, ended: Ended) -> Iterator[StyledText]:
         files, self._files = self._files, []
-        for file in files[:_MOST_FILES]:
+        for file in files[:_MAX_LISTED_FILES]:
             path = os.path.join(self._folder, file.path)
-            yield from self.note(f"made {path} ({format_size(file.size_bytes)})")
-        if len(files) > _MOST_FILES:
-            yield from self.note(f"made {len(files) - _MOST_FILES} more files")
+            yield from self.note(f"created {path} ({format_size(file.size_bytes)})")
+        if len(files) > _MAX_LISTED_FILES:
+            yield from self.note(f"created {len(files) - _MAX_LISTED_FILES} more files")
         if summary := _summary(ended):
             yield from self.note(summary, "bold")
 
 
 def _summary(ended: Ended) -> str:
-    """Say how a block ended that did not end well."""
+    """Return how the block ended; "" if its outcome is "ok"."""
     parts = [ended.message.strip()]
     if ended.limit and ended.limit not in ended.message:
         parts.append(f"limit {ended.limit}")
-    # Of a cancelled block nobody asks its exit code: the command's own is another.
+    # The exit code of a cancelled block differs from that of the command and would confuse.
     if ended.exit_code and ended.outcome != "cancelled":
         parts.append(f"exit code {ended.exit_code}")
     parts.append(ended.notice)
     return "; ".join(part.rstrip(".") for part in parts if part)
 
 
-def harmless(text: str) -> str:
-    """Give `text` on one line, without control sequences: names of files and languages are not of our making."""
+def printable_line(text: str) -> str:
+    """Return `text` on one line, without control characters, which a file name may contain."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -1,4 +1,4 @@
-"""`cellblock repl`: its options, and the two ways to talk with a session: at a terminal, and by a pipe."""
+"""`cellblock repl`: its options, and the choice between terminal and pipe."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from .settings import Settings
     "--preload",
     multiple=True,
     metavar="MODULE",
-    help="Import a module before the session. Can be repeated.",
+    help="Import a module before the session starts. Can be given several times.",
 )
 @click.option(
     "--open",
-    "opens",
+    "open_images",
     is_flag=True,
-    help="Open pictures on the screen as well; they are saved always.",
+    help="Also open images on the screen. Images are always saved.",
 )
-def command(opens: bool, **options: Any) -> int:
-    """Talk with a live Python session in a sandbox.
+def command(open_images: bool, **options: Any) -> int:
+    """Start an interactive Python session in a sandbox.
 
-    Variables, imports and files stay; what the code does to its process does not end the session. Ctrl-C ends the
-    cell that runs, Ctrl-D leaves; :help lists the commands. When standard input is no terminal, its statements are run
-    one after the other, and the exit code is that of the last one that failed.
+    Variables, imports and files are kept from block to block. If a block crashes its process, the
+    session is restored. Ctrl-C ends the running block, Ctrl-D ends the session, and :help lists the
+    commands. If standard input is not a terminal, its statements are run one after another, and the
+    exit code is that of the last one that failed.
     """
-    # Only who runs code needs all this; help and bad options are answered without it.
+    # Imported here, so that --help and usage errors stay fast.
     import asyncio
 
-    from .repl_loop import at_terminal, by_pipe
+    from .repl_loop import run_at_terminal, run_from_pipe
 
-    is_terminal = sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - closed
-    talk = at_terminal if is_terminal else by_pipe
-    return asyncio.run(talk(Settings(executor="session", **options), opens=opens))
+    # sys.stdin is None if standard input is closed.
+    is_terminal = sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - can be None
+    run = run_at_terminal if is_terminal else run_from_pipe
+    return asyncio.run(run(Settings(executor="session", **options), open_images=open_images))

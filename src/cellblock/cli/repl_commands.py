@@ -1,4 +1,4 @@
-"""What one can say to a live session besides code: lines that begin with a colon."""
+"""The commands of the REPL: lines that start with a colon."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from ..executors.workspace.workspace import Workspace
 from .sizes import format_size
 
 _HELP = {
-    ":help": "this list",
-    ":checkpoint [NAME]": "keep variables and files as they are now",
-    ":checkpoints": "list what is kept",
-    ":restore [NAME]": "go back to it, as often as wanted; without a name to the newest",
-    ":drop NAME": "forget it",
-    ":files": "list the files of the work folder",
+    ":help": "show this list",
+    ":checkpoint [NAME]": "save the current variables and files",
+    ":checkpoints": "list the checkpoints",
+    ":restore [NAME]": "return to a checkpoint; without NAME, to the newest",
+    ":drop NAME": "delete a checkpoint",
+    ":files": "list the files in the work folder",
     ":variables": "list the variables",
-    ":restart": "begin a new session over the same files",
-    ":quit": "leave; so do Ctrl-D and exit",
+    ":restart": "start a new session; the files stay",
+    ":quit": "end the session; so do Ctrl-D and exit",
 }
 _EXITS = ("exit", "exit()", "quit", "quit()", ":quit")
-_MOST_FILES = 200
+_MAX_LISTED_FILES = 200
 
 
-class CommandError(Exception):
-    """What was said cannot be done; the message says why."""
+class ReplCommandError(Exception):
+    """A command cannot be carried out. The message says why."""
 
 
 def is_command(text: str) -> bool:
-    """Tell whether `text` is for us, and not code."""
+    """Return True if `text` is a command and not code."""
     return text.startswith(":") or text.strip() in _EXITS
 
 
-class Commands:
-    """Do what commands ask `session` for. `folder` is its work folder."""
+class ReplCommands:
+    """Run commands on `session`, whose work folder is `folder`."""
 
     def __init__(self, session: SandboxSessionCodeExecutor, folder: str) -> None:
         self._session, self._folder = session, folder
-        self._marks: dict[str, Checkpoint] = {}
+        self._saved: dict[str, Checkpoint] = {}
         self.has_quit = False
-        self._known: dict[str, Callable[[str], Awaitable[Iterable[str]]]] = {
+        self._handlers: dict[str, Callable[[str], Awaitable[Iterable[str]]]] = {
             "help": self._help,
             "checkpoint": self._checkpoint,
             "checkpoints": self._checkpoints,
@@ -55,79 +55,88 @@ class Commands:
             "restart": self._restart,
         }
 
-    async def do(self, text: str) -> Iterable[str]:
-        """Do what `text` says, and give the lines that answer it. Raises `CommandError`, and our errors."""
+    async def run(self, text: str) -> Iterable[str]:
+        """Run the command `text` and return the lines to print.
+
+        Raises `ReplCommandError`, or another `CellblockError` if the session failed.
+        """
         if text.strip() in _EXITS:
             self.has_quit = True
             return ()
         name, _, argument = text.removeprefix(":").strip().partition(" ")
-        if (command := self._known.get(name)) is None:
-            raise CommandError(f"there is no command :{name}; :help lists them")
+        if (command := self._handlers.get(name)) is None:
+            raise ReplCommandError(f"unknown command :{name}; :help lists the commands")
         try:
             return await command(argument.strip())
         except SessionError as error:
-            raise CommandError(str(error)) from error
+            raise ReplCommandError(str(error)) from error
 
     async def _help(self, _: str) -> Iterable[str]:
-        return table(list(_HELP.items()))
+        return format_table(list(_HELP.items()))
 
     async def _checkpoint(self, name: str) -> Iterable[str]:
         name = name or next(
-            str(number) for number in range(1, 1 << 30) if str(number) not in self._marks
+            str(number) for number in range(1, 1 << 30) if str(number) not in self._saved
         )
-        before = self._marks.pop(name, None)
-        if before is not None:
-            await self._session.drop(before)
-        mark = self._marks[name] = await self._session.checkpoint()
-        return [f"checkpoint {name}: {_cost(mark)}"]
+        replaced = self._saved.pop(name, None)
+        if replaced is not None:
+            await self._session.drop(replaced)
+        checkpoint = self._saved[name] = await self._session.checkpoint()
+        return [f"checkpoint {name}: {_checkpoint_cost(checkpoint)}"]
 
     async def _checkpoints(self, _: str) -> Iterable[str]:
-        return table(
+        return format_table(
             [
-                (name, f"after block {mark.blocks}", _cost(mark))
-                for name, mark in self._marks.items()
+                (name, f"after block {checkpoint.blocks}", _checkpoint_cost(checkpoint))
+                for name, checkpoint in self._saved.items()
             ]
         )
 
     async def _restore(self, name: str) -> Iterable[str]:
-        name = name or next(reversed(self._marks), "")
-        await self._session.restore(self._mark(name))
+        name = name or next(reversed(self._saved), "")
+        await self._session.restore(self._find_checkpoint(name))
         return [f"variables and files are as they were at checkpoint {name}"]
 
     async def _drop(self, name: str) -> Iterable[str]:
-        await self._session.drop(self._mark(name))
-        del self._marks[name]
+        await self._session.drop(self._find_checkpoint(name))
+        del self._saved[name]
         return ()
 
-    def _mark(self, name: str) -> Checkpoint:
-        if name not in self._marks:
-            known = f"there are {', '.join(self._marks)}" if self._marks else "there are none"
-            raise CommandError(
-                f"there is no checkpoint {name}: {known}" if name else "there is no checkpoint yet"
-            )
-        return self._marks[name]
+    def _find_checkpoint(self, name: str) -> Checkpoint:
+        if name not in self._saved:
+            if not self._saved:
+                raise ReplCommandError("there is no checkpoint; :checkpoint creates one")
+            raise ReplCommandError(f"unknown checkpoint {name}; known are {', '.join(self._saved)}")
+        return self._saved[name]
 
     async def _files(self, _: str) -> Iterable[str]:
-        found = Workspace(Path(self._folder)).changed(0, besides="")
-        rest = [f"... and {len(found) - _MOST_FILES} more"] if len(found) > _MOST_FILES else []
-        return [*table([(path, format_size(size)) for path, size in found[:_MOST_FILES]]), *rest]
+        found = Workspace(Path(self._folder)).list_changes(0, exclude="")
+        rest = (
+            [f"... and {len(found) - _MAX_LISTED_FILES} more"]
+            if len(found) > _MAX_LISTED_FILES
+            else []
+        )
+        return [
+            *format_table([(path, format_size(size)) for path, size in found[:_MAX_LISTED_FILES]]),
+            *rest,
+        ]
 
     async def _variables(self, _: str) -> Iterable[str]:
         found = await self._session.variables()
-        return table(
+        return format_table(
             [(entry.name, entry.type, format_size(entry.size_bytes), entry.repr) for entry in found]
         )
 
     async def _restart(self, _: str) -> Iterable[str]:
-        self._marks.clear()
-        with contextlib.suppress(OSError):  # the restart says what is wrong with it
+        self._saved.clear()
+        with contextlib.suppress(OSError):  # restart() reports the problem
             os.makedirs(self._folder, exist_ok=True)
         await self._session.restart()
-        return ["a new session; the files are still there"]
+        return ["started a new session; the files are unchanged"]
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Give `rows` as lines with aligned columns."""
+def format_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return `rows` as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -135,5 +144,6 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _cost(mark: Checkpoint) -> str:
-    return f"{mark.seconds * 1000:.0f} ms, {format_size(mark.copied_bytes)} of files copied"
+def _checkpoint_cost(checkpoint: Checkpoint) -> str:
+    copied = format_size(checkpoint.copied_bytes)
+    return f"{checkpoint.seconds * 1000:.0f} ms, {copied} of files copied"

@@ -1,4 +1,4 @@
-"""The two ways to talk with a session: at a terminal, and by a pipe."""
+"""The loop of the REPL: read blocks from a terminal or a pipe, and run them in a session."""
 
 from __future__ import annotations
 
@@ -12,99 +12,101 @@ from pathlib import Path
 from .. import __version__
 from ..cancellation import CancellationToken
 from ..errors import CellblockError, WorkspaceError
-from ..executors.displays import plain
-from .factory import WORK_DIR, made_folder, make_session, progress
+from ..executors.displays import strip_terminal_codes
+from .factory import WORK_DIR, install_progress, make_session, work_folder
 from .history import history_file, open_history
-from .image_viewer import Pictures
-from .interrupts import CellInterrupts, Interrupts
+from .image_viewer import ImageViewer
+from .interrupts import ReplInterrupts, RunInterrupts
 from .render import Renderer
-from .repl_session import Conversation
+from .repl_session import ReplSession
 from .settings import Settings
-from .statement_splitter import Lines
-from .stdio import accept_any_text, is_one_place, write
+from .statement_splitter import StatementSplitter
+from .stdio import have_same_destination, replace_unencodable, write
 from .terminal import Terminal
 
 _STDIN = 0
-_READ = 64 * 1024
+_READ_SIZE = 64 * 1024
 _EXIT_FAILED = 3
 
-Ask = Callable[[str], Awaitable[str]]
+InputCallback = Callable[[str], Awaitable[str]]
 
 
-class _Talk:
-    """What both ways share: the session and its conversation, from start to end."""
+class _ReplLoop:
+    """The settings, output and session that terminal and pipe have in common."""
 
-    def __init__(self, settings: Settings, *, opens: bool) -> None:
-        accept_any_text()
+    def __init__(self, settings: Settings, *, open_images: bool) -> None:
+        replace_unencodable()
         self.settings = settings
         self.folder = WORK_DIR if settings.work_dir is None else settings.work_dir
-        self.renderer = Renderer([], folder=self.folder, one_place=is_one_place())
-        self._pictures = Pictures.on(os.environ) if opens else None
-        if opens and self._pictures is None:
-            self.note("pictures are saved, not opened: there is no screen, or no xdg-open")
+        self.renderer = Renderer([], folder=self.folder, same_destination=have_same_destination())
+        self._image_viewer = ImageViewer.find(os.environ) if open_images else None
+        if open_images and self._image_viewer is None:
+            self.print_note("images are saved but not opened: there is no screen or no xdg-open")
 
-    def note(self, text: str) -> None:
-        """Say `text` on a line of its own."""
+    def print_note(self, text: str) -> None:
+        """Print `text` on a line of its own."""
         write(self.renderer.note(text))
 
     @contextlib.asynccontextmanager
-    async def conversation(
-        self, interrupts: Interrupts | CellInterrupts, ask: Ask | None
-    ) -> AsyncGenerator[Conversation]:
-        """Start the session, and stop it in the end."""
-        with interrupts, made_folder(self.folder, ours=self.settings.work_dir is None):
+    async def open_session(
+        self, interrupts: RunInterrupts | ReplInterrupts, ask: InputCallback | None
+    ) -> AsyncGenerator[ReplSession]:
+        """Start the session, yield it, and stop it on exit."""
+        with interrupts, work_folder(self.folder, is_default=self.settings.work_dir is None):
             session = make_session(self.settings, self.folder, ask)
             try:
-                with progress(self.note):
+                with install_progress(self.print_note):
                     await session.start()
-                interrupts.started()
-                yield Conversation(session, self.renderer, self.folder, self._pictures)
+                interrupts.set_running()
+                yield ReplSession(session, self.renderer, self.folder, self._image_viewer)
             except asyncio.CancelledError:
                 if not interrupts.exit_code:
                     raise
-                self.note("cancelled")
+                self.print_note("cancelled")
             except CellblockError:
-                write(self.renderer.fresh_line())
+                write(self.renderer.start_new_line())
                 raise
             finally:
-                interrupts.stopping()
+                interrupts.set_stopping()
                 await session.stop()
 
 
-async def by_pipe(settings: Settings, *, opens: bool) -> int:
-    """Run the statements of standard input one after the other; give the exit code of the last that failed."""
-    talk, interrupts, lines, exit_code = _Talk(settings, opens=opens), Interrupts(), Lines(), 0
-    async with talk.conversation(interrupts, None) as conversation:
-        async with contextlib.aclosing(_blocks(lines)) as blocks:
+async def run_from_pipe(settings: Settings, *, open_images: bool) -> int:
+    """Run the statements on standard input; return the exit code of the last one that failed."""
+    loop, interrupts = _ReplLoop(settings, open_images=open_images), RunInterrupts()
+    exit_code = 0
+    async with loop.open_session(interrupts, None) as session:
+        async with contextlib.aclosing(_read_blocks()) as blocks:
             async for block in blocks:
-                exit_code = await conversation.say(block, interrupts.token) or exit_code
-                if conversation.is_over or interrupts.exit_code:
+                exit_code = await session.execute(block, interrupts.token) or exit_code
+                if session.is_closed or interrupts.exit_code:
                     break
     return interrupts.exit_code or exit_code
 
 
-async def _blocks(lines: Lines) -> AsyncGenerator[str, None]:
-    """Give the blocks of standard input as they come."""
+async def _read_blocks() -> AsyncGenerator[str, None]:
+    """Yield the blocks on standard input as soon as each is complete."""
+    splitter = StatementSplitter()
     decoder, rest = codecs.getincrementaldecoder("utf-8-sig")(errors="replace"), ""
     while True:
-        data = await _read()
-        *whole, rest = (rest + decoder.decode(data, final=not data)).split("\n")
-        for line in whole:
-            for block in lines.take(line.removesuffix("\r")):
+        data = await _read_stdin()
+        *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
+        for line in lines:
+            for block in splitter.add_line(line.removesuffix("\r")):
                 yield block
         if not data:
             break
-    for block in [*lines.take(rest), *lines.rest()]:
+    for block in [*splitter.add_line(rest), *splitter.flush()]:
         yield block
 
 
-async def _read() -> bytes:
-    """Give what is there of standard input: nothing at its end, or when it is closed."""
+async def _read_stdin() -> bytes:
+    """Return the data that is available on standard input; b"" at its end or if it is closed."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(_STDIN, readable.set)
     except PermissionError:
-        pass  # a file, which never lets one wait
+        pass  # a regular file, which epoll does not accept and which never blocks
     except OSError:
         return b""
     else:
@@ -113,69 +115,70 @@ async def _read() -> bytes:
         finally:
             loop.remove_reader(_STDIN)
     try:
-        return os.read(_STDIN, _READ)
+        return os.read(_STDIN, _READ_SIZE)
     except OSError:
         return b""
 
 
-async def at_terminal(settings: Settings, *, opens: bool) -> int:
-    """Talk with whoever is at the terminal, until they leave."""
-    talk, interrupts = _Talk(settings, opens=opens), CellInterrupts()
-    terminal = Terminal(_history(talk))
-    speaker = _Speaker(terminal)
-    async with talk.conversation(interrupts, speaker.answer) as conversation:
-        speaker.conversation = conversation
-        talk.note(
-            f"cellblock {__version__}: Python in a sandbox, over the folder {talk.folder}; :help says more, Ctrl-D leaves"
+async def run_at_terminal(settings: Settings, *, open_images: bool) -> int:
+    """Read and run blocks at the terminal until the user ends the session."""
+    loop, interrupts = _ReplLoop(settings, open_images=open_images), ReplInterrupts()
+    terminal = Terminal(_history_path(loop))
+    prompter = _InputPrompter(terminal)
+    async with loop.open_session(interrupts, prompter.read_answer) as session:
+        prompter.session = session
+        loop.print_note(
+            f"cellblock {__version__}: Python in a sandbox, work folder {loop.folder}; "
+            ":help lists the commands, Ctrl-D ends the session"
         )
-        while not conversation.is_over:
+        while not session.is_closed:
             try:
-                block = await terminal.read()
+                block = await terminal.read_block()
             except KeyboardInterrupt:
                 continue
             except EOFError:
                 break
             if not block.strip():
                 continue
-            with interrupts.cell() as speaker.token:
+            with interrupts.block() as prompter.token:
                 try:
-                    await conversation.say(block, speaker.token)
+                    await session.execute(block, prompter.token)
                 except CellblockError as error:
-                    talk.note(f"{error} :restart begins a new session.")
+                    loop.print_note(f"{error} :restart starts a new session.")
     return interrupts.exit_code
 
 
-def _history(talk: _Talk) -> Path | None:
+def _history_path(loop: _ReplLoop) -> Path | None:
     try:
         path = history_file(os.environ)
-        open_history(path, talk.folder)
+        open_history(path, loop.folder)
     except (RuntimeError, WorkspaceError) as error:
-        talk.note(f"what you type is not kept: {error}")
+        loop.print_note(f"the history of this session is not saved: {error}")
         return None
     return path
 
 
-class _Speaker:
-    """Answer what cells ask for, at the terminal."""
+class _InputPrompter:
+    """Answer calls of `input()` in a block with a line from the terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._loop = asyncio.get_running_loop()
-        self.conversation: Conversation | None = None
+        self.session: ReplSession | None = None
         self.token = CancellationToken()
 
-    async def answer(self, prompt: str) -> str:
-        """Give the answer to `prompt`; called on another loop than the terminal's."""
+    async def read_answer(self, prompt: str) -> str:
+        """Return the answer to `prompt`. Runs on another event loop than the terminal."""
         return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(self._ask(prompt), self._loop)
+            asyncio.run_coroutine_threadsafe(self._read_at_prompt(prompt), self._loop)
         )
 
-    async def _ask(self, prompt: str) -> str:
-        assert self.conversation is not None
-        await self.conversation.settle()
-        self.conversation.fresh_line()
+    async def _read_at_prompt(self, prompt: str) -> str:
+        assert self.session is not None
+        await self.session.wait_for_output()
+        self.session.start_new_line()
         try:
-            return await self._terminal.ask(plain(prompt))
+            return await self._terminal.read_answer(strip_terminal_codes(prompt))
         except (KeyboardInterrupt, EOFError):
-            self.token.cancel()  # there is no other way to say that nobody answers
+            self.token.cancel()  # the session cannot receive "no answer"
             return ""

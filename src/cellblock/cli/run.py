@@ -1,4 +1,4 @@
-"""`cellblock run`: its options, and what they may be."""
+"""`cellblock run`: its options and their validation."""
 
 from __future__ import annotations
 
@@ -12,82 +12,87 @@ from .settings import RunSettings
 _EXECUTORS = ("sandbox", "session", "local", "docker", "docker-session")
 
 
-def _language(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    from ..languages import LANGUAGES, find_language  # only who names one needs the table
+def _check_language(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    from ..languages import LANGUAGES, find_language  # needed only with --language
 
     if value is not None and find_language(value) is None:
         known = ", ".join(language.name for language in LANGUAGES)
-        raise click.BadParameter(f"unknown language {value}; known are {known}", context, parameter)
+        raise click.BadParameter(
+            f"unknown language {value}; use one of {known}", context, parameter
+        )
     return value
 
 
 @click.command("run")
 @click.argument("file", required=False)
 @click.option(
-    "-c", "code", metavar="CODE", help="Run CODE, which is Python unless --language says otherwise."
+    "-c", "code", metavar="CODE", help="Run CODE. It is Python unless --language is given."
 )
 @click.option(
     "--executor",
     type=click.Choice(_EXECUTORS),
     default="sandbox",
     show_default=True,
-    help="What runs the blocks.",
+    help="The executor that runs the blocks.",
 )
 @click.option(
     "--image",
     metavar="IMAGE",
-    help="The image of --executor docker and docker-session.  [default: python:3-slim]",
+    help="Image for --executor docker and docker-session.  [default: python:3-slim]",
 )
 @click.option(
     "--language",
     metavar="NAME",
-    callback=_language,
-    help="The whole input is one block of this language.",
+    callback=_check_language,
+    help="Run the whole input as one block of this language.",
 )
 @common_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result alone, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the result, as JSON.")
 @click.option(
     "--stream/--no-stream",
     default=True,
     show_default=True,
-    help="Print output as it comes, or at the end.",
+    help="Print output while the blocks run, or at the end.",
 )
 def command(**options: Any) -> int:
-    """Run the code blocks of FILE, a Markdown message, or of standard input when FILE is "-".
+    """Run the code blocks of FILE, a Markdown message. If FILE is "-", read standard input.
 
-    A file with the suffix of a language, such as .py or .sh, is one block. Output goes where the programs send it;
-    notes about blocks and the files that they made go to standard error. The exit code is that of the last block that
-    ran; 2 means bad usage, and 3 that the code could not be run.
+    A file with the suffix of a language, such as .py or .sh, is one block. The output of the blocks
+    goes to standard output and standard error. Notes about blocks and the files that they created
+    go to standard error. The exit code is that of the last block that ran; 2 means a usage error,
+    and 3 that the code could not be run.
     """
     settings = RunSettings(**options)
     if settings.network and settings.executor == "local":
-        _refuse("--network is for the sandbox: the local executor has the host's network always")
+        _fail_usage("--network does not apply to --executor local, which always has the network")
     if settings.image is not None and not settings.executor.startswith("docker"):
-        _refuse("--image is for --executor docker and docker-session")
-    return _run(settings)
+        _fail_usage("--image applies only to --executor docker and docker-session")
+    return _read_and_run(settings)
 
 
-def _run(settings: RunSettings) -> int:
-    # Only who runs code needs all this; help and bad options are answered without it.
+def _read_and_run(settings: RunSettings) -> int:
+    # Imported here, so that --help and usage errors stay fast.
     import asyncio
 
     from ..blocks import CodeBlock
-    from .input_file import NoSource, read_blocks, runnable
+    from .input_file import InputError, read_blocks, select_runnable
 
     if (settings.file is None) == (settings.code is None):
-        _refuse("name one FILE, or give code with -c")
+        _fail_usage("give either a FILE or -c CODE")
     try:
         if settings.code is not None:
             blocks = [CodeBlock(settings.code, settings.language or "python")]
         else:
             blocks = read_blocks(str(settings.file), settings.language)
-        blocks, remark = runnable(blocks)
-    except NoSource as error:
-        _refuse(str(error))
+        blocks, skipped = select_runnable(blocks)
+    except InputError as error:
+        _fail_usage(str(error))
     from .run_blocks import execute
 
-    return asyncio.run(execute(blocks, settings, remark))
+    return asyncio.run(execute(blocks, settings, skipped))
 
 
-def _refuse(message: str) -> NoReturn:
+def _fail_usage(message: str) -> NoReturn:
     click.get_current_context().fail(message)

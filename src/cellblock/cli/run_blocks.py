@@ -1,4 +1,4 @@
-"""Run blocks and show what happens: an executor on one side, the two output streams on the other."""
+"""Run blocks in an executor and print what happens."""
 
 from __future__ import annotations
 
@@ -13,69 +13,72 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import CellblockError
 from ..executors.base import CodeExecutor
-from ..results import CodeResult, Folder
-from .factory import WORK_DIR, made_folder, make_executor, progress
-from .interrupts import Interrupts
-from .render import Piece, Renderer
+from ..results import CodeResult, ResultBuilder
+from .factory import WORK_DIR, install_progress, make_executor, work_folder
+from .interrupts import RunInterrupts
+from .render import Renderer, StyledText
 from .settings import RunSettings
-from .stdio import accept_any_text, is_one_place, write
+from .stdio import have_same_destination, replace_unencodable, write
 
 
-async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, remark: str) -> int:
-    """Run `blocks` and show what happens, `remark` first; give the command's exit code. Raises our errors."""
-    accept_any_text()
+async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: str) -> int:
+    """Print `skipped`, run `blocks`, print what happens, and return the command's exit code.
+
+    Raises `CellblockError` if the blocks could not be run.
+    """
+    replace_unencodable()
     folder = WORK_DIR if settings.work_dir is None else settings.work_dir
-    renderer = Renderer(blocks, folder=folder, one_place=is_one_place())
+    renderer = Renderer(blocks, folder=folder, same_destination=have_same_destination())
 
     def note(text: str) -> None:
         if not settings.as_json:
             write(renderer.note(text))
 
-    if remark:
-        note(remark)
-    with Interrupts() as interrupts, made_folder(folder, ours=settings.work_dir is None):
+    if skipped:
+        note(skipped)
+    with RunInterrupts() as interrupts, work_folder(folder, is_default=settings.work_dir is None):
         executor = make_executor(settings, folder, note)
         try:
-            with progress(note):
+            with install_progress(note):
                 await executor.start()
-            interrupts.started()
-            result = await _run(executor, blocks, settings, renderer, interrupts.token)
+            interrupts.set_running()
+            result = await _run_and_print(executor, blocks, settings, renderer, interrupts.token)
         except asyncio.CancelledError:
             if not interrupts.exit_code:
                 raise
             note("cancelled")
             return interrupts.exit_code
         except CellblockError:
-            write(renderer.fresh_line())
+            write(renderer.start_new_line())
             raise
         finally:
-            interrupts.stopping()
+            interrupts.set_stopping()
             await executor.stop()
     return interrupts.exit_code or result.exit_code
 
 
-async def _run(
+async def _run_and_print(
     executor: CodeExecutor,
     blocks: Sequence[CodeBlock],
     settings: RunSettings,
     renderer: Renderer,
     token: CancellationToken,
 ) -> CodeResult:
-    """Run `blocks`, and write what there is to write when it is time."""
-    folder, held = Folder(), list[Piece]()
+    """Run `blocks` and print their output while they run, or at the end, as `settings` ask."""
+    builder, pending = ResultBuilder(), list[StyledText]()
     async with contextlib.aclosing(executor.execute_stream(blocks, token)) as events:
         async for event in events:
-            folder.add(event)
+            builder.add_event(event)
             if settings.as_json:
                 continue
-            held += renderer.pieces(event)
+            pending += renderer.render(event)
             if settings.stream:
-                # In a thread: a reader who does not read must not keep Ctrl-C from being heard.
-                await asyncio.to_thread(write, held)
-                held.clear()
-    result = folder.session_result() if executor.is_live else folder.result()
+                # In a thread: a slow reader of the output must not delay Ctrl-C.
+                await asyncio.to_thread(write, pending)
+                pending.clear()
+    result = builder.session_result() if executor.is_live else builder.result()
     if settings.as_json:
         text = json.dumps(dataclasses.asdict(result), indent=2, default=os.fspath)
-        held.append(Piece("stdout", f"{text}\n"))
-    await asyncio.to_thread(write, held)
+        pending.append(StyledText("stdout", f"{text}\n"))
+    await asyncio.to_thread(write, pending)
     return result

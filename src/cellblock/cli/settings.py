@@ -1,4 +1,4 @@
-"""What was asked for on the command line."""
+"""The options given on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where and how code runs. `memory_bytes`, `work_dir`, `image` None: what the executor, and we, do by default."""
+    """Where and how code runs. None means the default of the executor or of the command."""
 
     executor: Literal["sandbox", "local", "session", "docker", "docker-session"]
     timeout: float
@@ -22,7 +22,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(Settings):
-    """The options of `cellblock run`, by their names."""
+    """The options of `cellblock run`."""
 
     file: str | None
     code: str | None

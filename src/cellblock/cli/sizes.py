@@ -1,4 +1,4 @@
-"""Sizes as people read and write them."""
+"""Parse and format sizes such as 512M."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kmg]?)(?:i?b)?", re.IGNO
 
 
 def parse_size(text: str) -> int:
-    """Give the bytes that `512M`, `1.5 GiB`, `2gb` or `1048576` stand for; units are powers of 1024.
+    """Return the number of bytes in a text such as `512M`, `1.5 GiB`, `2gb` or `1048576`.
 
-    Raises `ValueError`.
+    Units are powers of 1024. Raises `ValueError` for anything else.
     """
-    found = _SIZE.fullmatch(text.strip())
-    size = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
     if size < 1:
-        raise ValueError(f"{text!r} is not a size: write 512M or 2G")
+        raise ValueError(f"{text!r} is not a size such as 512M or 2G")
     return size
 
 
 def format_size(size: int) -> str:
-    """Give `size` bytes with a unit."""
+    """Return `size` bytes as text with a unit."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"

@@ -1,4 +1,4 @@
-"""Lines of a session's Python, as they come, and the blocks that they make."""
+"""Split a Python script into statements, line by line."""
 
 from __future__ import annotations
 
@@ -7,47 +7,48 @@ from collections.abc import Iterator
 
 from ..errors import CellblockError
 
-# What may be longer than its first lines: it ends where a line begins at the margin that is no part of it.
+# A compound statement can go on after a complete line. The next unindented statement ends it.
 _COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match)\b|@")
-_GOES_ON = re.compile(r"(?:elif|else|except|finally)\b|[ \t#]")
+_CONTINUATION = re.compile(r"(?:elif|else|except|finally)\b|[ \t#]")
 
 
-class Lines:
-    """Take a script apart into blocks: one for each statement, with what is indented below it.
+class StatementSplitter:
+    """Split a script into blocks of one statement each.
 
-    A command, a line that begins with a colon, is a block of its own; what begins with `%%` ends at an empty line.
+    A command, which is a line that starts with a colon, is a block of its own. A cell magic, which
+    starts with `%%`, ends at an empty line.
     """
 
     def __init__(self) -> None:
-        self._held: list[str] = []
+        self._lines: list[str] = []
 
-    def take(self, line: str) -> Iterator[str]:
-        """Take the next line, without its end, and give the blocks that are complete now: none, one or two."""
-        if self._held and self._ends_before(line):
-            yield from self.rest()
-        if not self._held and not _is_code(line):
+    def add_line(self, line: str) -> Iterator[str]:
+        """Add the next line, without its line end, and yield up to two blocks that are complete."""
+        if self._lines and self._ends_before(line):
+            yield from self.flush()
+        if not self._lines and not _is_code(line):
             return
-        self._held.append(line)
+        self._lines.append(line)
         if self._ends_after(line):
-            yield from self.rest()
+            yield from self.flush()
 
-    def rest(self) -> Iterator[str]:
-        """Give the block of the lines that are held, if there are any; at the end of the script as well."""
-        held, self._held = self._held, []
-        if text := "\n".join(held).rstrip():
+    def flush(self) -> Iterator[str]:
+        """Yield the block of the lines added so far, if any."""
+        lines, self._lines = self._lines, []
+        if text := "\n".join(lines).rstrip():
             yield text
 
     def _ends_before(self, line: str) -> bool:
-        if not line.strip() or _GOES_ON.match(line) or not _COMPOUND.match(self._held[0]):
+        if not line.strip() or _CONTINUATION.match(line) or not _COMPOUND.match(self._lines[0]):
             return False
-        return missing_indent("\n".join(self._held) + "\n\n") is None
+        return missing_indent("\n".join(self._lines) + "\n\n") is None
 
     def _ends_after(self, line: str) -> bool:
-        first = self._held[0]
+        first = self._lines[0]
         if first.startswith("%%"):
             return not line.strip()
         return first.startswith(":") or (
-            not _COMPOUND.match(first) and missing_indent("\n".join(self._held)) is None
+            not _COMPOUND.match(first) and missing_indent("\n".join(self._lines)) is None
         )
 
 
@@ -56,18 +57,18 @@ def _is_code(line: str) -> bool:
 
 
 def missing_indent(text: str) -> int | None:
-    """Give by how much the next line of unfinished `text` is to be indented; None when nothing is missing.
+    """Return the indentation of the next line of unfinished `text`; None if `text` is complete.
 
-    What is wrong whatever follows is finished. Raises `CellblockError` where IPython is not installed.
+    Text with a syntax error is complete. Raises `CellblockError` if IPython is not installed.
     """
     if text.startswith(":"):
         return None
     try:
-        # The same rules as those of the shell inside: magics, `!command`, `await`. Nothing of the text is run.
+        # The session uses IPython, so its syntax applies: magics, `!command`, `await`.
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError as error:
         raise CellblockError(
-            "A session's prompt needs IPython: pip install ipython prompt_toolkit."
+            "The REPL needs IPython. Install it: pip install ipython prompt_toolkit."
         ) from error
     status, indent = TransformerManager().check_complete(text)
     return (indent or 0) if status == "incomplete" else None

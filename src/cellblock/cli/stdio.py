@@ -1,4 +1,4 @@
-"""The command's own two output streams."""
+"""Standard output and standard error of the command."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from .render import Piece
+from .render import StyledText
 
-Note = Callable[[str], None]
+PrintNote = Callable[[str], None]
 
 
-def write(pieces: Iterable[Piece]) -> None:
-    """Write `pieces`, each to its stream."""
+def write(pieces: Iterable[StyledText]) -> None:
+    """Write each piece to its stream."""
     for piece in pieces:
         click.echo(_styled(piece), nl=False, err=piece.stream == "stderr")
 
 
-def _styled(piece: Piece) -> str:
+def _styled(piece: StyledText) -> str:
     match piece.style:
         case "plain":
             return piece.text
@@ -30,16 +30,16 @@ def _styled(piece: Piece) -> str:
             return click.style(piece.text, bold=True)
 
 
-def accept_any_text() -> None:
-    """Have what the streams' encoding lacks replaced: a program may print anything anywhere."""
+def replace_unencodable() -> None:
+    """Replace characters that the encoding of the streams lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not when it is closed
+        if isinstance(stream, io.TextIOWrapper):  # it is None if closed
             stream.reconfigure(errors="backslashreplace")
 
 
-def is_one_place() -> bool:
-    """Tell whether both streams end at the same place."""
+def have_same_destination() -> bool:
+    """Return True if both streams go to the same terminal, pipe or file."""
     try:
         return os.path.samestat(os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno()))
-    except (OSError, ValueError, AttributeError):  # closed, or not of the system
+    except (OSError, ValueError, AttributeError):  # closed, or without a file descriptor
         return False

@@ -1,4 +1,4 @@
-"""The prompt of a terminal: lines with history and colours, and the answers to `input()`."""
+"""The prompt at a terminal: edit blocks with history and colours, and answer `input()`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENT = 4
 
 
 class Terminal:
-    """Read blocks and answers. `history`: the file of blocks typed before; None: they are kept until the end alone."""
+    """Read blocks and answers. `history` is the history file; None means no history is saved."""
 
     def __init__(self, history: Path | None) -> None:
         output = _output()
@@ -30,37 +30,36 @@ class Terminal:
             history=InMemoryHistory() if history is None else FileHistory(history),
             enable_history_search=True,
             lexer=PygmentsLexer(PythonLexer),
-            key_bindings=_keys(),
+            key_bindings=_key_bindings(),
             output=output,
         )
         self._answers = PromptSession[str](history=InMemoryHistory(), output=output)
 
-    async def read(self) -> str:
-        """Give the next block. Raises `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
-        # Signals have another listener, who is there while cells run as well.
+    async def read_block(self) -> str:
+        """Return the next block. Raises `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
+        # `ReplInterrupts` handles SIGINT, also while a block runs.
         return await self._blocks.prompt_async(handle_sigint=False)
 
-    async def ask(self, prompt: str) -> str:
-        """Give a line that answers `prompt`. Raises as `read` does."""
+    async def read_answer(self, prompt: str) -> str:
+        """Return a line that answers `prompt`. Raises the same errors as `read_block`."""
         return await self._answers.prompt_async(prompt, handle_sigint=False)
 
 
 def _output() -> Output:
-    return create_output(
-        always_prefer_tty=True
-    )  # where one of the two streams goes to a file, the other one
+    # If one of the streams is redirected to a file, use the other.
+    return create_output(always_prefer_tty=True)
 
 
-def _keys() -> KeyBindings:
+def _key_bindings() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
     def _enter(event: KeyPressEvent) -> None:
-        """Run a complete block; otherwise begin its next line."""
+        """Run the block if it is complete; otherwise start its next line."""
         buffer = event.current_buffer
         indent = 0 if buffer.document.text_after_cursor.strip() else missing_indent(buffer.text)
         if indent is None:
-            buffer.text = buffer.text.rstrip()  # the empty line that ended it
+            buffer.text = buffer.text.rstrip()  # remove the empty line that ended the block
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n" + " " * indent)
@@ -71,5 +70,5 @@ def _keys() -> KeyBindings:
         buffer = event.current_buffer
         buffer.insert_text(" " * (_INDENT - buffer.document.cursor_position_col % _INDENT))
 
-    del _enter, _tab  # the keys know them
+    del _enter, _tab  # the key bindings hold them
     return keys

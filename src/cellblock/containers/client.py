@@ -1,4 +1,4 @@
-"""The way to a container engine. What it answers to us in errors becomes an error of our tree here, once."""
+"""Connect to a container engine, and translate its errors into cellblock's."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from ..errors import BackendError, ContainerEngineUnavailable
 if TYPE_CHECKING:
     from aiodocker import Docker
 
-_PATIENCE = 20.0  # seconds that an engine may take to say who it is
-_FRESH = 60.0  # seconds for which that is taken to hold: an engine that is started again may have other settings
-_UNREACHABLE = 900  # what aiodocker says when there was no answer at all
-_EXTRA = "Containers need the extra `docker`: pip install 'cellblock[docker]'."
-_FULL = " The engine's disk is full: `docker system df` shows it, `docker system prune` removes what nothing uses."
+_ANSWER_SECONDS = 20.0
+_INFO_CACHE_SECONDS = 60.0  # an engine that was restarted may have other settings
+_UNREACHABLE = 900  # aiodocker's status for a request without a response
+_MISSING_EXTRA = "Containers need the extra `docker`: pip install 'cellblock[docker]'."
+_DISK_FULL = (
+    " The engine's disk is full: `docker system df` shows what uses it, "
+    "`docker system prune` removes unused data."
+)
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock", "~/.docker/run/docker.sock")
 
 
-class Client:
-    """An engine that has answered. Belongs to the engine's loop; `close` lets go of it.
+class EngineClient:
+    """A connection to an engine that has responded. Use it only on the background loop.
 
-    docker   aiodocker's client, most of whose answers are without types
-    info     what it says about itself: version, runtimes, control groups, security options
-    version  what it says about its parts
+    docker   the client of aiodocker, which types few of its results
+    info     the result of `docker info`: version, runtimes, control groups, security options
+    version  the result of `docker version`
     """
 
     def __init__(self, docker: Docker, info: Mapping[str, Any], version: Mapping[str, Any]) -> None:
@@ -37,18 +40,18 @@ class Client:
 
     @property
     def is_podman(self) -> bool:
-        """Whether it is Podman, which understands most of what Docker's engine does."""
+        """Whether the engine is Podman, which implements most of Docker's API."""
         return any("Podman" in str(part["Name"]) for part in self.version.get("Components") or ())
 
     @property
     def is_rootless(self) -> bool:
-        """Whether the engine runs as a plain user, who is root inside."""
-        # Podman's first word of it is a key of its own; older ones do not say it as Docker's engine does.
+        """Whether the engine runs as an unprivileged user, which is root inside containers."""
+        # Older versions of Podman report it only under a key of their own.
         return "name=rootless" in self._security_options() or self.info.get("Rootless") is True
 
     @property
     def remaps_users(self) -> bool:
-        """Whether users inside are others outside."""
+        """Whether the engine maps users inside containers to other users on the host."""
         return "name=userns" in self._security_options()
 
     def _security_options(self) -> list[str]:
@@ -56,99 +59,110 @@ class Client:
 
     @property
     def cgroup_version(self) -> str:
-        """The version of its control groups."""
+        """The version of control groups that the engine uses: "1" or "2"."""
         return str(self.info.get("CgroupVersion") or "1")
 
     @property
-    def holds_limits(self) -> bool:
-        """Whether its control groups hold a container's memory and processes: a plain user may not always make any."""
+    def enforces_limits(self) -> bool:
+        """Whether the engine can limit the memory and processes of a container by control groups.
+
+        A rootless engine often cannot.
+        """
         if self.is_podman and self.is_rootless and self.cgroup_version == "1":
-            return False  # it says that it does, and then leaves the limits out
+            return False  # it reports support, but ignores the limits
         return all(self.info.get(name, True) for name in ("MemoryLimit", "PidsLimit"))
 
     @property
     def socket(self) -> Path | None:
-        """The socket of an engine of this machine; `None` when it is reached otherwise."""
+        """The engine's Unix socket, or None if it is reached over the network."""
         host = str(self.docker._connection_info)
         return Path(host.removeprefix("unix://")) if host.startswith("unix://") else None
 
     @property
     def runtimes(self) -> list[str]:
-        """The names of its runtimes."""
+        """The names of the engine's runtimes."""
         return sorted(self.info.get("Runtimes") or ())
 
     def is_gvisor(self, runtime: str | None) -> bool:
-        """Whether that runtime, or the default one, is gVisor's."""
+        """Return True if `runtime`, or the default runtime if it is None, is gVisor."""
         runtimes: Mapping[str, Mapping[str, Any]] = self.info.get("Runtimes") or {}
         found = runtimes.get(runtime or str(self.info.get("DefaultRuntime"))) or {}
         return "runsc" in os.path.basename(str(found.get("path") or found.get("runtimeType") or ""))
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         await self.docker.close()
 
 
-async def connect() -> Client:
-    """Reach the engine that DOCKER_HOST or the current context names, or this machine's. Raises `ContainerEngineUnavailable`."""
+async def connect() -> EngineClient:
+    """Connect to the engine named by DOCKER_HOST or the current context, or to the local one.
+
+    Raise `ContainerEngineUnavailable` if there is none or it does not respond.
+    """
     try:
         import aiodocker  # an extra
     except ImportError as error:
-        raise ContainerEngineUnavailable(_EXTRA) from error
+        raise ContainerEngineUnavailable(_MISSING_EXTRA) from error
     try:
         docker = aiodocker.Docker()
-    except AssertionError as error:  # what it raises when it finds no socket
-        raise ContainerEngineUnavailable(_nothing_there()) from error
+    except AssertionError as error:  # aiodocker found no socket
+        raise ContainerEngineUnavailable(_no_socket_message()) from error
     except (ValueError, OSError, aiodocker.DockerError) as error:
         raise ContainerEngineUnavailable(
-            f"The container engine cannot be reached ({error}): look at DOCKER_HOST."
+            f"The container engine cannot be reached ({error}). Check DOCKER_HOST."
         ) from error
     try:
-        async with asyncio.timeout(_PATIENCE):
-            info, version = await _facts(docker)
-            docker.api_version = f"v{version['ApiVersion']}"  # else it would ask again
-            return Client(docker, info, version)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            info, version = await _engine_info(docker)
+            docker.api_version = f"v{version['ApiVersion']}"  # saves aiodocker another request
+            return EngineClient(docker, info, version)
     except (TimeoutError, OSError, aiodocker.DockerError) as error:
         await docker.close()
-        raise ContainerEngineUnavailable(_why_not(str(docker._connection_info), error)) from error
+        raise ContainerEngineUnavailable(
+            _unreachable_message(str(docker._connection_info), error)
+        ) from error
     except BaseException:
         await docker.close()
         raise
 
 
-async def _facts(docker: Docker) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give what the engine says about itself and its parts; it starts four programs for that, so it is not always asked."""
-    engine, now = _engine_behind(str(docker._connection_info)), time.monotonic()
-    known = _known.get(engine)
-    if known is not None and now < known.asked + _FRESH:
-        async with docker._query("_ping", versioned_api=False):  # whether it lives
+async def _engine_info(docker: Docker) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the engine's info and version, cached: the engine runs four programs for them."""
+    engine, now = _socket_identity(str(docker._connection_info)), time.monotonic()
+    known = _info_cache.get(engine)
+    if known is not None and now < known.asked + _INFO_CACHE_SECONDS:
+        async with docker._query("_ping", versioned_api=False):  # the engine may be gone
             return known.info, known.version
-    asks = (docker._query_json(what, versioned_api=False) for what in ("info", "version"))
-    info, version = await asyncio.gather(*asks)
+    requests = (docker._query_json(path, versioned_api=False) for path in ("info", "version"))
+    info, version = await asyncio.gather(*requests)
     if engine is not None:
-        _known[engine] = _Facts(now, info, version)
+        _info_cache[engine] = _EngineInfo(now, info, version)
     return info, version
 
 
-def _engine_behind(host: str) -> tuple[object, ...] | None:
-    """Tell one engine of this machine from the next, which makes a socket of its own; `None` when it is reached otherwise."""
+def _socket_identity(host: str) -> tuple[object, ...] | None:
+    """Return a key for the engine behind a Unix socket, or None for any other connection.
+
+    An engine that was restarted has created a new socket, and so has another key.
+    """
     if not host.startswith("unix://"):
         return None
     status = os.stat(path := host.removeprefix("unix://"))
     return path, status.st_ino, status.st_ctime_ns
 
 
-class _Facts(NamedTuple):
+class _EngineInfo(NamedTuple):
     asked: float
     info: dict[str, Any]
     version: dict[str, Any]
 
 
-_known: dict[tuple[object, ...] | None, _Facts] = {}  # by engine
+_info_cache: dict[tuple[object, ...] | None, _EngineInfo] = {}  # by engine
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncGenerator[Client]:
-    """Reach the engine for as long as this lasts. Raises `ContainerEngineUnavailable`."""
+async def open_client() -> AsyncGenerator[EngineClient]:
+    """Connect to the engine, and close the connection on exit. See `connect` for errors."""
     client = await connect()
     try:
         yield client
@@ -156,14 +170,15 @@ async def connected() -> AsyncGenerator[Client]:
         await client.close()
 
 
-def _nothing_there() -> str:
+def _no_socket_message() -> str:
     return (
-        f"No container engine is here: DOCKER_HOST is not set, and there is no socket at {' or '.join(_SOCKETS)}. "
-        "Install and start Docker (Debian: docker.io), or set DOCKER_HOST."
+        "No container engine was found: DOCKER_HOST is not set, and there is no socket at "
+        f"{' or '.join(_SOCKETS)}. Install and start Docker (Debian: docker.io), "
+        "or set DOCKER_HOST."
     )
 
 
-def _why_not(host: str, error: BaseException) -> str:
+def _unreachable_message(host: str, error: BaseException) -> str:
     path = host.removeprefix("unix://")
     if (
         host.startswith("unix://")
@@ -171,34 +186,37 @@ def _why_not(host: str, error: BaseException) -> str:
         and not os.access(path, os.R_OK | os.W_OK)
     ):
         return (
-            f"This user may not use the container engine's socket {path}: add the user to the socket's group "
-            "(usually `docker`; it is as good as root) and log in again, or use a rootless engine."
+            f"You have no permission to use the container engine's socket {path}. Add your user to "
+            "the socket's group (usually `docker`, which is equivalent to root) and log in again, "
+            "or use a rootless engine."
         )
     if isinstance(error, TimeoutError):
-        return f"The container engine at {host} did not answer within {_PATIENCE:.0f} s."
-    return f"The container engine at {host} does not answer ({error}). Is it started? Look at DOCKER_HOST."
+        return f"The container engine at {host} did not answer within {_ANSWER_SECONDS:.0f} s."
+    return (
+        f"The container engine at {host} does not answer ({error}). Start it, or check DOCKER_HOST."
+    )
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Generator[None]:
-    """Turn the engine's errors into `BackendError`, which begins with `what` could not be done."""
-    import aiodocker  # an extra; who comes here has it
+def translate_errors(failure: str) -> Generator[None]:
+    """Raise the engine's errors as `BackendError`, with a message that begins with `failure`."""
+    import aiodocker  # an extra; a caller with a client has it
 
     try:
         yield
     except aiodocker.DockerError as error:
         if error.status == _UNREACHABLE:
             raise ContainerEngineUnavailable(
-                f"{what}: the container engine does not answer any more. Is it still running?"
+                f"{failure}: the container engine no longer answers. Check that it is running."
             ) from error
-        advice = _FULL if "no space left on device" in str(error.message) else ""
-        raise BackendError(f"{what}: {error.message}{advice}") from error
+        advice = _DISK_FULL if "no space left on device" in str(error.message) else ""
+        raise BackendError(f"{failure}: {error.message}{advice}") from error
     except OSError as error:
         raise ContainerEngineUnavailable(
-            f"{what}: the connection to the container engine broke ({error})."
+            f"{failure}: the connection to the container engine was lost ({error})."
         ) from error
 
 
-def status_of(error: BaseException | None) -> int:
-    """Give the engine's status behind an error of ours: 404 there is none, 409 in the way; 0: it did not come from there."""
+def http_status(error: BaseException | None) -> int:
+    """Return the HTTP status of an engine's error, such as 404 or 409; 0 for any other error."""
     return int(getattr(error, "status", 0))

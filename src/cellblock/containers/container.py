@@ -1,4 +1,4 @@
-"""Container: one that is made, found again, started, emptied of processes, restarted, looked at and removed."""
+"""Container: create, find, start, stop and remove a container, and run commands in it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, ContainerEngineUnavailable, ImageUnavailable
-from .client import Client, status_of, translated
-from .spec import ContainerSettings
+from .client import EngineClient, http_status, translate_errors
+from .spec import ContainerSpec
 
 if TYPE_CHECKING:
     import tarfile
@@ -17,180 +17,196 @@ if TYPE_CHECKING:
     from aiodocker.containers import DockerContainer
     from aiodocker.execs import Exec
 
-_STARTING = 60.0  # seconds that a container may take to run
-_STEP = 600.0  # seconds that a step of the preparation may take: installing something, for one
-_ENDING = 10.0  # seconds that it may take to end what runs in a container
-_END_ALL = "kill -9 -1 2>/dev/null; echo done"  # the kernel leaves out the first process, and the one that asks
-_LOOK = 0.02
-_PAUSES = (0.0, 0.1, 0.3, 1.0)  # seconds before another try to reach the engine
+_START_SECONDS = 60.0  # for starting, stopping or removing a container
+_COMMAND_SECONDS = 600.0  # for one command in it; an init_command may install packages
+_KILL_SECONDS = 10.0  # for killing the processes in it
+# kill(2) with -1 skips process 1 and the caller.
+_KILL_ALL = "kill -9 -1 2>/dev/null; echo done"
+_POLL_SECONDS = 0.02
+_RETRY_PAUSES = (0.0, 0.1, 0.3, 1.0)  # seconds before each retry
 _NOT_FOUND = 404
-_FINAL = (_NOT_FOUND, 409)  # there is no such container, or it does not run
+_NO_RETRY = (_NOT_FOUND, 409)  # the container does not exist, or does not run
 
 
 class Container:
-    """A container of an engine. Belongs to the engine's loop."""
+    """A container of an engine. Use it only on the background loop."""
 
-    def __init__(self, client: Client, inner: DockerContainer, name: str) -> None:
+    def __init__(self, client: EngineClient, inner: DockerContainer, name: str) -> None:
         self.client, self.name = client, name
-        self._inner: Any = inner  # most of whose answers are without types
+        self._inner: Any = inner  # aiodocker types few of its results
 
     @property
     def id(self) -> str:
-        """What the engine calls it."""
+        """The container ID."""
         return str(self._inner.id)
 
-    async def facts(self) -> dict[str, Any]:
-        """Give all that the engine says about it. Raises `BackendError` when it is gone."""
-        with translated(f"Container {self.name}"):
+    async def inspect(self) -> dict[str, Any]:
+        """Return the engine's description of the container. Raise `BackendError` if it is gone."""
+        with translate_errors(f"Container {self.name}"):
             return await self._inner.show()
 
-    def become(self, other: Container) -> None:
-        """Be `other` from now on, for all who have hold of this one."""
+    def switch_to(self, other: Container) -> None:
+        """Make this object refer to the container of `other` from now on."""
         self._inner = other._inner
 
     async def is_running(self) -> bool:
-        """Tell whether it runs; not when it is gone."""
+        """Return True if the container exists and runs."""
         with contextlib.suppress(BackendError):
-            return bool((await self.facts())["State"]["Running"])
+            return bool((await self.inspect())["State"]["Running"])
         return False
 
     async def start(self) -> None:
-        """Start it, and wait until it runs. Raises `BackendError`."""
-        with translated(f"Container {self.name} cannot be started"):
-            await asyncio.wait_for(self._inner.start(), _STARTING)
+        """Start the container, and wait until it runs. Raise `BackendError` if it does not."""
+        with translate_errors(f"Container {self.name} cannot be started"):
+            await asyncio.wait_for(self._inner.start(), _START_SECONDS)
 
-    async def end_all(self) -> None:
-        """End all that runs in it, but its first process. Raises `BackendError`."""
+    async def kill_processes(self) -> None:
+        """Kill every process in the container except process 1. Raise `BackendError` on failure."""
 
-        async def sweep() -> None:
+        async def kill() -> None:
             try:
-                async with asyncio.timeout(_ENDING):
-                    _, said = await self.run(["/bin/sh", "-c", _END_ALL])
+                async with asyncio.timeout(_KILL_SECONDS):
+                    _, output = await self.run_command(["/bin/sh", "-c", _KILL_ALL])
             except TimeoutError as error:
                 raise BackendError(
-                    f"What runs in container {self.name} cannot be ended within {_ENDING:g} s."
+                    f"The processes in container {self.name} were not killed "
+                    f"within {_KILL_SECONDS:g} s."
                 ) from error
-            if "done" not in said:
+            if "done" not in output:
                 raise BackendError(
-                    f"What runs in container {self.name} cannot be ended: {said.strip()[-2000:]}"
+                    f"The processes in container {self.name} cannot be killed: "
+                    f"{output.strip()[-2000:]}"
                 )
 
-        await _over_any_connection(sweep)
+        await _retry_lost_connections(kill)
 
     async def restart(self) -> None:
-        """End all that runs in it, and start it again. Raises `BackendError`."""
+        """Restart the container without a grace period. Raise `BackendError` on failure."""
 
         async def restart() -> None:
-            with translated(f"Container {self.name} cannot be restarted"):
-                await asyncio.wait_for(self._inner.restart(t=0), _STARTING)
+            with translate_errors(f"Container {self.name} cannot be restarted"):
+                await asyncio.wait_for(self._inner.restart(t=0), _START_SECONDS)
 
-        await _over_any_connection(restart)
+        await _retry_lost_connections(restart)
 
     async def stop(self) -> None:
-        """End all that runs in it, if anything does."""
+        """Stop the container. Errors are ignored."""
         with (
             contextlib.suppress(BackendError),
-            translated(f"Container {self.name} cannot be stopped"),
+            translate_errors(f"Container {self.name} cannot be stopped"),
         ):
-            await asyncio.wait_for(self._inner.stop(t=1), _STARTING)
+            await asyncio.wait_for(self._inner.stop(t=1), _START_SECONDS)
 
     async def remove(self) -> None:
-        """End and remove it, with the volumes that are its own; does nothing when it is gone."""
+        """Kill and remove the container with its anonymous volumes. Errors are ignored."""
         with (
             contextlib.suppress(BackendError),
-            translated(f"Container {self.name} cannot be removed"),
+            translate_errors(f"Container {self.name} cannot be removed"),
         ):
-            await asyncio.wait_for(self._inner.delete(force=True, v=True), _STARTING)
+            await asyncio.wait_for(self._inner.delete(force=True, v=True), _START_SECONDS)
         with contextlib.suppress(TimeoutError, BackendError):
-            async with asyncio.timeout(
-                _STARTING
-            ):  # where the engine is at it already, its name is taken until it is done
-                while await find(self.client, self.name) is not None:  # noqa: ASYNC110 - nobody tells us
-                    await asyncio.sleep(_LOOK)
+            # The name stays in use while the engine is still removing the container.
+            async with asyncio.timeout(_START_SECONDS):
+                while await find_container(self.client, self.name) is not None:  # noqa: ASYNC110 - no event to wait for
+                    await asyncio.sleep(_POLL_SECONDS)
 
-    async def put(self, path: str, archive: bytes) -> None:
-        """Unpack a tar archive into its folder `path`. Raises `BackendError`."""
-        with translated(f"Files cannot be copied into container {self.name}"):
+    async def put_archive(self, path: str, archive: bytes) -> None:
+        """Unpack a tar archive into the folder `path`. Raise `BackendError` on failure."""
+        with translate_errors(f"Files cannot be copied into container {self.name}"):
             await self._inner.put_archive(path, archive)
 
-    async def get(self, path: str) -> tarfile.TarFile:
-        """Give its folder `path` as a tar archive. Raises `BackendError`."""
-        with translated(f"Files cannot be copied out of container {self.name}"):
+    async def get_archive(self, path: str) -> tarfile.TarFile:
+        """Return the folder `path` as a tar archive. Raise `BackendError` on failure."""
+        with translate_errors(f"Files cannot be copied out of container {self.name}"):
             return await self._inner.get_archive(path)
 
-    async def execute(self, argv: Sequence[str], *, stdin: bool = True, user: str = "") -> Exec:
-        """Make what starts `argv` in it, with a stream to its standard input where wanted.
+    async def create_exec(self, argv: Sequence[str], *, stdin: bool = True, user: str = "") -> Exec:
+        """Create an exec instance for `argv`, which the caller starts. `stdin` attaches its input.
 
-        Raises `BackendError`, with what the container said when it has ended.
+        Raise `BackendError`, which quotes the container's log, if the container has exited.
         """
         try:
-            with translated(f"Container {self.name} runs nothing more"):
+            with translate_errors(f"Container {self.name} cannot run a command"):
                 return await self._inner.exec(
                     list(argv), user=user, stdin=stdin, stdout=True, stderr=True
                 )
         except ContainerEngineUnavailable:
             raise
         except BackendError as error:
-            raise BackendError(f"{error} {await self._said()}".rstrip()) from error
+            raise BackendError(f"{error} {await self._recent_log()}".rstrip()) from error
 
-    async def _said(self) -> str:
+    async def _recent_log(self) -> str:
         with contextlib.suppress(Exception):
-            return f"It said: {''.join(await self._inner.log(stdout=True, stderr=True))[-2000:]}"
+            log = "".join(await self._inner.log(stdout=True, stderr=True))
+            return f"Its log ends with: {log[-2000:]}"
         return ""
 
-    async def run(self, argv: Sequence[str], *, user: str = "") -> tuple[int, str]:
-        """Run `argv` in it to its end; give its exit code, and what it wrote. Raises `BackendError`."""
-        execution, said = await self.execute(argv, user=user), bytearray()
-        with translated(f"Container {self.name} runs nothing more"):
-            async with asyncio.timeout(_STEP), execution.start(detach=False) as stream:
+    async def run_command(self, argv: Sequence[str], *, user: str = "") -> tuple[int, str]:
+        """Run `argv` in the container, and return its exit code and the end of its output.
+
+        Raise `BackendError` if it cannot be run, `TimeoutError` if it does not exit in time.
+        """
+        execution, output = await self.create_exec(argv, user=user), bytearray()
+        with translate_errors(f"Container {self.name} cannot run a command"):
+            async with asyncio.timeout(_COMMAND_SECONDS), execution.start(detach=False) as stream:
                 while (message := await stream.read_out()) is not None:
-                    said = (said + message.data)[-20_000:]
-            facts = await execution.inspect()
-        return int(facts["ExitCode"] or 0), bytes(said).decode(errors="replace")
+                    output = (output + message.data)[-20_000:]
+            info = await execution.inspect()
+        return int(info["ExitCode"] or 0), bytes(output).decode(errors="replace")
 
 
-async def _over_any_connection(step: Callable[[], Awaitable[None]]) -> None:
-    """Take `step`, and again where the way to the engine had broken: connections that were kept show that one by one."""
-    for pause in _PAUSES:
+async def _retry_lost_connections(step: Callable[[], Awaitable[None]]) -> None:
+    """Call `step` again if the connection to the engine was lost.
+
+    Every pooled connection that the engine has closed fails once, so several retries can be needed.
+    """
+    for pause in _RETRY_PAUSES:
         try:
             return await step()
         except BackendError as error:
-            if status_of(error.__cause__) in _FINAL:
+            if http_status(error.__cause__) in _NO_RETRY:
                 raise
             await asyncio.sleep(pause)
     await step()
 
 
-async def find(client: Client, name: str) -> Container | None:
-    """Give the container of that name; `None` when there is none."""
+async def find_container(client: EngineClient, name: str) -> Container | None:
+    """Return the container called `name`, or None if there is none."""
     try:
-        with translated(f"Container {name}"):
+        with translate_errors(f"Container {name}"):
             return Container(client, await client.docker.containers.get(name), name)
     except BackendError as error:
-        if status_of(error.__cause__) == _NOT_FOUND:
+        if http_status(error.__cause__) == _NOT_FOUND:
             return None
         raise
 
 
-async def create(client: Client, settings: ContainerSettings, name: str) -> Container:
-    """Make a container, which does not run yet. Raises `BackendError`, or `ImageUnavailable` when its image is not there."""
+async def create_container(client: EngineClient, spec: ContainerSpec, name: str) -> Container:
+    """Create a container without starting it.
+
+    Raise `ImageUnavailable` if the engine does not have its image, `BackendError` for other
+    failures.
+    """
     try:
-        with translated(f"Container {name} cannot be made"):
+        with translate_errors(f"Container {name} cannot be created"):
             return Container(
-                client, await client.docker.containers.create(settings.config(), name=name), name
+                client, await client.docker.containers.create(spec.create_body(), name=name), name
             )
     except BackendError as error:
-        match status_of(error.__cause__):
+        match http_status(error.__cause__):
             case 404:
                 raise ImageUnavailable(
-                    f"The engine has no image {settings.image}. {error}"
+                    f"The container engine has no image {spec.image}. {error}"
                 ) from error
             case 409:
-                raise BackendError(f"{taken(name)} {error}") from error
+                raise BackendError(f"{name_taken_message(name)} {error}") from error
             case _:
                 raise
 
 
-def taken(name: str) -> str:
-    """Say that a name is another's, and what to do."""
-    return f"There is a container of the name {name} already: take another container_name, or remove it (docker rm -f {name})."
+def name_taken_message(name: str) -> str:
+    """Return the error text for a container name that is in use."""
+    return (
+        f"There is already a container named {name}. Choose another container_name, "
+        f"or remove it: docker rm -f {name}."
+    )

@@ -1,4 +1,4 @@
-"""New images, which an engine builds of what we send. Built once, and kept by the engine."""
+"""Build images from a context that is sent to the engine, once for each reference."""
 
 from __future__ import annotations
 
@@ -10,46 +10,47 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..environments.uv import Report, Workshop, in_thread
+from ..aio.shielded import run_in_thread
+from ..environments.uv import OnLine, UvInstaller
 from ..errors import BackendError
-from .client import Client, translated
-from .images import image_facts
+from .client import EngineClient, translate_errors
+from .images import inspect_image
 
-_PATIENCE = 600.0  # seconds that a build may take
-_WORDS = 30  # lines of it that an error quotes
+_BUILD_SECONDS = 600.0
+_QUOTED_LINES = 30  # of the build's output, in an error
 
 
-async def unless_there(
-    client: Client,
+async def build_if_missing(
+    client: EngineClient,
     reference: str,
-    workshop: Workshop,
-    report: Report,
-    make: Callable[[int], Awaitable[None]],
+    installer: UvInstaller,
+    on_line: OnLine,
+    build: Callable[[int], Awaitable[None]],
 ) -> None:
-    """Have `make` build the image `reference` where the engine has none, in the workshop's folder, given its lock.
+    """Call `build` if the engine has no image `reference`. Wait if another process is building it.
 
-    Who asks for what another builds already waits for that.
+    `build` gets the descriptor of the lock, and works in the partial folder of `installer`.
     """
-    if await image_facts(client, reference) is not None:
+    if await inspect_image(client, reference) is not None:
         return
-    async with workshop.claim(report) as lock:
-        if await image_facts(client, reference) is not None:
+    async with installer.lock(on_line) as lock:
+        if await inspect_image(client, reference) is not None:
             return
         try:
-            await in_thread(workshop.prepare)
-            await make(lock)
+            await run_in_thread(installer.make_partial_dir)
+            await build(lock)
         finally:
-            await in_thread(workshop.clear)
+            await run_in_thread(installer.remove_partial_dir)
 
 
-def pack(archive: Path, *paths: Path) -> None:
-    """Pack files and folders under their own names; everything is root's, and to be read by everybody."""
+def pack_context(archive: Path, *paths: Path) -> None:
+    """Write `paths` to a tar archive under their own names, owned by root and readable by all."""
     with tarfile.open(archive, mode="w") as opened:
         for path in paths:
-            opened.add(path, path.name, filter=_for_everybody)
+            opened.add(path, path.name, filter=_owned_by_root)
 
 
-def _for_everybody(item: tarfile.TarInfo) -> tarfile.TarInfo:
+def _owned_by_root(item: tarfile.TarInfo) -> tarfile.TarInfo:
     item.uid = item.gid = 0
     item.uname = item.gname = "root"
     item.mode = 0o755 if item.isdir() or item.mode & 0o100 else 0o644
@@ -57,14 +58,14 @@ def _for_everybody(item: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 async def build_image(
-    client: Client, reference: str, context: Path, *, labels: Mapping[str, str] | None = None
+    client: EngineClient, reference: str, context: Path, *, labels: Mapping[str, str] | None = None
 ) -> None:
-    """Build the image `reference` of a tar archive with a Dockerfile; its steps have no network.
+    """Build the image `reference` from a tar archive with a Dockerfile, without network access.
 
-    Raises `BackendError` with the last that the build said.
+    Raise `BackendError`, which quotes the end of the build's output, if the build fails.
     """
-    words = deque[str](maxlen=_WORDS)
-    settings = {
+    output = deque[str](maxlen=_QUOTED_LINES)
+    parameters = {
         "t": reference,
         "labels": json.dumps(dict(labels or {})),
         "networkmode": "none",
@@ -72,36 +73,38 @@ async def build_image(
         "forcerm": "1",
     }
     try:
-        with translated("the build failed"):
-            async with asyncio.timeout(_PATIENCE):
-                async for item in _progress(client, settings, context):
-                    words.extend(str(item.get("stream", item.get("error", ""))).splitlines())
+        with translate_errors("the build failed"):
+            async with asyncio.timeout(_BUILD_SECONDS):
+                async for item in _build_messages(client, parameters, context):
+                    output.extend(str(item.get("stream", item.get("error", ""))).splitlines())
                     if "error" in item:
                         raise BackendError(str(item["error"]))
     except (BackendError, TimeoutError) as error:
-        said = "\n".join(words)
+        reason = str(error) or f"it took more than {_BUILD_SECONDS:g} s"
+        lines = "\n".join(output)
         raise BackendError(
-            f"The image {reference} cannot be built: {error or 'it took too long'}\nIt said:\n{said}"
+            f"The image {reference} cannot be built: {reason}\n"
+            f"The build's output ends with:\n{lines}"
         ) from error
 
 
-async def _progress(
-    client: Client, settings: Mapping[str, str], context: Path
+async def _build_messages(
+    client: EngineClient, parameters: Mapping[str, str], context: Path
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Build, and give what the engine says meanwhile."""
+    """Build an image, and yield the engine's messages."""
     with await asyncio.to_thread(context.open, "rb") as data:
-        # Not `images.build`, which can neither keep the build from the network nor, of old, tell that it failed.
+        # aiodocker's `images.build` cannot turn the network off, and older ones hide failures.
         request = client.docker._query(
             "build",
             "POST",
-            params=settings,
+            params=parameters,
             headers={"Content-Type": "application/x-tar"},
             data=data,
             timeout=None,
         )
-        rest = b""
+        incomplete = b""
         async with request as response:
-            async for piece in response.content.iter_any():
-                *lines, rest = (rest + piece).split(b"\n")
+            async for chunk in response.content.iter_any():
+                *lines, incomplete = (incomplete + chunk).split(b"\n")
                 for line in filter(None, map(bytes.strip, lines)):
                     yield json.loads(line)

@@ -1,8 +1,9 @@
-"""Requirements in containers: an image over the one that was asked for, built once for each set and kept by the engine.
+"""Images with packages: a layer on top of another image, built once for each set of requirements.
 
-uv fetches the wheels here, with this machine's settings, for the Python of the image; so the image needs no pip, and the
-build no network. The image is named for all that decides what is in it, so who finds one under its name need not look in.
-They are never removed by themselves: `docker image prune --all --filter label=cellblock.packages` removes the unused.
+uv downloads the wheels on the host, with the host's settings, for the Python of the image. So the
+image needs no pip and the build no network. The tag is a digest of everything that decides the
+content of the image. The images are not removed automatically; remove unused ones by `docker image
+prune --all --filter label=cellblock.packages`.
 """
 
 from __future__ import annotations
@@ -15,142 +16,157 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..environments.requirements import digest, names, normalised
-from ..environments.uv import Report, Workshop, cache_folder, in_thread, run_by, run_uv, to_log
-from ..errors import PackageError
-from .client import Client
-from .image_build import build_image, pack, unless_there
-from .image_python import ImagePython, python_of
-from .images import OnPull, fetched_facts
-from .spec import PACKAGES
-
-LABEL = "cellblock.packages"
-_REPOSITORY = "cellblock-packages"
-_FORMAT = 1  # part of every digest: raise it when images are built differently
-# Above the image's own packages, and below those that blocks install for themselves.
-_SHOW = (
-    "import site, sys; _at = sys.path.index({site!r}) if {site!r} in sys.path else len(sys.path); _end = len(sys.path); "
-    "site.addsitedir({packages!r}); sys.path[_at:] = sys.path[_end:] + sys.path[_at:_end]\n"
+from ..aio.shielded import run_in_thread
+from ..environments.requirements import digest, display_names, normalise_requirements
+from ..environments.uv import (
+    OnLine,
+    UvInstaller,
+    log_line,
+    run_uv,
+    user_cache_dir,
+    with_shebang,
 )
-# Compiled now: who runs blocks cannot write. What is in a package for another Python does not compile, and need not.
+from ..errors import PackageError
+from .client import EngineClient
+from .image_build import build_if_missing, build_image, pack_context
+from .image_python import ImagePython, inspect_python
+from .images import OnPull, inspect_or_pull
+from .spec import PACKAGES_DIR
+
+PACKAGES_LABEL = "cellblock.packages"
+_REPOSITORY = "cellblock-packages"
+_FORMAT = 1  # part of every digest: increase it when images are built differently
+# Put the packages in front of the image's own, but after those that blocks install into the home.
+_PTH = (
+    "import site, sys; "
+    "_at = sys.path.index({site!r}) if {site!r} in sys.path else len(sys.path); "
+    "_end = len(sys.path); site.addsitedir({packages!r}); "
+    "sys.path[_at:] = sys.path[_end:] + sys.path[_at:_end]\n"
+)
+# Compiled in the build, because blocks cannot write there. Files for other Python versions fail to
+# compile, which is harmless.
 _DOCKERFILE = """\
 FROM {base}
 USER 0:0
 COPY packages {packages}
-COPY {show}
+COPY {pth}
 RUN {compile}
 USER {user}
 """
 
 
-async def image_with(
-    client: Client,
+async def image_with_packages(
+    client: EngineClient,
     image: str,
     packages: Sequence[str],
     wheels: Sequence[str] = (),
     *,
     on_pull: OnPull | None = None,
-    progress: Report | None = None,
+    on_line: OnLine | None = None,
 ) -> str:
-    """Give the reference of an image that is `image` with these requirements and what they need, built when there is none.
+    """Return the reference of `image` plus `packages` and their dependencies; build it if missing.
 
-    `wheels` are folders that they are taken from, and then no index is asked. `progress` gets the lines of uv (`None`: they
-    are logged). Who asks for what another builds already waits for that.
+    wheels    folders to install from instead of an index
+    on_line   called with each line that uv prints; None: log them
 
-    Raises `ImageUnavailable`; `PackageError`, with uv's own words, when a requirement cannot be met; `BackendError`.
+    Raise `ImageUnavailable` if the image cannot be pulled, `PackageError`, which quotes uv, if a
+    requirement cannot be installed, and `BackendError` for other failures.
     """
-    requirements = normalised(packages)
-    facts = await fetched_facts(client, image, on_pull)
-    found = await in_thread(_wheels, wheels)
-    workshop = Workshop(
-        cache_folder("images"), await in_thread(digest, requirements, _FORMAT, facts["Id"], found)
-    )
-    reference, report = f"{_REPOSITORY}:{workshop.digest}", progress or to_log
-    job = _Job(client, image, facts, requirements, tuple(map(os.path.abspath, wheels)), workshop)
+    requirements = normalise_requirements(packages)
+    image_info = await inspect_or_pull(client, image, on_pull)
+    fingerprint = await run_in_thread(_fingerprint_wheels, wheels)
+    key = await run_in_thread(digest, requirements, _FORMAT, image_info["Id"], fingerprint)
+    installer, report = UvInstaller(user_cache_dir("images"), key), on_line or log_line
+    reference = f"{_REPOSITORY}:{installer.digest}"
+    folders = tuple(map(os.path.abspath, wheels))
+    image_build = _PackagesBuild(client, image, image_info, requirements, folders, installer)
 
     async def build(lock: int) -> None:
-        await job.build(reference, lock, report)
+        await image_build.build(reference, lock, report)
 
-    await unless_there(client, reference, workshop, report, build)
+    await build_if_missing(client, reference, installer, report, build)
     return reference
 
 
-def _wheels(folders: Sequence[str]) -> list[list[Any]]:
-    """Tell one content of these folders from the next. Raises `PackageError`."""
-    found: list[list[Any]] = []
+def _fingerprint_wheels(folders: Sequence[str]) -> list[list[Any]]:
+    """Return the name, size and time of every file. Raise `PackageError` for a missing folder."""
+    files: list[list[Any]] = []
     for folder in folders:
         try:
             entries = sorted((entry.name, entry.stat()) for entry in os.scandir(folder))
         except OSError as error:
             raise PackageError(
-                f"wheels: the folder {folder} cannot be read: {error.strerror}."
+                f"wheels: the folder {folder} cannot be read ({error.strerror}). Check the path."
             ) from error
-        found += [[name, status.st_size, status.st_mtime_ns] for name, status in entries]
-    return found
+        files += [[name, status.st_size, status.st_mtime_ns] for name, status in entries]
+    return files
 
 
 @dataclass(frozen=True)
-class _Job:
-    """One image to be built; `facts` is what the engine says about the one below it."""
+class _PackagesBuild:
+    """The build of one image; `image_info` is the engine's description of its base image."""
 
-    client: Client
+    client: EngineClient
     image: str
-    facts: dict[str, Any]
+    image_info: dict[str, Any]
     requirements: tuple[str, ...]
     wheels: tuple[str, ...]
-    workshop: Workshop
+    installer: UvInstaller
 
     @property
-    def _packages(self) -> Path:
-        return self.workshop.folder / "packages"
+    def _packages_folder(self) -> Path:
+        return self.installer.partial_dir / "packages"
 
-    async def build(self, reference: str, lock: int, report: Report) -> None:
-        """Build it, for who holds the lock."""
-        python = await python_of(self.client, self.image, self.facts)
-        arguments = python.installation(self.requirements, self._packages, self.wheels)
-        if words := await run_uv(arguments, self.workshop, lock, report):
+    async def build(self, reference: str, lock: int, on_line: OnLine) -> None:
+        """Build the image. `lock` is the descriptor of the held lock."""
+        python = await inspect_python(self.client, self.image, self.image_info)
+        arguments = python.uv_install_arguments(
+            self.requirements, self._packages_folder, self.wheels
+        )
+        if error := await run_uv(arguments, self.installer, lock, on_line):
             raise PackageError(
-                f"Cannot install {names(self.requirements)} for Python {python.version} of the image {self.image}, into "
-                f"which only wheels can be put. uv says:\n{words}"
+                f"{display_names(self.requirements)} cannot be installed for Python "
+                f"{python.version} of the image {self.image}. Only wheels can be installed. "
+                f"uv says:\n{error}"
             )
-        context = await in_thread(self._context, python)
-        labels = {LABEL: names(self.requirements), "cellblock.base": self.image}
+        context = await run_in_thread(self._pack_context, python)
+        labels = {PACKAGES_LABEL: display_names(self.requirements), "cellblock.base": self.image}
         await build_image(self.client, reference, context, labels=labels)
 
-    def _context(self, python: ImagePython) -> Path:
-        """Pack what the build needs."""
-        packed = self.workshop.folder / "context.tar"
-        show = self.workshop.folder / "show.pth"
-        dockerfile = self.workshop.folder / "Dockerfile"
-        with self.workshop.trouble():
-            for program in _files(self._packages / "bin"):
-                _give_to(program, python)
-            (self._packages / ".lock").unlink(missing_ok=True)  # uv's own
-            show.write_text(_SHOW.format(site=python.site, packages=PACKAGES))
+    def _pack_context(self, python: ImagePython) -> Path:
+        """Write the build context, and return its path."""
+        archive = self.installer.partial_dir / "context.tar"
+        pth = self.installer.partial_dir / "packages.pth"
+        dockerfile = self.installer.partial_dir / "Dockerfile"
+        with self.installer.translate_errors():
+            for program in _files_in(self._packages_folder / "bin"):
+                _set_interpreter(program, python)
+            (self._packages_folder / ".lock").unlink(missing_ok=True)  # left by uv
+            pth.write_text(_PTH.format(site=python.site, packages=PACKAGES_DIR))
             dockerfile.write_text(self._dockerfile(python))
-            pack(packed, dockerfile, show, self._packages)
-        return packed
+            pack_context(archive, dockerfile, pth, self._packages_folder)
+        return archive
 
     def _dockerfile(self, python: ImagePython) -> str:
         compiling = (
-            f"{shlex.quote(python.program)} -m compileall -q -j 0 {PACKAGES} >/dev/null || :"
+            f"{shlex.quote(python.program)} -m compileall -q -j 0 {PACKAGES_DIR} >/dev/null || :"
         )
         return _DOCKERFILE.format(
-            base=str(self.facts["Id"]).removeprefix("sha256:"),
-            packages=PACKAGES,
-            show=json.dumps(["show.pth", f"{python.site}/cellblock-packages.pth"]),
+            base=str(self.image_info["Id"]).removeprefix("sha256:"),
+            packages=PACKAGES_DIR,
+            pth=json.dumps(["packages.pth", f"{python.site}/cellblock-packages.pth"]),
             compile=json.dumps(["/bin/sh", "-c", compiling]),
-            user=self.facts["Config"].get("User") or "0:0",
+            user=self.image_info["Config"].get("User") or "0:0",
         )
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files_in(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
         yield from (path for path in folder.iterdir() if path.is_file())
 
 
-def _give_to(program: Path, python: ImagePython) -> None:
-    """Have a program that was installed run by the image's Python."""
+def _set_interpreter(program: Path, python: ImagePython) -> None:
+    """Rewrite the shebang line of an installed program to the image's Python."""
     content = program.read_bytes()
-    if (changed := run_by(python.program, content)) != content:
+    if (changed := with_shebang(python.program, content)) != content:
         program.write_bytes(changed)

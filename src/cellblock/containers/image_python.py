@@ -1,4 +1,4 @@
-"""The Python of an image: found by asking it, and what decides which wheels are for it."""
+"""ImagePython: the Python of an image, found by running it, and the platform of its wheels."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from typing import Any
 from ..errors import BackendError, PackageError
 from ..limits import Limits
 from . import orphans
-from .client import Client
-from .container import create
-from .spec import START_PYTHON, ContainerSettings
+from .client import EngineClient
+from .container import create_container
+from .spec import START_PYTHON, ContainerSpec
 
 _NO_PYTHON = 127
-_ASK = """\
+_PROBE = """\
 import json, platform, site, sys, sysconfig
 print()
 print(json.dumps({
-    "program": sys.executable, "version": platform.python_version(), "kind": sys.implementation.name,
-    "machine": platform.machine(), "abi": sysconfig.get_config_var("SOABI") or "", "libc": platform.libc_ver(),
+    "program": sys.executable,
+    "version": platform.python_version(),
+    "implementation": sys.implementation.name,
+    "machine": platform.machine(),
+    "abi": sysconfig.get_config_var("SOABI") or "",
+    "libc": platform.libc_ver(),
     "site": site.getsitepackages()[0],
 }))
 """
-# uv knows only some versions of glibc by name, and wheels for an older one are for the newer ones as well.
+# The glibc versions in uv's platform names. Wheels for an older glibc also work on newer ones.
 _GLIBC = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 
 
 @dataclass(frozen=True)
 class ImagePython:
-    """The program, and what is known of it; `site` is where packages for everybody lie."""
+    """A Python interpreter in an image; `site` is its site-packages folder."""
 
     program: str
     version: str
-    kind: str
+    implementation: str
     machine: str
     abi: str
     libc: list[str]
@@ -45,7 +49,7 @@ class ImagePython:
 
     @property
     def platform(self) -> str:
-        """uv's name for what it runs on."""
+        """The value of uv's option --python-platform for this interpreter."""
         if "musl" in self.abi or self.libc[0] != "glibc":
             return f"{self.machine}-unknown-linux-musl"
         minor = int(self.libc[1].split(".")[1])
@@ -53,61 +57,56 @@ class ImagePython:
             f"{self.machine}-manylinux_2_{next((known for known in _GLIBC if known <= minor), 17)}"
         )
 
-    def installation(
+    def uv_install_arguments(
         self, requirements: Sequence[str], folder: Path, wheels: Sequence[str] = ()
     ) -> list[str]:
-        """Give the arguments with which uv puts wheels for it into `folder`; of `wheels` alone, if given."""
-        found = [option for offered in wheels for option in ("--find-links", offered)]
+        """Return uv's arguments to install `requirements` for this interpreter into `folder`.
+
+        If `wheels` names folders, only those are used.
+        """
+        links = [option for path in wheels for option in ("--find-links", path)]
         return [
-            *(
-                "pip",
-                "install",
-                "--target",
-                str(folder),
-                "--python",
-                sys.executable,
-                "--link-mode",
-                "copy",
-            ),
-            *(
-                "--python-version",
-                self.version,
-                "--python-platform",
-                self.platform,
-                "--only-binary",
-                ":all:",
-            ),
-            *(["--no-index", *found] if found else []),
+            *("pip", "install", "--target", str(folder), "--python", sys.executable),
+            *("--link-mode", "copy", "--python-version", self.version),
+            *("--python-platform", self.platform, "--only-binary", ":all:"),
+            *(["--no-index", *links] if links else []),
             *("--", *requirements),
         ]
 
 
-async def python_of(client: Client, image: str, facts: Mapping[str, Any]) -> ImagePython:
-    """Ask the image, in a container of its own; `facts` is what the engine says about it.
+async def inspect_python(
+    client: EngineClient, image: str, image_info: Mapping[str, Any]
+) -> ImagePython:
+    """Run the image's Python in a temporary container, and return what it reports about itself.
 
-    Raises `PackageError` when packages mean nothing to it, `BackendError` when its Python does not work.
+    `image_info` is the engine's description of the image. Raise `PackageError` if the image has no
+    CPython, `BackendError` if its Python does not work.
     """
-    settings = ContainerSettings(
-        image=str(facts["Id"]), user="0:0", limits=Limits(), labels=orphans.labels(kept=False)
+    spec = ContainerSpec(
+        image=str(image_info["Id"]),
+        user="0:0",
+        limits=Limits.unlimited(),
+        labels=orphans.owner_labels(kept=False),
     )
-    container = await create(client, settings, f"cellblock-look-{uuid.uuid4()}")
+    container = await create_container(client, spec, f"cellblock-probe-{uuid.uuid4()}")
     try:
         await container.start()
-        exit_code, said = await container.run(["/bin/sh", "-c", START_PYTHON, _ASK])
+        exit_code, output = await container.run_command(["/bin/sh", "-c", START_PYTHON, _PROBE])
     finally:
         await container.remove()
     if exit_code == _NO_PYTHON:
         raise PackageError(
-            f"The image {image} has no python3: packages can only be installed where there is one."
+            f"The image {image} has no python3, so packages cannot be installed. Use another image."
         )
     try:
-        python = ImagePython(**json.loads(said.splitlines()[-1]))
+        python = ImagePython(**json.loads(output.splitlines()[-1]))
     except (ValueError, IndexError, TypeError) as error:
         raise BackendError(
-            f"The Python of the image {image} does not work. It said: {said[-1000:]}"
+            f"The Python of the image {image} does not work. It printed: {output[-1000:]}"
         ) from error
-    if python.kind != "cpython":
+    if python.implementation != "cpython":
         raise PackageError(
-            f"The image {image} has {python.kind}: packages can only be installed for CPython."
+            f"The image {image} has {python.implementation}. Packages can only be installed for "
+            "CPython."
         )
     return python

@@ -1,4 +1,4 @@
-"""Images of an engine: what it says about one; fetch those that are not there, and tell how far that is."""
+"""Inspect an engine's images, pull missing ones, and report the progress of a pull."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any
 
 from ..errors import BackendError, ImageUnavailable
 from ..events import PullProgress
-from .client import Client, status_of, translated
+from .client import EngineClient, http_status, translate_errors
 
-_DONE = ("Pull complete", "Already exists")
+_LAYER_DONE = ("Pull complete", "Already exists")
 _NOT_FOUND = 404
 
 
 OnPull = Callable[[PullProgress], None]
 
 
-class Layers:
-    """Make the progress of an image out of what the engine says of its layers. Pure."""
+class PullTracker:
+    """Compute the progress of a pull from the engine's messages about layers. No I/O."""
 
     def __init__(self, image: str) -> None:
         self._image = image
-        self._layers: dict[str, tuple[int, int]] = {}  # bytes done, and of how many
+        self._layers: dict[str, tuple[int, int]] = {}  # bytes pulled, bytes in total
         self._done = set[str]()
 
-    def add(self, news: dict[str, Any]) -> PullProgress:
-        """Take in one message, and give how far it is now."""
-        layer, status = str(news.get("id", "")), str(news.get("status", ""))
+    def update(self, message: dict[str, Any]) -> PullProgress:
+        """Process one message, and return the progress so far."""
+        layer, status = str(message.get("id", "")), str(message.get("status", ""))
         if layer and not status.startswith("Pulling from"):
-            done, known = self._layers.get(layer, (0, 0))
-            detail: dict[str, Any] = news.get("progressDetail") or {}
+            done, total = self._layers.get(layer, (0, 0))
+            detail: dict[str, Any] = message.get("progressDetail") or {}
             if status == "Downloading":
-                done, known = int(detail.get("current", done)), int(detail.get("total", known))
-            elif status in ("Download complete", *_DONE):
-                done = known
-            self._layers[layer] = done, known
-            if status in _DONE:
+                done, total = int(detail.get("current", done)), int(detail.get("total", total))
+            elif status in ("Download complete", *_LAYER_DONE):
+                done = total
+            self._layers[layer] = done, total
+            if status in _LAYER_DONE:
                 self._done.add(layer)
         sizes = list(self._layers.values())
         return PullProgress(
@@ -47,38 +47,46 @@ class Layers:
         )
 
 
-async def pull(client: Client, image: str, on_pull: OnPull | None) -> None:
-    """Have the engine fetch `image`. Raises `ImageUnavailable` with the engine's words."""
-    layers = Layers(image)
+async def pull_image(client: EngineClient, image: str, on_pull: OnPull | None) -> None:
+    """Pull `image`. Raise `ImageUnavailable`, which quotes the engine, if that fails."""
+    tracker = PullTracker(image)
     try:
-        with translated(f"The engine has no image {image}, and could not fetch it"):
-            async for news in client.docker.images.pull(image, stream=True):
-                progress = layers.add(news)
+        with translate_errors(f"The container engine has no image {image} and cannot pull it"):
+            async for message in client.docker.images.pull(image, stream=True):
+                progress = tracker.update(message)
                 if on_pull is not None:
                     on_pull(progress)
     except BackendError as error:
         raise ImageUnavailable(
-            f"{error}. Is the name right? `docker pull {image}` shows more."
+            f"{error}. Check the name; `docker pull {image}` shows more."
         ) from error
 
 
-async def image_facts(client: Client, reference: str) -> dict[str, Any] | None:
-    """Give what the engine says about an image; `None` when it has none of that name. Raises `BackendError`."""
+async def inspect_image(client: EngineClient, reference: str) -> dict[str, Any] | None:
+    """Return the engine's description of an image, or None if it has no image of that name."""
     try:
-        with translated(f"Image {reference}"):
+        with translate_errors(f"Image {reference}"):
             return await client.docker.images.inspect(reference)
     except BackendError as error:
-        if status_of(error.__cause__) == _NOT_FOUND:
+        if http_status(error.__cause__) == _NOT_FOUND:
             return None
         raise
 
 
-async def fetched_facts(client: Client, reference: str, on_pull: OnPull | None) -> dict[str, Any]:
-    """Give what the engine says about an image, which is fetched when it is not there. Raises `ImageUnavailable`."""
-    facts = await image_facts(client, reference)
-    if facts is None:
-        await pull(client, reference, on_pull)
-        facts = await image_facts(client, reference)
-    if facts is None:
-        raise ImageUnavailable(f"The engine fetched {reference}, and has no such image.")
-    return facts
+async def inspect_or_pull(
+    client: EngineClient, reference: str, on_pull: OnPull | None
+) -> dict[str, Any]:
+    """Return the engine's description of an image; pull the image first if it is missing.
+
+    Raise `ImageUnavailable` if it cannot be pulled.
+    """
+    info = await inspect_image(client, reference)
+    if info is None:
+        await pull_image(client, reference, on_pull)
+        info = await inspect_image(client, reference)
+    if info is None:
+        raise ImageUnavailable(
+            f"The container engine pulled {reference} but does not list the image. "
+            f"Run `docker image inspect {reference}`."
+        )
+    return info

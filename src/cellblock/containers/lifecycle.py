@@ -1,4 +1,4 @@
-"""Tenant: who has a container for some time. Takes it, new or found by its name, restarts it, and leaves it."""
+"""ContainerLifecycle: acquire a container, new or found by its name, restart it, and release it."""
 
 from __future__ import annotations
 
@@ -9,66 +9,66 @@ from dataclasses import replace
 
 from ..errors import BackendError, ContainerEngineUnavailable, ImageUnavailable
 from . import orphans
-from .client import Client
-from .container import Container, create, find, taken
-from .images import OnPull, pull
-from .spec import WORK_DIR, ContainerSettings
+from .client import EngineClient
+from .container import Container, create_container, find_container, name_taken_message
+from .images import OnPull, pull_image
+from .spec import WORK_DIR, ContainerSpec
 
-_DEVICES = (
-    "It was asked for devices (device_requests): a GPU needs the machine's driver, and the NVIDIA Container Toolkit in the "
-    "engine; without device_requests it starts everywhere."
+_GPU_ADVICE = (
+    "It requests devices (device_requests). A GPU needs the driver on the host and the NVIDIA "
+    "Container Toolkit in the engine. Install them, or leave device_requests out."
 )
-_ORPHANS = 10.0  # seconds that the removal of others' leftovers may hold up a start
+_ORPHAN_SECONDS = 10.0  # that removing orphans may delay a start
 
 
-class Tenant:
-    """One executor's hold on its container.
+class ContainerLifecycle:
+    """The container of one executor, from its creation to its release.
 
-    name             of the container; `None`: a new one
-    stop_container   end the container when leaving
-    init_command     a shell command that is run in it whenever it has been started
-    on_pull          is told how far the fetching of the image is, where it is not there
+    name             name of the container, which is reused if it exists; None: a new container
+    stop_container   stop the container on release
+    init_command     shell command to run in the container after every start
+    on_pull          called with the progress when a missing image is pulled
     """
 
     def __init__(
         self,
-        client: Client,
-        settings: ContainerSettings,
+        client: EngineClient,
+        spec: ContainerSpec,
         name: str | None,
         *,
         stop_container: bool,
         init_command: str | None,
         on_pull: OnPull | None = None,
     ) -> None:
-        kept = not (settings.auto_remove and stop_container)
-        self._settings = replace(settings, labels={**settings.labels, **orphans.labels(kept=kept)})
-        self._client, self._has_own_name, self._name = (
-            client,
-            name is None,
-            name or f"cellblock-{uuid.uuid4()}",
-        )
+        kept = not (spec.auto_remove and stop_container)
+        self._spec = replace(spec, labels={**spec.labels, **orphans.owner_labels(kept=kept)})
+        self._client, self._name_is_generated = client, name is None
+        self._name = name or f"cellblock-{uuid.uuid4()}"
         self._stop_container, self._init_command = stop_container, init_command
         self._on_pull = on_pull
         self._container: Container | None = None
 
-    async def take(self) -> Container:
-        """Make the container, or find the one that was kept, and start it. Leaves nothing half made when it raises."""
-        if not self._has_own_name:
-            await self._remove_orphans()  # one of them may have the name
-            if (container := await find(self._client, self._name)) is not None:
-                await self._take_again(container)
+    async def acquire(self) -> Container:
+        """Create the container, or find the one that was kept, and return it, running.
+
+        Raise `BackendError` or `ImageUnavailable`; then nothing is left behind.
+        """
+        if not self._name_is_generated:
+            await self._remove_orphans()  # an orphan may have the name
+            if (container := await find_container(self._client, self._name)) is not None:
+                await self._reuse(container)
                 self._container = container
                 return container
-        meanwhile = asyncio.create_task(self._remove_orphans())
+        cleanup = asyncio.create_task(self._remove_orphans())
         try:
-            return await self._take_new()
+            return await self._start_new()
         finally:
-            await meanwhile
+            await cleanup
 
-    async def _take_new(self) -> Container:
+    async def _start_new(self) -> Container:
         container = self._container = await self._create()
         try:
-            await self._begin(container)
+            await self._start(container)
         except BaseException:
             await container.remove()
             raise
@@ -76,97 +76,102 @@ class Tenant:
 
     async def _create(self) -> Container:
         try:
-            return await create(self._client, self._settings, self._name)
+            return await create_container(self._client, self._spec, self._name)
         except ImageUnavailable:
-            await pull(self._client, self._settings.image, self._on_pull)
-            return await create(self._client, self._settings, self._name)
+            await pull_image(self._client, self._spec.image, self._on_pull)
+            return await create_container(self._client, self._spec, self._name)
 
     async def _remove_orphans(self) -> None:
         try:
-            async with asyncio.timeout(_ORPHANS):
+            async with asyncio.timeout(_ORPHAN_SECONDS):
                 await orphans.remove_orphans(self._client)
         except TimeoutError:
-            pass  # they are removed by the next one, or by `cellblock clean`
+            pass  # the next start or `cellblock clean` removes them
 
-    async def _take_again(self, container: Container) -> None:
-        facts = await container.facts()
-        labels: Mapping[str, str] = facts["Config"].get("Labels") or {}
-        if labels.get(orphans.KEPT) != "1":
+    async def _reuse(self, container: Container) -> None:
+        info = await container.inspect()
+        labels: Mapping[str, str] = info["Config"].get("Labels") or {}
+        if labels.get(orphans.KEPT_LABEL) != "1":
+            raise BackendError(f"{name_taken_message(self._name)} No executor was told to keep it.")
+        if info.get("ExecIDs"):
+            raise BackendError(f"{name_taken_message(self._name)} Another executor uses it.")
+        if (other := info["Config"]["Image"]) != self._spec.image:
             raise BackendError(
-                f"{taken(self._name)} It is not one that an executor of ours was to keep."
+                f"The container {self._name} was created from another image ({other}) or for other "
+                f"packages. Choose another container_name, or remove it: docker rm -f {self._name}."
             )
-        if facts.get("ExecIDs"):
-            raise BackendError(f"{taken(self._name)} Another executor uses it.")
-        if (other := facts["Config"]["Image"]) != self._settings.image:
+        mounts = {str(mount["Destination"]): str(mount["Source"]) for mount in info["Mounts"]}
+        mounted = mounts.get(WORK_DIR, "")
+        if self._spec.work_dir is not None and mounted != self._spec.work_dir:
             raise BackendError(
-                f"The container {self._name} was made of another image, {other}, or for other packages: take another "
-                f"container_name, or remove it (docker rm -f {self._name})."
+                f"The container {self._name} was created for another work folder. Pass "
+                f"work_dir={mounted}, or remove the container: docker rm -f {self._name}."
             )
-        shown = {str(mount["Destination"]): str(mount["Source"]) for mount in facts["Mounts"]}.get(
-            WORK_DIR, ""
-        )
-        if self._settings.work_dir is not None and shown != self._settings.work_dir:
-            raise BackendError(
-                f"The container {self._name} was made for another work folder: give work_dir={shown}, or remove the "
-                f"container (docker rm -f {self._name})."
-            )
-        if not facts["State"]["Running"]:
-            await self._begin(container)
+        if not info["State"]["Running"]:
+            await self._start(container)
 
-    async def _begin(self, container: Container) -> None:
+    async def _start(self, container: Container) -> None:
         try:
             await container.start()
         except BackendError as error:
-            if not self._settings.devices:
+            if not self._spec.devices:
                 raise
-            raise BackendError(f"{error} {_DEVICES}") from error
-        await self._prepare(container)
+            raise BackendError(f"{error} {_GPU_ADVICE}") from error
+        await self._run_init_command(container)
 
-    async def _prepare(self, container: Container) -> None:
+    async def _run_init_command(self, container: Container) -> None:
         if not self._init_command:
             return
-        exit_code, said = await container.run(["/bin/sh", "-c", self._init_command])
+        exit_code, output = await container.run_command(["/bin/sh", "-c", self._init_command])
         if exit_code != 0:
             raise BackendError(
-                f"init_command ended with exit code {exit_code}: {said.strip()[-2000:]}"
+                f"init_command failed with exit code {exit_code}: {output.strip()[-2000:]}"
             )
 
-    async def empty(self) -> None:
-        """End all that runs in the container, which itself goes on with its files. Raises `BackendError`."""
-        container = self._taken()
-        await container.end_all()
-        await self._prepare(container)
+    async def reset_processes(self) -> None:
+        """Kill all processes in the container, which keeps running with its files.
 
-    async def restart(self, *, or_replace: bool = False) -> bool:
-        """End the container and start it again; tell whether that was another one. Raises `BackendError`.
-
-        `or_replace`: where it is gone, or about to be, have another in its place.
+        Run `init_command` again. Raise `BackendError` on failure.
         """
-        container = self._taken()
+        container = self._acquired()
+        await container.kill_processes()
+        await self._run_init_command(container)
+
+    async def restart(self, *, or_recreate: bool = False) -> bool:
+        """Restart the container, and return True if it had to be created again.
+
+        `or_recreate` allows that if it is gone or about to be removed. Raise `BackendError` on
+        failure.
+        """
+        container = self._acquired()
         try:
             await container.restart()
         except ContainerEngineUnavailable:
             raise
         except BackendError:
-            if not (or_replace and self._settings.auto_remove):
+            if not (or_recreate and self._spec.auto_remove):
                 raise
             await container.remove()
-            container.become(await self._create())
-            await self._begin(container)
+            container.switch_to(await self._create())
+            await self._start(container)
             return True
-        await self._prepare(container)
+        await self._run_init_command(container)
         return False
 
-    def _taken(self) -> Container:
+    def _acquired(self) -> Container:
         assert self._container is not None
         return self._container
 
-    async def leave(self, *, restarting: bool = False) -> None:
-        """Stop and remove the container, or keep it, as was said; while restarting, what can be made anew goes."""
+    async def release(self, *, restarting: bool = False) -> None:
+        """Stop and remove the container, or keep it, as configured.
+
+        `restarting`: the executor acquires a container again at once, so this one is not kept
+        running.
+        """
         container, self._container = self._container, None
         if container is None:
             return
-        if self._settings.auto_remove and (self._stop_container or restarting):
+        if self._spec.auto_remove and (self._stop_container or restarting):
             await container.remove()
         elif self._stop_container or restarting:
             await container.stop()

@@ -1,7 +1,8 @@
-"""Whose a container is: labels that tell, and the removal of containers whose owner is gone.
+"""Label containers with their owner process, and remove orphans: containers whose owner is gone.
 
-An owner holds its container by a process that it keeps running in there, over a stream of its own: when the owner or its
-machine dies, the engine closes the stream and that process ends. That is the lease, and it needs no clock.
+Owners on other machines cannot be looked up by process ID. They hold a lease instead: a process
+that the owner keeps running in the container, attached to a stream. If the owner or its machine
+dies, the engine closes the stream and the process exits. The lease needs no clock.
 """
 
 from __future__ import annotations
@@ -14,73 +15,69 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..runtime.linux import process_tree
-from .client import Client, translated
+from .client import EngineClient, translate_errors
 
-OWNER = "cellblock.owner"
-KEPT = "cellblock.kept"
-_NEW = 60.0  # seconds for which a container may be without a holder: its owner is still about to take hold
-
-
-def labels(*, kept: bool) -> dict[str, str]:
-    """Give the labels of a container of this process. `kept`: it stays when its owner is gone."""
-    return {
-        OWNER: json.dumps(
-            {"machine": _machine(), "pid": os.getpid(), "since": process_tree.began(os.getpid())}
-        ),
-        KEPT: str(int(kept)),
-    }
+OWNER_LABEL = "cellblock.owner"
+KEPT_LABEL = "cellblock.kept"
+_LEASE_GRACE = 60.0  # seconds after its start for which a container needs no lease
 
 
-async def remove_orphans(client: Client) -> list[str]:
-    """Remove the containers that are ours and whose owner is gone; give their names.
+def owner_labels(*, kept: bool) -> dict[str, str]:
+    """Return the labels for a container owned by this process. `kept`: it outlives its owner."""
+    pid = os.getpid()
+    owner = {"machine": _machine_id(), "pid": pid, "since": process_tree.start_time(pid)}
+    return {OWNER_LABEL: json.dumps(owner), KEPT_LABEL: str(int(kept))}
 
-    One that was to be kept stays, and so does any whose owner may live.
+
+async def remove_orphans(client: EngineClient) -> list[str]:
+    """Remove cellblock's containers whose owner is gone, and return their names.
+
+    Containers that are to be kept stay, and so do those whose owner may still be running.
     """
     removed: list[str] = []
-    with translated("The containers of the engine cannot be listed"):
-        found = await client.docker.containers.list(all=1, filters=json.dumps({"label": [OWNER]}))
+    with translate_errors("The containers of the engine cannot be listed"):
+        found = await client.docker.containers.list(
+            all=1, filters=json.dumps({"label": [OWNER_LABEL]})
+        )
     for container in found:
-        facts: dict[str, Any] = container._container
-        if facts["Labels"].get(KEPT) == "1" or not await _is_orphan(client, facts):
+        info: dict[str, Any] = container._container
+        if info["Labels"].get(KEPT_LABEL) == "1" or not await _is_orphan(client, info):
             continue
-        with contextlib.suppress(
-            Exception
-        ):  # somebody else was faster; the engine removes it already
+        # Another process may be removing it already.
+        with contextlib.suppress(Exception):
             await container.delete(force=True, v=True)
-            removed.append(str(facts["Names"][0]).lstrip("/"))
+            removed.append(str(info["Names"][0]).lstrip("/"))
     return removed
 
 
-async def _is_orphan(client: Client, facts: dict[str, Any]) -> bool:
+async def _is_orphan(client: EngineClient, info: dict[str, Any]) -> bool:
     try:
-        owner = json.loads(facts["Labels"][OWNER])
+        owner = json.loads(info["Labels"][OWNER_LABEL])
         machine, pid, since = str(owner["machine"]), int(owner["pid"]), str(owner["since"])
     except (ValueError, KeyError, TypeError):
-        return False  # not a label of ours
-    if machine == _machine():
-        return process_tree.began(pid) != since
-    if time.time() - float(facts["Created"]) < _NEW:
+        return False  # not written by cellblock
+    if machine == _machine_id():
+        return process_tree.start_time(pid) != since
+    if time.time() - float(info["Created"]) < _LEASE_GRACE:
         return False
-    return not await _is_held(client, str(facts["Id"]))
+    return not await _has_lease(client, str(info["Id"]))
 
 
-async def _is_held(client: Client, identity: str) -> bool:
-    """Tell whether a process that somebody started in the container by a stream still runs."""
-    from aiodocker import DockerError  # an extra; who comes here has it
+async def _has_lease(client: EngineClient, container_id: str) -> bool:
+    """Return True if an exec process runs in the container, or may not have been started yet."""
+    from aiodocker import DockerError  # an extra; a caller with a client has it
 
     try:
-        facts = await client.docker.containers.container(identity).show()
+        info = await client.docker.containers.container(container_id).show()
     except DockerError:
-        return True  # gone meanwhile, or not to be known: not ours to remove
+        return True  # removed meanwhile, or unknown: do not remove it
     started = (
-        datetime.fromisoformat(str(facts["State"]["StartedAt"])[:19])
-        .replace(tzinfo=UTC)
-        .timestamp()
+        datetime.fromisoformat(str(info["State"]["StartedAt"])[:19]).replace(tzinfo=UTC).timestamp()
     )
-    return bool(facts.get("ExecIDs")) or time.time() - started < _NEW
+    return bool(info.get("ExecIDs")) or time.time() - started < _LEASE_GRACE
 
 
-def _machine() -> str:
-    """Name this machine since its start, and the process namespace that we see of it."""
+def _machine_id() -> str:
+    """Return a key for this boot of this machine and the PID namespace of this process."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -1,20 +1,20 @@
-"""What there is to say about the container engine that would be used."""
+"""Describe the container engine that executors on this machine would use."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..errors import ContainerEngineUnavailable
-from .client import connected
+from .client import open_client
 
 
 async def engine_report() -> dict[str, Any]:
-    """Give version, runtimes, control groups, whether it is rootless and whether control groups hold memory and processes.
+    """Return the engine's version, runtimes and abilities, as `doctor --json` prints them.
 
-    Or `reason`: why no engine can be used.
+    If no engine can be used, return only `available` (False) and `reason`.
     """
     try:
-        async with connected() as client:
+        async with open_client() as client:
             info = client.info
             return {
                 "available": True,
@@ -24,23 +24,24 @@ async def engine_report() -> dict[str, Any]:
                 "default_runtime": str(info.get("DefaultRuntime") or ""),
                 "cgroup_version": client.cgroup_version,
                 "rootless": client.is_rootless,
-                "holds_limits": client.holds_limits,
+                "holds_limits": client.enforces_limits,
             }
     except ContainerEngineUnavailable as error:
         return {"available": False, "reason": str(error)}
 
 
-def as_text(report: dict[str, Any]) -> str:
-    """Give the report in one line."""
+def format_engine_report(report: dict[str, Any]) -> str:
+    """Return the report as one line of text."""
     if not report["available"]:
         return f"Containers cannot be used here. {report['reason']}"
-    kind = "rootless" if report["rootless"] else "with root's rights"
+    kind = "rootless" if report["rootless"] else "runs as root"
     limits = (
         ""
         if report["holds_limits"]
-        else ", which it may not use: rlimits hold memory and processes, each process alone"
+        else " (not usable: rlimits bound the memory and processes of each process separately)"
     )
     return (
-        f"Containers can be used here: engine {report['version']} ({kind}), runtimes {', '.join(report['runtimes'])}, "
+        f"Containers can be used here: engine {report['version']} ({kind}), "
+        f"runtimes {', '.join(report['runtimes'])}, "
         f"control groups version {report['cgroup_version']}{limits}."
     )

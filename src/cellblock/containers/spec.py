@@ -1,4 +1,4 @@
-"""How a container is to be: what callers may set, and what of it the engine is told. Pure."""
+"""ContainerSpec: the options of a container, and the request body that creates it. No I/O."""
 
 from __future__ import annotations
 
@@ -13,24 +13,31 @@ from .images import OnPull
 
 WORK_DIR = "/workspace"
 HOME = "/home/cell"
-PACKAGES = "/opt/cellblock/site-packages"  # in images that were built for packages
-# The first of these that the image has; the shell is what every image for this has anyway. $0 is the program's text.
-START_PYTHON = 'for name in python3 python; do command -v "$name" >/dev/null && exec "$name" -u -c "$0"; done; exit 127'
-# The first process: it waits, ends at once when it is asked to, and needs no program but the shell. What was left to it and
-# ends would stay, and count as a process of the container, were it not heard of: `jobs` has the shell look at its children.
-_FIRST = "trap 'exit 0' TERM; trap 'heard=1; jobs' CHLD; heard=1; while [ $heard ]; do heard=; read _; done"
-_OURS_BYTES = (
-    96 * MIB
-)  # the cell server, the interpreter that blocks are forked from, and two that wait
-_OURS_PROCESSES = 32
-# gVisor's kernel is in the container's control groups itself. A process inside is several tasks there; if one is refused, or
-# ended for want of memory, all of the container ends. So there is room, in which the watch of each block comes first.
-_TASKS_EACH = 16
-_SLACK_BYTES = 256 * MIB
-_PERIOD = 100_000  # microseconds. Not the engine's own word for it, which no machine with fewer processors takes
-_NO_PROCESSORS = (
-    "Limits.processors cannot be held by this engine, which runs as a plain user and may make no control groups: leave it "
-    "out, or use an engine of root's, or a machine with control groups of version 2."
+PACKAGES_DIR = "/opt/cellblock/site-packages"  # in images that were built for packages
+# Run the program text $0 by the first Python that the image has.
+START_PYTHON = (
+    "for name in python3 python; do "
+    'command -v "$name" >/dev/null && exec "$name" -u -c "$0"; done; exit 127'
+)
+# Process 1: it waits, exits on SIGTERM, and needs only a shell. `jobs` makes the shell reap its
+# children; zombies would count as processes of the container.
+_INIT_SCRIPT = (
+    "trap 'exit 0' TERM; trap 'signalled=1; jobs' CHLD; signalled=1; "
+    "while [ $signalled ]; do signalled=; read _; done"
+)
+_OVERHEAD_BYTES = 96 * MIB  # the runtime server, the zygote, and two waiting processes
+_OVERHEAD_PROCESSES = 32
+# gVisor's own kernel runs in the container's control groups, where one process inside is several
+# tasks. If the kernel is refused a task or memory, the whole container dies. The headroom lets the
+# limits of a block apply first.
+_GVISOR_TASKS_PER_PROCESS = 16
+_GVISOR_HEADROOM_BYTES = 256 * MIB
+# Microseconds. Not NanoCpus: the engine refuses it if the host has fewer CPUs.
+_CPU_PERIOD = 100_000
+_NO_CPU_LIMIT = (
+    "This container engine cannot enforce Limits.processors: it is rootless and may not create "
+    "control groups. Leave the limit out, use an engine that runs as root, or a host with "
+    "control groups version 2."
 )
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -39,18 +46,18 @@ Transfer = Literal["bind", "copy"]
 
 
 class ContainerOptions(TypedDict, total=False):
-    """How callers may have a container made; all of it can be left out.
+    """Options of a container that callers can set. All of them are optional.
 
-    user            "uid:gid"; `None`: the caller, so that files in the work folder belong to the caller
-    network         "none", which it is unless given, "bridge", "host", or a network of the engine
-    environment     variables of the blocks
-    ports           port inside -> port of this machine, on 127.0.0.1; `None` for any
-    runtime         one of the engine's runtimes, such as gVisor's "runsc"
-    read_only       nothing of the image can be changed, unless this is False: only /workspace, /tmp, the home and volumes
-    wheels          a folder of wheels, or several, that packages are taken from; then no index is asked
-    transfer        "bind": the work folder is shown inside. "copy": files are copied in and out, as remote engines need it
-    create_kwargs   what else the engine is to be told when the container is made, in its own words
-    on_pull         called with a `PullProgress` whenever the fetching of a missing image goes on; not part of configurations
+    user            "uid:gid"; None: the caller, so that the caller owns the files of the blocks
+    network         "none" (the default), "bridge", "host", or the name of a network of the engine
+    environment     environment variables of the blocks
+    ports           container port -> host port on 127.0.0.1; None as the host port picks a free one
+    runtime         a runtime of the engine, such as "runsc" (gVisor)
+    read_only       True (the default): only /workspace, /tmp, the home and volumes can be written
+    wheels          a folder of wheels, or several, to install packages from instead of an index
+    transfer        "bind": mount the work folder. "copy": copy files in and out, for remote engines
+    create_kwargs   additional entries for the engine's request to create the container
+    on_pull         called with a `PullProgress` while a missing image is pulled; never saved
     """
 
     user: str | None
@@ -65,8 +72,11 @@ class ContainerOptions(TypedDict, total=False):
     on_pull: OnPull | None
 
 
-def checked_options(given: ContainerOptions) -> dict[str, Any]:
-    """Give all options, with defaults where nothing was given. Raises `ValueError`, `TypeError` for an unknown name."""
+def validate_options(given: ContainerOptions) -> dict[str, Any]:
+    """Return all options, with defaults for those that are missing.
+
+    Raise `TypeError` for an unknown name, `ValueError` for a wrong value.
+    """
     if unknown := sorted(set(given) - set(ContainerOptions.__annotations__)):
         raise TypeError(f"Unknown arguments: {', '.join(unknown)}.")
     read_only, network = given.get("read_only", True), given.get("network", "none")
@@ -100,12 +110,12 @@ def checked_options(given: ContainerOptions) -> dict[str, Any]:
     }
 
 
-def checked_gifts(
+def validate_resources(
     device_requests: Sequence[Any] | None,
     extra_volumes: Mapping[str, Mapping[str, str]] | None,
     extra_hosts: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """Give what a container is given of the machine, under these names. Raises `ValueError`."""
+    """Return the resources of the host that a container gets. Raise `ValueError` for wrong ones."""
     return {
         "device_requests": [device_request(item) for item in device_requests or ()],
         "extra_volumes": {
@@ -116,26 +126,26 @@ def checked_gifts(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerSettings:
-    """Describe a container; `config` gives what the engine is told.
+class ContainerSpec:
+    """The full description of a container.
 
     image           reference of the image
-    user            "uid:gid", as which everything in it runs
-    work_dir        the folder of the engine's machine that is shown as /workspace; `None`: a volume of its own
+    user            "uid:gid" of every process in the container
+    work_dir        folder on the engine's host to mount as /workspace; None: an anonymous volume
     network         "none", "bridge", "host", or the name of a network of the engine
-    environment     variables beyond PATH, HOME and what the image sets
-    ports           port inside -> port of this machine (on 127.0.0.1), `None` for any, or (address, port)
-    volumes         source -> {"bind": path inside, "mode": "rw" or "ro"}
-    hosts           name -> address, for its /etc/hosts
-    devices         requests for devices, as the engine takes them
-    runtime         name of one of the engine's runtimes; `None`: its default
-    gvisor          that is gVisor's
-    read_only       nothing but /workspace, /tmp, the home and volumes can be written
-    has_own_home    the home belongs to the user; else, where an engine cannot say so, everybody inside can write there
-    holds_limits    the engine's control groups hold memory and processes; else whoever starts processes in it has to
-    auto_remove     the engine removes it when it ends
-    labels          what says whose it is
-    extra           anything more, as the engine takes it; what both name is taken from here
+    environment     variables in addition to PATH, HOME and those of the image
+    ports           container port -> host port on 127.0.0.1, None: a free one, or (address, port)
+    volumes         source -> {"bind": path in the container, "mode": "rw" or "ro"}
+    hosts           name -> address, for /etc/hosts
+    devices         DeviceRequests, as the engine takes them
+    runtime         name of a runtime of the engine; None: its default
+    gvisor          whether that runtime is gVisor
+    read_only       only /workspace, /tmp, the home and volumes can be written
+    private_home    the home belongs to `user`; False, where engines cannot do that: all can write
+    enforces_limits the engine limits memory and processes; otherwise the runtime must, by rlimits
+    auto_remove     the engine removes the container when it exits
+    labels          labels of the container
+    extra           further entries of the request body, which override those above
     """
 
     image: str
@@ -151,37 +161,43 @@ class ContainerSettings:
     runtime: str | None = None
     gvisor: bool = False
     read_only: bool = True
-    has_own_home: bool = True
-    holds_limits: bool = True
+    private_home: bool = True
+    enforces_limits: bool = True
     auto_remove: bool = True
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def config(self) -> dict[str, Any]:
-        """Give the body of the request that makes the container. Raises `BackendError` for what the engine cannot hold."""
-        ports = {_port(name): _binding(value) for name, value in self.ports.items()}
-        made: dict[str, Any] = {
+    def create_body(self) -> dict[str, Any]:
+        """Return the body of the engine's create request.
+
+        Raise `BackendError` for a limit that the engine cannot enforce.
+        """
+        ports = {
+            _port_with_protocol(name): _port_binding(value) for name, value in self.ports.items()
+        }
+        body: dict[str, Any] = {
             "Image": self.image,
             "Entrypoint": ["/bin/sh"],
-            "Cmd": ["-c", _FIRST],
-            "OpenStdin": True,  # the first process waits there, for what never comes
+            "Cmd": ["-c", _INIT_SCRIPT],
+            "OpenStdin": True,  # process 1 waits by reading from it; nothing is ever written
             "Tty": False,
             "User": self.user,
             "WorkingDir": WORK_DIR,
             "Env": [
                 f"{name}={value}"
-                for name, value in {**self._own_environment(), **self.environment}.items()
+                for name, value in {**self._default_environment(), **self.environment}.items()
             ],
             "ExposedPorts": {name: {} for name in ports},
             "Labels": dict(self.labels),
             "HostConfig": self._host_config(ports),
         }
         if self.work_dir is None:
-            made["Volumes"] = {WORK_DIR: {}}
-        return _merged(made, self.extra)
+            body["Volumes"] = {WORK_DIR: {}}
+        return _deep_merge(body, self.extra)
 
-    def _own_environment(self) -> dict[str, str]:
-        # Packages that a block installs go into its home; Debian's pip wants to be told that this is meant.
+    def _default_environment(self) -> dict[str, str]:
+        # pip installs a block's packages into the home; Debian's pip refuses that without the
+        # second one.
         pip = {
             "PIP_USER": "1",
             "PIP_BREAK_SYSTEM_PACKAGES": "1",
@@ -191,14 +207,14 @@ class ContainerSettings:
             "HOME": HOME,
             "USER": "cell",
             "LANG": "C.UTF-8",
-            "PATH": f"{HOME}/.local/bin:{PACKAGES}/bin:{_PATH}",
+            "PATH": f"{HOME}/.local/bin:{PACKAGES_DIR}/bin:{_PATH}",
             **pip,
         }
 
     def _host_config(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         size = f",size={self.limits.tmp_bytes}" if self.limits.tmp_bytes else ""
         uid, _, gid = self.user.partition(":")
-        owner = f",uid={uid},gid={gid or uid}" if self.has_own_home and uid.isdigit() else ""
+        owner = f",uid={uid},gid={gid or uid}" if self.private_home and uid.isdigit() else ""
         home = f"mode=700{owner}" if owner or uid == "0" else "mode=1777"
         host: dict[str, Any] = {
             "AutoRemove": self.auto_remove,
@@ -217,7 +233,7 @@ class ContainerSettings:
             "ExtraHosts": [f"{name}:{address}" for name, address in self.hosts.items()],
             "DeviceRequests": [dict(device) for device in self.devices],
             "PortBindings": dict(ports),
-            **self._limits(),
+            **self._resource_limits(),
         }
         if self.work_dir is not None:
             host["Mounts"] = [{"Type": "bind", "Source": self.work_dir, "Target": WORK_DIR}]
@@ -225,66 +241,71 @@ class ContainerSettings:
             host["Runtime"] = self.runtime
         return host
 
-    def _limits(self) -> dict[str, Any]:
-        limits, found = self.limits, dict[str, Any]()
+    def _resource_limits(self) -> dict[str, Any]:
+        limits, entries = self.limits, dict[str, Any]()
         if limits.tmp_bytes is not None:
-            found["ShmSize"] = limits.tmp_bytes
+            entries["ShmSize"] = limits.tmp_bytes
         if limits.processors is not None:
-            if not self.holds_limits:
-                raise BackendError(_NO_PROCESSORS)
-            found |= {"CpuPeriod": _PERIOD, "CpuQuota": round(limits.processors * _PERIOD)}
-        if limits.memory_bytes is not None and self.holds_limits:
-            slack = limits.memory_bytes + _SLACK_BYTES if self.gvisor else 0
-            found["Memory"] = found["MemorySwap"] = limits.memory_bytes + _OURS_BYTES + slack
-        if limits.processes is not None and self.holds_limits:
-            found["PidsLimit"] = (limits.processes + _OURS_PROCESSES) * (
-                _TASKS_EACH if self.gvisor else 1
+            if not self.enforces_limits:
+                raise BackendError(_NO_CPU_LIMIT)
+            entries |= {
+                "CpuPeriod": _CPU_PERIOD,
+                "CpuQuota": round(limits.processors * _CPU_PERIOD),
+            }
+        if limits.memory_bytes is not None and self.enforces_limits:
+            headroom = limits.memory_bytes + _GVISOR_HEADROOM_BYTES if self.gvisor else 0
+            memory = limits.memory_bytes + _OVERHEAD_BYTES + headroom
+            entries["Memory"] = entries["MemorySwap"] = memory
+        if limits.processes is not None and self.enforces_limits:
+            entries["PidsLimit"] = (limits.processes + _OVERHEAD_PROCESSES) * (
+                _GVISOR_TASKS_PER_PROCESS if self.gvisor else 1
             )
-        return found
+        return entries
 
 
-def _port(name: object) -> str:
-    """Give a port as the engine writes it: "8000/tcp"."""
+def _port_with_protocol(name: object) -> str:
+    """Return a port in the engine's notation: "8000/tcp"."""
     text = str(name)
     return text if "/" in text else f"{text}/tcp"
 
 
-def _binding(value: Any) -> list[dict[str, str]]:
-    """Give where a port of the container appears; on this machine alone, unless an address is named."""
+def _port_binding(value: Any) -> list[dict[str, str]]:
+    """Return the engine's PortBindings entry for a port; the default address is 127.0.0.1."""
     pair = cast(Sequence[Any], value) if isinstance(value, tuple | list) else ("127.0.0.1", value)
     address, port = pair
     return [{"HostIp": str(address), "HostPort": "" if port is None else str(port)}]
 
 
-def _merged(made: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `extra` over `made`, one inside the other where both have an object of that name."""
-    result = dict(made)
+def _deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` updated with `extra`; objects under the same name are merged recursively."""
+    result = dict(base)
     for name, value in extra.items():
-        below = result.get(name)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            value = _merged(cast(Mapping[str, Any], below), cast(Mapping[str, Any], value))
+        existing = result.get(name)
+        if isinstance(existing, Mapping) and isinstance(value, Mapping):
+            value = _deep_merge(cast(Mapping[str, Any], existing), cast(Mapping[str, Any], value))
         result[name] = value
     return result
 
 
 def device_request(value: Any) -> dict[str, Any]:
-    """Give a request for devices as the engine takes it; `value` is one of the `docker` package's, or such an object itself.
+    """Return a DeviceRequest as the engine takes it.
 
-    Raises `ValueError`. The names of either are accepted: `device_ids` as well as `DeviceIDs`.
+    `value` is a `docker.types.DeviceRequest` or a mapping; both `device_ids` and `DeviceIDs` are
+    accepted. Raise `ValueError` for anything else.
     """
     if not isinstance(value, Mapping):
         raise ValueError(
-            f"device_requests holds a DeviceRequest or a dict for each, not {value!r}."
+            f"device_requests must hold DeviceRequest objects or dictionaries, not {value!r}."
         )
     items = cast(Mapping[str, Any], value).items()
     given = {str(name).replace("_", "").lower(): item for name, item in items}
-    unknown = sorted(set(given) - set(_DEVICE))
+    unknown = sorted(set(given) - set(_DEVICE_KEYS))
     if unknown:
         raise ValueError(f"Unknown keys in device_requests: {', '.join(unknown)}.")
-    return {_DEVICE[name]: item for name, item in given.items() if item is not None}
+    return {_DEVICE_KEYS[name]: item for name, item in given.items() if item is not None}
 
 
-_DEVICE = {
+_DEVICE_KEYS = {
     "driver": "Driver",
     "count": "Count",
     "deviceids": "DeviceIDs",

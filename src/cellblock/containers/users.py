@@ -1,7 +1,8 @@
-"""Whose files are whose: which user inside a container is the caller outside.
+"""Map users between host and container, so that files in the work folder belong to the caller.
 
-A rootless engine's user is root inside; an engine that remaps users (`userns-remap`) has others inside for all there are
-outside, unless it is told not to; any other engine has the same inside as outside.
+In a rootless engine, the engine's user is root inside the container. An engine with `userns-remap`
+maps every user to another one, unless the container uses the host's user namespace. In all other
+engines, user IDs are the same inside and outside.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .client import Client
+from .client import EngineClient
 
 
-def own_user(client: Client, folder: Path | None) -> str:
-    """Give, as "uid:gid", the user inside whose files are the caller's outside; for root, those of `folder`'s owner."""
+def container_user(client: EngineClient, folder: Path | None) -> str:
+    """Return, as "uid:gid", the container user that is the caller on the host.
+
+    If the caller is root, it is the owner of `folder` instead.
+    """
     if client.is_rootless:
         return "0:0"
     if os.geteuid() != 0 or folder is None:
@@ -22,19 +26,21 @@ def own_user(client: Client, folder: Path | None) -> str:
     return f"{status.st_uid}:{status.st_gid}"
 
 
-def unmapped(client: Client) -> dict[str, str]:
-    """Give what the engine is to be told of a container that is shown the caller's files, in its own words."""
+def userns_config(client: EngineClient) -> dict[str, str]:
+    """Return the HostConfig entries that turn user remapping off, for bind mounts."""
     return {"UsernsMode": "host"} if client.remaps_users and not client.is_rootless else {}
 
 
-def give(folder: Path, client: Client, user: str) -> None:
-    """Give a folder of ours, if we are root, to "uid:gid" of a container, who could not enter it otherwise."""
+def chown_to_container_user(folder: Path, client: EngineClient, user: str) -> None:
+    """Change the owner of `folder` to "uid:gid" of a container, which could not enter it otherwise.
+
+    Do nothing if the caller is not root.
+    """
     uid, _, gid = user.partition(":")
     if os.geteuid() != 0 or not uid.isdigit():
         return
     if not client.is_rootless:
         os.chown(folder, int(uid), int(gid) if gid.isdigit() else -1)
-    elif (
-        int(uid) == 0 and (socket := client.socket) is not None
-    ):  # somebody's engine, whom root inside is
+    elif int(uid) == 0 and (socket := client.socket) is not None:
+        # Root inside a rootless container is the user that runs the engine.
         os.chown(folder, socket.stat().st_uid, -1)

@@ -1,4 +1,4 @@
-"""Which Python runs the blocks: what belongs to it, and an environment laid over it that blocks may change."""
+"""The Python that runs blocks, and the changeable environment on top of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from ..errors import BackendError
-from .uv import head_for, run_by
+from ..runtime.cell.interpreter import TESTED, is_tested
+from .uv import shebang_for, with_shebang
 
-_ASK = """\
+_QUERY_SCRIPT = """\
 import json, os, sys
-folders = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+names = ("site-packages", "dist-packages")
+folders = [entry for entry in sys.path if os.path.basename(entry) in names]
 base = getattr(sys, "_base_executable", None) or sys.executable
-print(json.dumps([os.path.realpath(base), sorted({sys.base_prefix, sys.base_exec_prefix}), folders, sys.version_info[:2]]))
+prefixes = sorted({sys.base_prefix, sys.base_exec_prefix})
+print(json.dumps([os.path.realpath(base), prefixes, folders, sys.version_info[:2]]))
 """
-_PATIENCE = 60.0
-_PIP = """\
+_QUERY_SECONDS = 60.0
+_PIP_SCRIPT = """\
 import sys
 from pip._internal.cli.main import main
 sys.exit(main())
@@ -31,26 +35,43 @@ sys.exit(main())
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python: its real program, the folders that it needs, and the folders of the packages that it imports.
+    """A Python: its program, the folders that it needs, and the folders of its packages.
 
-    is_named   the caller named it, and so wants the commands of its packages as well
+    is_explicit   the caller named it, so the commands of its packages are also available
     """
 
     program: str
     prefixes: tuple[str, ...]
     packages: tuple[str, ...]
     version: str
-    is_named: bool = False
+    is_explicit: bool = False
+
+
+_warned = set[str]()
+
+
+def warn_if_untested(version: str) -> None:
+    """Issue a `RuntimeWarning`, once for each version, if a Python version is not tested."""
+    if is_tested(version) or version in _warned:
+        return
+    _warned.add(version)
+    warnings.warn(
+        f"Cellblock has not been tested on Python {version}, which runs the code here. At the end "
+        f"of a block, files left open may not be written and __del__ may not run. Tested versions: "
+        f"{', '.join(TESTED)}.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 async def find_interpreter(python: str | None) -> Interpreter:
-    """Find out what belongs to `python`; `None` means the one that runs this. Raises `BackendError`."""
+    """Return what belongs to `python`; None means the running one. Raises `BackendError`."""
     if python is None or python == sys.executable:
-        return replace(_own(), is_named=python is not None)
-    return await asyncio.to_thread(_ask, python)
+        return replace(_current_interpreter(), is_explicit=python is not None)
+    return await asyncio.to_thread(_query, python)
 
 
-def _own() -> Interpreter:
+def _current_interpreter() -> Interpreter:
     program = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     packages = tuple(
         entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")
@@ -60,37 +81,42 @@ def _own() -> Interpreter:
 
 
 @cache
-def _ask(python: str) -> Interpreter:
+def _query(python: str) -> Interpreter:
     try:
-        # The name of the program stays as it is: in a virtual environment that is what tells Python where it is.
+        # Not the resolved path: Python finds its virtual environment by the name of the program.
         done = subprocess.run(
-            [python, "-c", _ASK],
+            [python, "-c", _QUERY_SCRIPT],
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_QUERY_SECONDS,
             check=True,
             cwd="/",
         )
         program, prefixes, packages, version = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        said = getattr(error, "stderr", None) or error
+        output = getattr(error, "stderr", None) or error
         raise BackendError(
-            f"{python} cannot be used as the Python of the blocks: {said}"
+            f"{python} cannot be used as the Python of the blocks: {output}"
         ) from error
     return Interpreter(
-        program, tuple(prefixes), tuple(packages), ".".join(map(str, version)), is_named=True
+        program, tuple(prefixes), tuple(packages), ".".join(map(str, version)), is_explicit=True
     )
 
 
-def lay_environment(
-    folder: Path, interpreter: Interpreter, packages: Sequence[str], *, seen_as: str | None = None
+def create_environment(
+    folder: Path,
+    interpreter: Interpreter,
+    packages: Sequence[str],
+    *,
+    visible_path: str | None = None,
 ) -> Path:
-    """Make a virtual environment in `folder` by hand, in a millisecond: empty, changeable, and above all `packages` folders.
+    """Create a virtual environment in `folder`, which is empty and extends `packages` folders.
 
-    It has their commands as well, as its own, so that they run with its Python and see all that it sees.
-    `seen_as` is the name under which the blocks will see `folder`. Gives the path of its Python, seen from there.
+    Writes the files itself, which takes 1 ms. The commands of `packages` become its own, so that
+    they run with its Python and see the same packages. `visible_path` is the path under which
+    blocks see `folder`. Returns the path of its Python, as blocks see it.
     """
-    python = f"{seen_as or folder}/bin/python"
+    python = f"{visible_path or folder}/bin/python"
     library = folder / "lib" / f"python{interpreter.version}" / "site-packages"
     library.mkdir(parents=True)
     programs = folder / "bin"
@@ -102,42 +128,44 @@ def lay_environment(
         f"home = {home}\ninclude-system-site-packages = false\nversion = {interpreter.version}\n"
     )
     (library / "_inherited.pth").write_text(
-        _inherit([*packages, *_bundled_pip(packages, interpreter)])
+        _pth_lines([*packages, *_bundled_pip(packages, interpreter)])
     )
     for name in ("pip", "pip3"):
-        (programs / name).write_text(head_for(python) + _PIP)
+        (programs / name).write_text(shebang_for(python) + _PIP_SCRIPT)
         (programs / name).chmod(0o755)
-    for found in command_folders(packages, interpreter):
-        _lay_commands(programs, Path(found), python)
+    for found in command_dirs(packages, interpreter):
+        _install_commands(programs, Path(found), python)
     return Path(python)
 
 
-def command_folders(packages: Iterable[str], interpreter: Interpreter) -> list[str]:
-    """Give the folders that hold the commands of `packages` folders, which only virtual environments have for themselves.
+def command_dirs(packages: Iterable[str], interpreter: Interpreter) -> list[str]:
+    """Return the folders with the commands of `packages` folders that are in virtual environments.
 
-    Not for the Python that runs this, as long as nobody named it: it may have hundreds, and each would cost every start.
+    Leaves out the packages of the running Python, unless the caller named it: they may have
+    hundreds of commands, which would slow down every start.
     """
     folders = [
         Path(folder)
         for folder in packages
-        if interpreter.is_named or folder not in interpreter.packages
+        if interpreter.is_explicit or folder not in interpreter.packages
     ]
     environments = dict.fromkeys(folder.parents[2] for folder in folders if len(folder.parents) > 2)
     return [str(folder / "bin") for folder in environments if (folder / "pyvenv.cfg").is_file()]
 
 
-def _lay_commands(programs: Path, folder: Path, python: str) -> None:
-    """Put the commands in `folder` into `programs`: those of Python anew, for `python`, and links to all others."""
+def _install_commands(programs: Path, folder: Path, python: str) -> None:
+    """Put the commands of `folder` into `programs`: link them, or rewrite them for `python`."""
     for command in _commands(folder):
-        place = programs / command.name
-        if place.exists():  # of two the first is the one whose package is imported; Python and pip are there already
+        target = programs / command.name
+        # The first one wins, as with imports. Python and pip exist already.
+        if target.exists():
             continue
         content = command.read_bytes() if _is_script(command) else b""
-        if (changed := run_by(python, content)) != content:
-            place.write_bytes(changed)
-            place.chmod(0o755)
+        if (changed := with_shebang(python, content)) != content:
+            target.write_bytes(changed)
+            target.chmod(0o755)
         else:
-            place.symlink_to(command)
+            target.symlink_to(command)
 
 
 def _commands(folder: Path) -> Iterator[Path]:
@@ -154,8 +182,9 @@ def _is_script(program: Path) -> bool:
         return file.read(2) == b"#!"
 
 
-def _inherit(folders: Iterable[str]) -> str:
-    # A line that begins with `import` is run; the others are only names of folders, whose own .pth files would be ignored.
+def _pth_lines(folders: Iterable[str]) -> str:
+    # A line that starts with `import` is executed. For a line with just the folder, Python would
+    # ignore the .pth files in it.
     return "".join(
         f"import site, sys; {folder!r} in sys.path or site.addsitedir({folder!r})\n"
         for folder in folders
@@ -163,7 +192,7 @@ def _inherit(folders: Iterable[str]) -> str:
 
 
 def _bundled_pip(packages: Sequence[str], interpreter: Interpreter) -> list[str]:
-    """Give the pip that comes with Python, where `packages` hold none: environments made by uv do not."""
+    """Return the pip that comes with Python if `packages` contain none; uv installs none."""
     if any(Path(folder, "pip").is_dir() for folder in packages):
         return []
     for prefix in interpreter.prefixes:

@@ -1,6 +1,6 @@
-"""uv at work: in a folder of its own, under a lock that one builder holds, every word of it reported.
+"""Run uv in a folder of its own, under a lock, and report every line that it writes.
 
-What a crash leaves in the folder is what the next builder of the same thing removes.
+A crash leaves files in that folder, which the next build of the same thing removes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import codecs
 import contextlib
 import fcntl
-import functools
 import logging
 import os
 import re
@@ -21,120 +20,123 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ParamSpec, TypeVar
+from typing import BinaryIO
 
+from ..aio.shielded import run_in_thread
 from ..errors import BackendError
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Report = Callable[[str], None]
+OnLine = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
 
-# The first lines of an installed program of Python; the longer form is for paths that are long, have blanks or may change.
-_HEAD = re.compile(rb"\A#!(?:/bin/sh\n'''exec' [^\n]*\n' '''|[^\n]*python[^/\n]*)\n")
-_LONGEST_HEAD = 127  # bytes of a first line that every kernel reads
+# The first lines of an installed Python script. The longer form is for paths that are long, contain
+# spaces, or may change.
+_SHEBANG = re.compile(rb"\A#!(?:/bin/sh\n'''exec' [^\n]*\n' '''|[^\n]*python[^/\n]*)\n")
+_MAX_SHEBANG_BYTES = 127  # of a first line that every kernel accepts
 
 _LOCK_POLL_SECONDS = 0.05
-_END_SECONDS = 30.0  # between uv's last word and its end
-_WORDS_KEPT = 200  # lines of uv's output that an error can quote
-_LINE_CHARACTERS = 4000
+_EXIT_SECONDS = 30.0  # between the end of uv's output and its exit
+_MAX_ERROR_LINES = 200  # of uv's output that an error quotes
+_MAX_LINE_CHARACTERS = 4000
 
-# These would send uv to another environment or interpreter, or put more into it than was asked for.
-_MISLEADING = (
-    "CONDA_PREFIX UV_BREAK_SYSTEM_PACKAGES UV_MANAGED_PYTHON UV_PROJECT UV_PYTHON UV_PYTHON_PREFERENCE "
-    "UV_SYSTEM_PYTHON UV_VENV_SEED UV_WORKING_DIR VIRTUAL_ENV"
+# With these, uv would use another environment or interpreter, or install additional packages.
+_REMOVED_VARIABLES = (
+    "CONDA_PREFIX UV_BREAK_SYSTEM_PACKAGES UV_MANAGED_PYTHON UV_PROJECT UV_PYTHON "
+    "UV_PYTHON_PREFERENCE UV_SYSTEM_PYTHON UV_VENV_SEED UV_WORKING_DIR VIRTUAL_ENV"
 ).split()
 
 
-def to_log(line: str) -> None:
-    """Report to the log."""
+def log_line(line: str) -> None:
+    """Write a line of uv to the log."""
     _log.info("uv: %s", line)
 
 
-def cache_folder(kind: str) -> Path:
-    """Give the user's folder for what is kept of one kind. Raises `BackendError` when there is no home."""
+def user_cache_dir(kind: str) -> Path:
+    """Return the user's cache folder for one kind of thing.
+
+    Raises `BackendError` if there is no home folder.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        # A relative one is to be ignored, says the specification of these folders.
+        # The XDG Base Directory Specification says to ignore relative paths.
         root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     except RuntimeError as error:
         raise BackendError(
-            "There is no home folder. Set XDG_CACHE_HOME to a folder for caches."
+            "You have no home folder. Set XDG_CACHE_HOME to a folder for caches."
         ) from error
     return root / "cellblock" / kind
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """Where the thing of that digest is built on this machine."""
+class UvInstaller:
+    """Where uv builds one thing, which is named by a digest of its inputs."""
 
     cache: Path
     digest: str
 
     @property
-    def folder(self) -> Path:
-        """The folder for all that is unfinished."""
+    def partial_dir(self) -> Path:
+        """The folder for unfinished files."""
         return self.cache / f"{self.digest}.partial"
 
     @contextlib.asynccontextmanager
-    async def claim(self, report: Report) -> AsyncGenerator[int]:
-        """Be the only one, among all processes, who builds it. Gives the lock's descriptor."""
-        await in_thread(self._make_cache)
+    async def lock(self, on_line: OnLine) -> AsyncGenerator[int]:
+        """Hold the lock of this build, across all processes. Yield its descriptor."""
+        await run_in_thread(self._make_cache)
         with self._open_lock() as lock:
             if not _try_lock(lock):
-                report("Waiting for another process that builds the same environment.")
-            # Asked again and again: a thread that sleeps in flock could not be cancelled.
+                on_line("Waiting for another process that builds the same environment.")
+            # Polling, because a thread that blocks in flock could not be cancelled.
             while not _try_lock(lock):  # noqa: ASYNC110
                 await asyncio.sleep(_LOCK_POLL_SECONDS)
             yield lock.fileno()
 
     def _make_cache(self) -> None:
-        with self.trouble():
+        with self.translate_errors():
             self.cache.mkdir(parents=True, exist_ok=True)
 
     def _open_lock(self) -> BinaryIO:
-        with self.trouble():
+        with self.translate_errors():
             return open(self.cache / f"{self.digest}.lock", "ab")
 
-    def prepare(self) -> None:
-        """Make the folder anew, for who holds the lock."""
-        with self.trouble():
-            # Whoever made it is dead: its uv would hold the lock as well.
-            self.clear()
-            self.folder.mkdir()
-            # uv searches upwards from its current folder for settings of a project; this one ends the search.
-            (self.folder / "uv.toml").touch()
+    def make_partial_dir(self) -> None:
+        """Create an empty `partial_dir`. The caller must hold the lock."""
+        with self.translate_errors():
+            # Its creator has died, and so has its uv, which would hold the lock too.
+            self.remove_partial_dir()
+            self.partial_dir.mkdir()
+            # uv searches parent folders for project settings. This file ends the search.
+            (self.partial_dir / "uv.toml").touch()
 
-    def clear(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def remove_partial_dir(self) -> None:
+        """Remove `partial_dir`."""
+        shutil.rmtree(self.partial_dir, ignore_errors=True)
 
     @contextlib.contextmanager
-    def trouble(self) -> Generator[None]:
-        """Say of an error that it is the cache that cannot be written."""
+    def translate_errors(self) -> Generator[None]:
+        """Translate an `OSError` into a `BackendError` about the cache folder."""
         try:
             yield
         except OSError as error:
             raise BackendError(
-                f"Environments cannot be kept in {self.cache}: {error.strerror or error}. "
+                f"Environments cannot be stored in {self.cache}: {error.strerror or error}. "
                 "Set XDG_CACHE_HOME to a folder that you can write to."
             ) from error
 
 
-def head_for(python: str) -> str:
-    """Give the first lines of a program that is run by `python`."""
-    head = f"#!{python}\n"
-    if len(head.encode()) <= _LONGEST_HEAD and not re.search(r"\s", python):
-        return head
-    import shlex  # only such a path needs it
+def shebang_for(python: str) -> str:
+    """Return the first lines of a script that `python` runs."""
+    shebang = f"#!{python}\n"
+    if len(shebang.encode()) <= _MAX_SHEBANG_BYTES and not re.search(r"\s", python):
+        return shebang
+    import shlex  # rarely needed
 
     return f"#!/bin/sh\n'''exec' {shlex.quote(python)} \"$0\" \"$@\"\n' '''\n"
 
 
-def run_by(python: str, program: bytes) -> bytes:
-    """Give an installed program as one that is run by `python`; what is not Python's stays as it is."""
-    return _HEAD.sub(lambda _: head_for(python).encode(), program, count=1)
+def with_shebang(python: str, program: bytes) -> bytes:
+    """Return `program` with the first lines for `python`, if it is a Python script."""
+    return _SHEBANG.sub(lambda _: shebang_for(python).encode(), program, count=1)
 
 
 def _try_lock(lock: BinaryIO) -> bool:
@@ -144,34 +146,42 @@ def _try_lock(lock: BinaryIO) -> bool:
     return False
 
 
-async def run_uv(arguments: Sequence[str], workshop: Workshop, lock: int, report: Report) -> str:
-    """Run uv to its end, every line to `report`. Gives what it said when it failed, else nothing."""
-    words: deque[str] = deque(maxlen=_WORDS_KEPT)
-    # A list, so that a cancellation while it starts does not lose it.
+async def run_uv(
+    arguments: Sequence[str], installer: UvInstaller, lock: int, on_line: OnLine
+) -> str:
+    """Run uv and pass every line of its output to `on_line`.
+
+    Return its output if it failed, else "".
+    """
+    lines: deque[str] = deque(maxlen=_MAX_ERROR_LINES)
+    # A list, so that a cancellation during the start does not lose the process.
     started: list[subprocess.Popen[bytes]] = []
     ours, theirs = socket.socketpair()
     with ours:
         try:
             with theirs:
-                await in_thread(_start_uv, started, arguments, workshop, (lock, theirs.fileno()))
-            await _follow(ours, words, report)
+                await run_in_thread(
+                    _start_uv, started, arguments, installer, (lock, theirs.fileno())
+                )
+            await _read_lines(ours, lines, on_line)
         except BaseException:
-            # At once: nothing that it makes is kept. It is not reaped yet, so the number is still its own.
+            # No graceful end, because its files are discarded. It is not reaped yet, so the
+            # process ID is still its own.
             for process in started:
                 os.killpg(process.pid, signal.SIGKILL)
             raise
         finally:
-            codes = [await in_thread(_reap, process) for process in started]
-    return "" if codes == [0] else "\n".join([*words, f"(exit code {codes[0]})"])
+            codes = [await run_in_thread(_reap, process) for process in started]
+    return "" if codes == [0] else "\n".join([*lines, f"(exit code {codes[0]})"])
 
 
 def _start_uv(
     started: list[subprocess.Popen[bytes]],
     arguments: Sequence[str],
-    workshop: Workshop,
+    workshop: UvInstaller,
     files: tuple[int, int],
 ) -> None:
-    from uv import find_uv_bin  # only a build needs it
+    from uv import find_uv_bin  # imported only for builds
 
     lock, output = files
     try:
@@ -180,21 +190,21 @@ def _start_uv(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=workshop.folder,
-            env={name: value for name, value in os.environ.items() if name not in _MISLEADING},
+            cwd=workshop.partial_dir,
+            env={
+                name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES
+            },
             start_new_session=True,
-            # A uv that outlives us keeps the lock: nobody builds in the folder in which it still writes.
+            # A uv that outlives us keeps the lock, so that no other build uses its folder.
             pass_fds=(lock,),
         )
     except OSError as error:
-        raise BackendError(
-            f"uv cannot be started: {error}. Install the package uv again."
-        ) from error
+        raise BackendError(f"uv cannot be started: {error}. Reinstall the package uv.") from error
     started.append(process)
 
 
-async def _follow(stream: socket.socket, words: deque[str], report: Report) -> None:
-    """Give every line of `stream` to `words` and `report`, until it ends."""
+async def _read_lines(stream: socket.socket, tail: deque[str], on_line: OnLine) -> None:
+    """Append every line of `stream` to `tail` and pass it to `on_line`."""
     stream.setblocking(False)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     loop = asyncio.get_running_loop()
@@ -202,32 +212,16 @@ async def _follow(stream: socket.socket, words: deque[str], report: Report) -> N
     while data := await loop.sock_recv(stream, 65536):
         *lines, rest = (rest + decoder.decode(data)).split("\n")
         for line in lines:
-            words.append(line[:_LINE_CHARACTERS])
-            report(words[-1])
-        rest = rest[:_LINE_CHARACTERS]
+            tail.append(line[:_MAX_LINE_CHARACTERS])
+            on_line(tail[-1])
+        rest = rest[:_MAX_LINE_CHARACTERS]
     if rest:
-        words.append(rest)
+        tail.append(rest)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
     try:
-        return process.wait(_END_SECONDS)
+        return process.wait(_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
-
-
-async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in a thread, to its end even when cancelled: no half of it goes on beside the clean-up."""
-    done = asyncio.get_running_loop().run_in_executor(
-        None, functools.partial(work, *args, **kwargs)
-    )
-    try:
-        await asyncio.wait([done])
-    except asyncio.CancelledError:
-        while not done.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([done])
-        done.exception()
-        raise
-    return done.result()

@@ -1,10 +1,11 @@
-"""Virtual environments: a set of requirements becomes a folder, made once by uv and shared by all who ask.
+"""Virtual environments: one folder for each set of requirements, built once by uv and shared.
 
-A folder under its final name is complete. It is built beside it and renamed at the end, under a lock, so a
-crash on the way leaves only what the next builder removes. What an index offers later changes nothing in it.
+A folder under its final name is complete. uv builds it under another name, and it is renamed at the
+end, under a lock. A crash leaves only files that the next build removes. Later changes of an index
+do not change an existing environment.
 
-A cache that cannot be written is an error, not a reason to take the temporary folder: old files vanish there
-one by one, and an environment with holes would still pass for a complete one.
+A cache that cannot be written is an error. There is no fallback to the temporary folder: old files
+vanish there one by one, and an incomplete environment would pass for a complete one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ..aio.shielded import run_in_thread
 from ..errors import BackendError, PackageError
 from .interpreter import Interpreter, find_interpreter
-from .requirements import digest, names, normalised, state_of
-from .uv import Report, Workshop, cache_folder, in_thread, run_uv, to_log
+from .requirements import digest, display_names, file_state, normalise_requirements
+from .uv import OnLine, UvInstaller, log_line, run_uv, user_cache_dir
 
-_FORMAT = 2  # part of every digest: raise it when environments are built differently
+_FORMAT = 2  # part of every digest; increase it when environments are built differently
 
 
 async def environment_for(
@@ -31,36 +33,37 @@ async def environment_for(
     *,
     python: str | os.PathLike[str] | None = None,
     cache_dir: Path | None = None,
-    progress: Report | None = None,
+    progress: OnLine | None = None,
 ) -> Path:
-    """Give the folder of a virtual environment with these requirements and what they need, to be read only.
+    """Return the folder of a virtual environment with these requirements. Do not change it.
 
-    One is made when there is none for the same requirements, interpreter and index settings; `progress` gets
-    uv's lines as they come (`None`: they are logged). `python` is an absolute path or a name in PATH; `None`
-    means the one that runs this. `cache_dir` None means `cellblock/environments` in `$XDG_CACHE_HOME` or
-    `~/.cache`; nothing is removed from there. A cancel kills uv and removes what it made.
+    Creates it if there is none for the same requirements, interpreter and index settings.
+    `progress` is called with each line of uv; with None they are logged. `python` is an absolute
+    path or a name in PATH; None means the running Python. `cache_dir` None means
+    `cellblock/environments` in `$XDG_CACHE_HOME` or `~/.cache`; nothing is removed from there.
+    A cancellation kills uv and removes what it created.
 
-    Raises `PackageError`, with uv's own words, when a requirement is malformed or cannot be met; `BackendError`
-    when the interpreter, uv or the cache folder cannot be used.
+    Raises `PackageError`, with uv's own message, if a requirement is malformed or cannot be
+    installed; `BackendError` if the interpreter, uv or the cache folder cannot be used.
     """
-    requirements = normalised(packages)
+    requirements = normalise_requirements(packages)
     interpreter = await find_interpreter(None if python is None else os.fspath(python))
-    slot = await in_thread(_find_slot, requirements, interpreter, cache_dir)
-    if not await in_thread(slot.environment.is_dir):
-        report = progress or to_log
-        async with slot.workshop.claim(report) as lock:
-            if not await in_thread(slot.environment.is_dir):
-                await _build(slot, lock, report)
-    return slot.environment
+    entry = await run_in_thread(_find_cache_entry, requirements, interpreter, cache_dir)
+    if not await run_in_thread(entry.environment.is_dir):
+        on_line = progress or log_line
+        async with entry.installer.lock(on_line) as lock:
+            if not await run_in_thread(entry.environment.is_dir):
+                await _build(entry, lock, on_line)
+    return entry.environment
 
 
 def python_of(environment: Path) -> Path:
-    """Give the interpreter of a virtual environment."""
+    """Return the path of the Python of a virtual environment."""
     return environment / "bin" / "python"
 
 
 def site_packages(environment: Path) -> Path:
-    """Give the folder of a virtual environment from which its packages are imported."""
+    """Return the folder from which a virtual environment imports packages."""
     for folder in sorted(environment.glob("lib/*/site-packages")):
         return folder
     raise BackendError(
@@ -69,66 +72,71 @@ def site_packages(environment: Path) -> Path:
 
 
 def create_virtual_env(dir_path: str | os.PathLike[str], **env_args: object) -> SimpleNamespace:
-    """Make a virtual environment in `dir_path` and give its context: `env_exe`, `bin_path` and more.
+    """Create a virtual environment and return its context: `env_exe`, `bin_path` and more.
 
-    `env_args` are those of `venv.EnvBuilder`; without any, the environment has pip. Raises `BackendError`.
+    `env_args` are those of `venv.EnvBuilder`. Without any, the environment has pip. Raises
+    `BackendError`.
     """
-    import venv  # only who calls this needs it
+    import venv  # rarely needed
 
     settings: dict[str, Any] = dict(env_args) or {"with_pip": True}
     builder = venv.EnvBuilder(**settings)
     try:
         builder.create(dir_path)
     except subprocess.CalledProcessError as error:
-        said = (error.output or b"").decode(errors="replace").strip()
+        output = (error.output or b"").decode(errors="replace").strip()
         raise BackendError(
-            f"pip cannot be put into {os.fspath(dir_path)}: {said or error} "
-            "On Debian install python3-venv; or give with_pip=False."
+            f"pip cannot be installed into {os.fspath(dir_path)}: {output or error} "
+            "On Debian, install python3-venv; or pass with_pip=False."
         ) from error
     except OSError as error:
         raise BackendError(
-            f"No virtual environment can be made in {os.fspath(dir_path)}: {error}"
+            f"No virtual environment can be created in {os.fspath(dir_path)}: {error}"
         ) from error
     return builder.ensure_directories(dir_path)
 
 
 @dataclass(frozen=True)
-class _Slot:
-    """The one name in the cache for a set of requirements."""
+class _CacheEntry:
+    """The place in the cache for a set of requirements and an interpreter."""
 
-    workshop: Workshop
+    installer: UvInstaller
     requirements: tuple[str, ...]
     interpreter: Interpreter
 
     @property
     def environment(self) -> Path:
-        return self.workshop.cache / self.workshop.digest
+        return self.installer.cache / self.installer.digest
 
     @property
-    def unfinished(self) -> Path:
-        # The name under which uv looks for an environment in its current folder.
-        return self.workshop.folder / ".venv"
+    def partial_environment(self) -> Path:
+        # The name of the environment that uv uses in its current folder.
+        return self.installer.partial_dir / ".venv"
 
 
-def _find_slot(
+def _find_cache_entry(
     requirements: tuple[str, ...], interpreter: Interpreter, cache_dir: Path | None
-) -> _Slot:
-    cache = cache_folder("environments") if cache_dir is None else Path(os.path.abspath(cache_dir))
-    python = [interpreter.program, interpreter.version, *state_of(interpreter.program)]
-    return _Slot(Workshop(cache, digest(requirements, _FORMAT, python)), requirements, interpreter)
+) -> _CacheEntry:
+    cache = (
+        user_cache_dir("environments") if cache_dir is None else Path(os.path.abspath(cache_dir))
+    )
+    python = [interpreter.program, interpreter.version, *file_state(interpreter.program)]
+    return _CacheEntry(
+        UvInstaller(cache, digest(requirements, _FORMAT, python)), requirements, interpreter
+    )
 
 
-async def _build(slot: _Slot, lock: int, report: Report) -> None:
-    python = slot.interpreter
+async def _build(entry: _CacheEntry, lock: int, on_line: OnLine) -> None:
+    python = entry.interpreter
     venv = (
         "venv",
         "--no-project",
         "--relocatable",
         "--python",
         python.program,
-        str(slot.unfinished),
+        str(entry.partial_environment),
     )
-    # Copies: links would tie the environment to uv's cache. Bytecode now: readers cannot write it.
+    # Copies, because links would depend on uv's cache. Bytecode, because users cannot write it.
     install = (
         "pip",
         "install",
@@ -136,29 +144,30 @@ async def _build(slot: _Slot, lock: int, report: Report) -> None:
         "copy",
         "--compile-bytecode",
         "--",
-        *slot.requirements,
+        *entry.requirements,
     )
     try:
-        await in_thread(slot.workshop.prepare)
-        if words := await run_uv(venv, slot.workshop, lock, report):
+        await run_in_thread(entry.installer.make_partial_dir)
+        if output := await run_uv(venv, entry.installer, lock, on_line):
             raise BackendError(
-                f"No environment can be made for {python.program}. uv says:\n{words}"
+                f"No environment can be created for {python.program}. uv says:\n{output}"
             )
-        if slot.requirements and (words := await run_uv(install, slot.workshop, lock, report)):
+        if entry.requirements and (output := await run_uv(install, entry.installer, lock, on_line)):
             raise PackageError(
-                f"Cannot install {names(slot.requirements)} for Python {python.version}. uv says:\n{words}"
+                f"Cannot install {display_names(entry.requirements)} for Python "
+                f"{python.version}. uv says:\n{output}"
             )
-        await in_thread(_publish, slot)
+        await run_in_thread(_publish, entry)
     finally:
-        await in_thread(slot.workshop.clear)
+        await run_in_thread(entry.installer.remove_partial_dir)
 
 
-def _publish(slot: _Slot) -> None:
-    # Sandboxed code is another user, and uv copies the modes that its cache has.
-    with slot.workshop.trouble():
-        for folder, _, files in os.walk(slot.unfinished):
+def _publish(entry: _CacheEntry) -> None:
+    # Sandboxed code runs as another user, and uv copies the modes of the files in its cache.
+    with entry.installer.translate_errors():
+        for folder, _, files in os.walk(entry.partial_environment):
             for path in (folder, *(os.path.join(folder, name) for name in files)):
                 if not os.path.islink(path):
                     mode = stat.S_IMODE(os.stat(path).st_mode)
                     os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
-        os.rename(slot.unfinished, slot.environment)
+        os.rename(entry.partial_environment, entry.environment)

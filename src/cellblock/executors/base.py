@@ -1,86 +1,116 @@
-"""CodeExecutor: the one contract of all executors, and the template that each of them fills in."""
+"""CodeExecutor: the contract of every executor, and the template that each one implements."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TypeGuard
 
-from ..aio.background_loop import engine
-from ..blocks import Block, CodeBlock
+from ..aio.background_loop import background_loop
+from ..blocks import CodeBlock, CodeBlockLike
 from ..cancellation import Token
 from ..components import Component
+from ..errors import BackendError
 from ..events import Ended, Event, Started
-from ..results import CodeResult, Folder
+from ..results import CodeResult, ResultBuilder
+from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 
-_LIKE_THIS = """[CodeBlock(code="print('hi')", language="python")]"""
+_EXAMPLE = """[CodeBlock(code="print('hi')", language="python")]"""
 
 
 class CodeExecutor(Component, ABC):
-    """Run code blocks in order, and say exactly what happened.
+    """Run code blocks in order and report exactly what happened.
 
-    An executor is made, started, used and stopped; it starts itself on first use, and `async with` starts and stops it. One
-    executor can be used by many tasks, event loops and threads at once.
+    Create an executor, start it, use it and stop it. It starts itself on first use, and
+    `async with` starts and stops it. Many tasks, event loops and threads can use one executor
+    at the same time.
 
-    What a program did is data, in the result; what we failed to do is an exception:
+    The result reports what the program did. An exception reports that Cellblock failed:
 
-    * Blocks run in order; after the first whose exit code is not 0, no further one is run.
-    * `exit_code` is the program's own, 128+N when signal N ended it, 124 after a time limit, 125 after a cancelled token, 137
-      when memory ran out; `outcome` says which. Output so far is kept, and nothing of the block is left running.
-    * An unknown language or a file name outside the work folder is exit code 1, and nothing is written or run.
-    * When the awaiting task is cancelled, the block is ended and cleaned up, and then `asyncio.CancelledError` goes on up.
-    * `BackendError`, `WorkspaceError`, `PackageError`, `FunctionError`: the block could not be run at all.
+    * Blocks run in order. After the first block whose exit code is not 0, no more blocks run.
+    * `exit_code` is the program's exit code, 128+N if signal N ended it, 124 after a time limit,
+      125 after a cancelled token, and 137 if memory ran out. `outcome` says which one it was.
+      The output up to that point is kept, and no process of the block is left running.
+    * An unknown language, or a file name outside the work folder, gives exit code 1. Nothing is
+      written or run.
+    * If the awaiting task is cancelled, the block is killed and cleaned up. Then
+      `asyncio.CancelledError` propagates.
+    * `BackendError`, `WorkspaceError`, `PackageError` and `FunctionError` mean that the block
+      could not run at all.
 
-    Implementations fill in `_open`, `_close` and `_run_block`, which are called on the engine's loop alone; but the last one
-    on that of any caller while `_serves_all_loops`.
+    Subclasses implement `_open`, `_close` and `_run_block`. They are called on the background
+    loop. While `_supports_any_loop` returns True, `_run_block` is also called on other loops.
     """
 
     component_type: ClassVar[str] = "code_executor"
-    is_live: ClassVar[bool] = (
-        False  # whether blocks share one live interpreter; else each is a fresh process
-    )
+    # True if all blocks share one live interpreter. False if each block is a fresh process.
+    is_live: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._is_open = False
-        # Keeps "open" and the place behind it one fact while several calls start, restart or stop at once.
-        self._changing = asyncio.Lock()
+        self._opened_by = 0  # the process ID of the process that opened the backend
+        # Concurrent start, stop and restart calls must not interleave.
+        self._state_lock = asyncio.Lock()
 
     # the public interface
 
     async def execute_code_blocks(
-        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+        self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
     ) -> CodeResult:
-        """Run `code_blocks` and give their result.
+        """Run `code_blocks` and return their result.
 
-        Raises `ValueError` without blocks or for what is none, and our errors where they could not be run; see the class.
+        Raises `ValueError` if the list is empty, an item is not a code block, or the token is not
+        a token. Raises the
+        errors listed in the class docstring if a block could not run.
         """
-        work = self._collect(_checked(code_blocks), cancellation_token)
-        return await (work if self._serves_all_loops() else engine().call(work))
+        check_token(cancellation_token)
+        work = self._collect(_validate_blocks(code_blocks), cancellation_token)
+        return await (work if self._supports_any_loop() else background_loop().call(work))
 
     def execute_stream(
-        self, code_blocks: Sequence[Block], cancellation_token: Token | None = None
+        self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Run `code_blocks` and give what happens as it happens; folded, the events are the result.
+        """Run `code_blocks` and yield events as they happen. `fold` turns the events into a result.
 
-        A reader that stops early ends the block, as a cancelled task does.
+        Closing the generator early kills the running block, as cancelling the task does.
+        Raises the same errors as `execute_code_blocks`.
         """
-        return engine().stream(self._events(_checked(code_blocks), cancellation_token))
+        check_token(cancellation_token)
+        return background_loop().stream(
+            self._events(_validate_blocks(code_blocks), cancellation_token)
+        )
 
     async def start(self) -> None:
-        """Get ready. Does nothing when that has been done. Raises our errors when it cannot be."""
-        await engine().call(self._start())
+        """Start the executor. Does nothing if it is already started.
+
+        Raises `BackendError`, `WorkspaceError`, `PackageError` or `FunctionError` if it fails.
+        """
+        await background_loop().call(self._start())
 
     async def stop(self) -> None:
-        """End what runs, and clean up. Does nothing when nothing is open; the next use starts it again."""
-        await engine().call(self._stop())
+        """Kill what runs and clean up. Does nothing if stopped. The next use starts it again.
+
+        Does nothing in a forked child: the backend belongs to the process that started it.
+        """
+        if self._is_inherited():
+            return
+        await background_loop().call(self._stop())
 
     async def restart(self) -> None:
-        """Stop and start: everything is fresh but the files of the work folder."""
-        await engine().call(self._restart())
+        """Stop and start again. Only the files in the work folder are kept.
+
+        Raises as `start` does, and `BackendError` in a child of the process that started it.
+        """
+        if self._is_inherited():
+            raise BackendError(
+                "This executor was started in another process. Create one in this process."
+            )
+        await background_loop().call(self._restart())
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -94,66 +124,81 @@ class CodeExecutor(Component, ABC):
     ) -> None:
         await self.stop()
 
-    def is_at_hand(self) -> bool:
-        """Tell whether a thread without a loop had best run blocks by itself, right now; see `driver`."""
+    def can_run_inline(self) -> bool:
+        """Return True if a thread without an event loop should run blocks itself.
+
+        Otherwise the background loop should run them. See `aio.inline_loop`.
+        """
         return False
 
     # the template
 
     @abstractmethod
     async def _open(self) -> None:
-        """Make the place ready. Leaves nothing behind when it raises."""
+        """Open the backend. If it raises, it leaves nothing behind."""
 
     @abstractmethod
     async def _close(self, *, restarting: bool) -> None:
-        """End everything and clean up; while restarting, the work folder stays."""
+        """Kill everything and clean up. Keep the work folder if `restarting`."""
 
     @abstractmethod
     def _run_block(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        """Run one block: `Started` first and `Ended` last. When closed early, it ends the block and cleans up."""
+        """Run one block. Yield `Started` first and `Ended` last.
 
-    def _serves_all_loops(self) -> bool:
-        """Tell whether blocks can be run right now on the caller's own loop, which spares two turns of threads."""
+        If the generator is closed early, it kills the block and cleans up.
+        """
+
+    def _supports_any_loop(self) -> bool:
+        """Return True if a block can run on the caller's loop, which saves two thread switches."""
         return False
 
     async def _start(self) -> None:
-        async with self._changing:
+        async with self._state_lock:
             if not self._is_open:
                 await self._open()
-                self._is_open = True
+                self._mark_open()
 
-    async def _starting(self) -> AsyncGenerator[Event, None]:
-        """Start, as `_start` does; give what there is to tell of it meanwhile."""
+    async def _start_events(self) -> AsyncGenerator[Event, None]:
+        """Start as `_start` does, and yield the events of the start."""
         await self._start()
         for event in ():
             yield event
 
     async def _stop(self) -> None:
-        async with self._changing:
+        async with self._state_lock:
             if self._is_open:
                 self._is_open = False
                 await self._close(restarting=False)
 
     async def _restart(self) -> None:
-        async with self._changing:
+        async with self._state_lock:
             if self._is_open:
                 self._is_open = False
                 await self._close(restarting=True)
             await self._open()
-            self._is_open = True
+            self._mark_open()
+
+    def _mark_open(self) -> None:
+        self._is_open, self._opened_by = True, os.getpid()
+
+    def _is_inherited(self) -> bool:
+        """Return True in a forked child of the process that opened the backend."""
+        return self._is_open and self._opened_by != os.getpid()
 
     async def _events(
         self, blocks: Sequence[CodeBlock], token: Token | None
     ) -> AsyncGenerator[Event, None]:
         if not self._is_open:
-            async with contextlib.aclosing(engine().stream(self._starting())) as news:
-                async for event in news:
+            async with contextlib.aclosing(
+                background_loop().stream(self._start_events())
+            ) as events:
+                async for event in events:
                     yield event
         for number, block in enumerate(blocks):
             if token is not None and token.is_cancelled():
-                for event in _never_run(number, block):
+                for event in _cancelled_events(number, block):
                     yield event
                 return
             exit_code = 0
@@ -166,50 +211,51 @@ class CodeExecutor(Component, ABC):
                 return
 
     async def _collect(self, blocks: Sequence[CodeBlock], token: Token | None) -> CodeResult:
-        """Do what `_events` does, without a generator around that of each block: that is a tenth of a short block's time."""
+        """Return the result of `_events`, without its generator around that of each block.
+
+        The extra generator costs a tenth of the time of a short block.
+        """
         if not self._is_open:
-            await engine().call(self._start())
-        folder = Folder()
+            await background_loop().call(self._start())
+        folder = ResultBuilder()
         for number, block in enumerate(blocks):
             if token is not None and token.is_cancelled():
-                for event in _never_run(number, block):
-                    folder.add(event)
+                for event in _cancelled_events(number, block):
+                    folder.add_event(event)
                 break
             events = self._run_block(number, block, token)
             try:
                 async for event in events:
-                    folder.add(event)
+                    folder.add_event(event)
             finally:
                 await events.aclose()
             if folder.blocks[-1].exit_code != 0:
                 break
-        return self._result(folder)
+        return self._build_result(folder)
 
-    def _result(self, folder: Folder) -> CodeResult:
-        """Give the kind of result that this kind of executor has."""
+    def _build_result(self, folder: ResultBuilder) -> CodeResult:
+        """Return the result in the class that this executor uses."""
         return folder.result()
 
 
-def _never_run(number: int, block: CodeBlock) -> tuple[Event, ...]:
+def _cancelled_events(number: int, block: CodeBlock) -> tuple[Event, ...]:
     return Started(number, block.language), Ended(
         number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT
     )
 
 
-def _checked(blocks: object) -> list[CodeBlock]:
-    """Give `blocks` as a list of ours. Raises `ValueError` where they are none, or there are none."""
-    if not _can_be_list(blocks):
-        raise ValueError(
-            f"Code blocks are passed as a list, not as a {_name(blocks)}: {_LIKE_THIS}"
-        )
-    checked = [_block(block) for block in blocks]
+def _validate_blocks(blocks: object) -> list[CodeBlock]:
+    """Return `blocks` as a list of `CodeBlock`. Raises `ValueError` if it is empty or not that."""
+    if not _is_block_list(blocks):
+        raise ValueError(f"Pass code blocks as a list, not as a {_type_name(blocks)}: {_EXAMPLE}")
+    checked = [_validate_block(block) for block in blocks]
     if not checked:
-        raise ValueError("There are no code blocks to run.")
+        raise ValueError("There are no code blocks to run. Pass at least one.")
     return checked
 
 
-def _can_be_list(blocks: object) -> TypeGuard[Iterable[object]]:
-    # One block of another package may be iterable as well: pydantic's objects give their fields.
+def _is_block_list(blocks: object) -> TypeGuard[Iterable[object]]:
+    # A single block from another package can be iterable: pydantic objects yield their fields.
     return (
         not hasattr(blocks, "code")
         and not isinstance(blocks, str | bytes | Mapping)
@@ -217,22 +263,23 @@ def _can_be_list(blocks: object) -> TypeGuard[Iterable[object]]:
     )
 
 
-def _block(block: object) -> CodeBlock:
+def _validate_block(block: object) -> CodeBlock:
     code, language = getattr(block, "code", None), getattr(block, "language", None)
     if isinstance(code, str) and isinstance(language, str):
         return block if isinstance(block, CodeBlock) else CodeBlock(code, language)
     if hasattr(block, "code") and hasattr(block, "language"):
-        kinds = f"{_name(code)} and {_name(language)}"
+        kinds = f"{_type_name(code)} and {_type_name(language)}"
         raise ValueError(
-            f"The code and the language of a {_name(block)} must be texts, not {kinds}."
+            f"The code and the language of a {_type_name(block)} must be strings, not {kinds}."
         )
     raise ValueError(
-        f"A {_name(block)} is no code block: pass {_LIKE_THIS}, or objects with the same two attributes."
+        f"A {_type_name(block)} is not a code block. Pass {_EXAMPLE}, "
+        "or objects with the same two attributes."
     )
 
 
-def _name(value: object) -> str:
-    """Give the name of the class of `value`, with its module."""
+def _type_name(value: object) -> str:
+    """Return the name of the class of `value`, with its module."""
     kind = type(value)
     return (
         kind.__qualname__

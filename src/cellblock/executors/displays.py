@@ -1,4 +1,4 @@
-"""MIME bundles: what a live interpreter showed, as files beside the output and as text in it."""
+"""MIME bundles that a live interpreter displayed: save them as files, and render them as text."""
 
 from __future__ import annotations
 
@@ -15,35 +15,43 @@ from typing import Any, cast
 
 from ..errors import WorkspaceError
 
-_BASE64 = {
+_BINARY_SUFFIXES = {
     "image/png": "png",
     "image/jpeg": "jpg",
     "image/gif": "gif",
     "image/webp": "webp",
     "application/pdf": "pdf",
 }
-_TEXT = {"image/svg+xml": "svg", "text/html": "html"}
-_SAVED = _BASE64 | _TEXT
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Colours, moves of the cursor, titles and links of terminals.
-_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
-_UNSAFE = {0: "\ufffd", 0x1B: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
+_TEXT_SUFFIXES = {"image/svg+xml": "svg", "text/html": "html"}
+_SUFFIXES = _BINARY_SUFFIXES | _TEXT_SUFFIXES
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Terminal codes for colours, cursor moves, titles and links.
+_TERMINAL_CODES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])"
+)
+_REPLACED_CHARACTERS = {
+    0: "\ufffd",
+    0x1B: "\ufffd",
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
+}
 
 
 class DisplayFiles:
-    """Save what was shown in `folder`, under names that are new. The folder is made when it is first needed."""
+    """Save displayed content in `folder` under new names. The first save creates the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Save the pictures and pages of a MIME bundle, and give their paths.
+        """Save the images and pages of a MIME bundle and return their paths.
 
-        What is not what its type says, such as a picture that is not base64, is left out. Raises `WorkspaceError` when the
-        folder cannot be written.
+        Skips content that does not match its type, such as an image that is not base64.
+        Raises `WorkspaceError` if the folder cannot be written.
         """
         found = [
-            (suffix, _content(mime, data[mime])) for mime, suffix in _SAVED.items() if mime in data
+            (suffix, _decode_content(mime, data[mime]))
+            for mime, suffix in _SUFFIXES.items()
+            if mime in data
         ]
         return tuple(self._write(suffix, content) for suffix, content in found if content)
 
@@ -51,56 +59,58 @@ class DisplayFiles:
         path = self.folder / f"{uuid.uuid4().hex}.{suffix}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with open(os.open(path, _NEW_FILE, 0o644), "wb") as file:
+            with open(os.open(path, _CREATE_FLAGS, 0o644), "wb") as file:
                 file.write(content)
         except OSError as error:
             with contextlib.suppress(OSError):
                 path.unlink()
             raise WorkspaceError(
-                f"What was shown cannot be saved in {self.folder}: {error.strerror}."
+                f"Displayed content cannot be saved in {self.folder}: {error.strerror}. "
+                "Make the folder writable."
             ) from error
         return str(path)
 
 
-def can_be_saved(data: Mapping[str, Any]) -> bool:
-    """Tell whether there is anything in a MIME bundle that `DisplayFiles.save` saves."""
-    return not _SAVED.keys().isdisjoint(data)
+def has_files(data: Mapping[str, Any]) -> bool:
+    """Return True if a MIME bundle contains a type that `DisplayFiles.save` saves."""
+    return not _SUFFIXES.keys().isdisjoint(data)
 
 
-def text_of(data: Mapping[str, Any]) -> str:
-    """Give the text that stands for a MIME bundle in the output: whole lines; nothing for an empty bundle.
+def display_text(data: Mapping[str, Any]) -> str:
+    """Return the text that represents a MIME bundle in the output, in whole lines.
 
-    That is its plain text, or else its Markdown, LaTeX or JSON; where there is none of them, its types, as in `[image/png]`.
+    This is the plain text, or the Markdown, LaTeX or JSON if there is no plain text, or the list
+    of types, such as `[image/png]`. An empty bundle gives an empty string.
     """
     for mime in ("text/plain", "text/markdown", "text/latex"):
-        if (text := _joined(data.get(mime))) is not None:
-            return _line(text)
+        if (text := _join_lines(data.get(mime))) is not None:
+            return _as_line(text)
     if "application/json" in data:
-        return _line(_json(data["application/json"]))
-    return _line(" ".join(f"[{mime}]" for mime in data))
+        return _as_line(_json_text(data["application/json"]))
+    return _as_line(" ".join(f"[{mime}]" for mime in data))
 
 
-def plain(text: str) -> str:
-    """Give `text` without the codes that colour and steer terminals; what else cannot be printed is replaced."""
+def strip_terminal_codes(text: str) -> str:
+    """Return `text` without terminal codes. Replace other characters that cannot be printed."""
     if text.isascii() and "\x1b" not in text and "\0" not in text:
-        return text  # nearly always, and ten times as fast
-    return _CONTROL.sub("", text).translate(_UNSAFE)
+        return text  # the common case, ten times as fast
+    return _TERMINAL_CODES.sub("", text).translate(_REPLACED_CHARACTERS)
 
 
-def _line(text: str) -> str:
-    text = plain(text)
+def _as_line(text: str) -> str:
+    text = strip_terminal_codes(text)
     return f"{text}\n" if text and not text.endswith("\n") else text
 
 
-def _json(value: object) -> str:
+def _json_text(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return "[application/json]"
 
 
-def _joined(value: object) -> str | None:
-    """Give a text of a bundle, which may be a list of lines; None for anything else."""
+def _join_lines(value: object) -> str | None:
+    """Return a bundle's value as one string. It can be a list of lines. Return None otherwise."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple) and value:
@@ -110,14 +120,14 @@ def _joined(value: object) -> str | None:
     return None
 
 
-def _content(mime: str, value: object) -> bytes:
-    """Give what to write for the value under `mime`; nothing when that is not what it should be."""
+def _decode_content(mime: str, value: object) -> bytes:
+    """Return the bytes to write for a value of type `mime`, or b"" if the value is invalid."""
     if isinstance(value, bytes | bytearray):
         return bytes(value)
-    text = _joined(value)
+    text = _join_lines(value)
     if text is None:
         return b""
-    if mime in _TEXT:
+    if mime in _TEXT_SUFFIXES:
         return text.encode(errors="replace")
     try:
         return base64.b64decode("".join(text.split()), validate=True)

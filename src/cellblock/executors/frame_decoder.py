@@ -1,4 +1,4 @@
-"""Frames of a cell server, as events: text out of bytes, and the ending in the contract's words."""
+"""FrameDecoder: turn the frames of the runtime server into events."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
 TIMEOUT_TEXT = "\nTimeout"
 CANCELLED_TEXT = "\nCancelled: Code execution was cancelled."
 _Utf8 = cast("type[codecs.BufferedIncrementalDecoder]", codecs.getincrementaldecoder("utf-8"))
-_UNSAFE = {0: "\ufffd", 0x1B: "\ufffd"}  # NUL, and what begins the control sequences of terminals
+_REPLACED_CHARACTERS = {0: "\ufffd", 0x1B: "\ufffd"}  # NUL and ESC, which starts terminal codes
 
 
-class Frames:
-    """Make the events of one block out of its frames. Pure."""
+class FrameDecoder:
+    """Decode the frames of one block into events. Does no I/O."""
 
     def __init__(self, block: int, limits: Limits) -> None:
         self._block, self._limits = block, limits
         self._decoders = dict[Stream, codecs.BufferedIncrementalDecoder]()
-        self.since: int | None = (
-            None  # at the end: when the block's file was written, if the server did that
-        )
+        # When the server wrote the block's file, in nanoseconds. Set by the last frame.
+        self.written_at: int | None = None
 
-    def events(self, frame: protocol.Frame) -> Iterator[Event]:
-        """Give the events that `frame` stands for; `Ended` is the last one."""
+    def decode(self, frame: protocol.Frame) -> Iterator[Event]:
+        """Yield the events that `frame` stands for. `Ended` is the last event of a block."""
         match frame.kind:
             case protocol.STDOUT:
                 yield from self._text("stdout", frame.payload)
@@ -38,9 +37,9 @@ class Frames:
                 yield from self._text("stderr", frame.payload)
             case protocol.DISPLAY:
                 yield from self._flush()
-                if (shown := _shown(frame)) is not None:
-                    yield Display(self._block, shown["data"], shown["metadata"])
-            case protocol.CUT:
+                if (display := _parse_display(frame)) is not None:
+                    yield Display(self._block, display["data"], display["metadata"])
+            case protocol.TRUNCATED:
                 yield from self._flush()
                 lost = frame.json()
                 yield OutputTruncated(self._block, int(lost["stdout"]), int(lost["stderr"]))
@@ -48,62 +47,64 @@ class Frames:
                 yield from self._flush()
                 yield self._ended(frame.json())
             case _:
-                pass  # the start was told of when the file was written
+                pass  # the executor yields `Started` itself
 
     def _text(self, stream: Stream, data: bytes, *, final: bool = False) -> Iterator[Output]:
         decoder = self._decoders.get(stream)
-        if data.isascii() and (
-            decoder is None or not decoder.buffer
-        ):  # nearly always, and sooner done
+        if data.isascii() and (decoder is None or not decoder.buffer):  # the common, fast case
             if data:
-                yield Output(self._block, stream, data.decode("ascii").translate(_UNSAFE))
+                yield Output(
+                    self._block, stream, data.decode("ascii").translate(_REPLACED_CHARACTERS)
+                )
             return
         if decoder is None:
             decoder = self._decoders[stream] = _Utf8(errors="replace")
-        text = decoder.decode(data, final).translate(_UNSAFE)
+        text = decoder.decode(data, final).translate(_REPLACED_CHARACTERS)
         if text:
             yield Output(self._block, stream, text)
 
     def _flush(self) -> Iterator[Output]:
         for stream in sorted(self._decoders, reverse=True):  # stdout first
-            if self._decoders[
-                stream
-            ].buffer:  # the beginning of a character that did not come whole
+            if self._decoders[stream].buffer:  # the first bytes of an incomplete character
                 yield from self._text(stream, b"", final=True)
 
     def _ended(self, ending: dict[str, Any]) -> Ended:
-        self.since = ending.get("since")
+        self.written_at = ending.get("code_ctime_ns")
         usage = Usage(
             float(ending["wall"]),
             float(ending["cpu"]),
             int(ending["peak"]),
             float(ending["queued"]),
         )
-        exit_code, outcome, limit, message = _verdict(
+        exit_code, outcome, limit, message = _describe_end(
             ending.get("why"), ending.get("status"), self._limits
         )
-        if error := ending.get("error"):  # of the session's shell itself
+        if error := ending.get("error"):  # an error of the session itself, not of the block
             message = f"{message}\n{error}"
-        restored, notice = (False, "") if ending.get("session", "kept") == "kept" else _fate(ending)
+        restored, notice = (
+            (False, "") if ending.get("session", "kept") == "kept" else _describe_restore(ending)
+        )
         return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice)
 
 
-def _shown(frame: protocol.Frame) -> dict[str, Any] | None:
-    """Give what a session shows; None for what no display of IPython's sends, but code that has the session's stream."""
+def _parse_display(frame: protocol.Frame) -> dict[str, Any] | None:
+    """Return the display that a session sent, or None if it is malformed.
+
+    User code can write to the session's stream, so the frame is not trusted.
+    """
     try:
-        shown = frame.json()
-    except protocol.WireError:
+        display = frame.json()
+    except protocol.ProtocolError:
         return None
-    return (
-        shown if all(isinstance(shown.get(part), dict) for part in ("data", "metadata")) else None
-    )
+    is_valid = all(isinstance(display.get(part), dict) for part in ("data", "metadata"))
+    return display if is_valid else None
 
 
-def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
-    """Tell whether a live session has the variables of before the block again, and what is to say of it."""
+def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether the session has its state from before the block, and a notice about it."""
     lost = int(ending.get("lost", 0))
     what = ", ".join(str(item) for item in ending.get("obstacles", ()))
-    why = f" No later copy of it could be made because of {what}." if what else ""
+    why = f" No later checkpoint could be made because of {what}." if what else ""
     match ending.get("session"):
         case "restored" if lost == 0:
             return (
@@ -113,18 +114,18 @@ def _fate(ending: dict[str, Any]) -> tuple[bool, str]:
         case "restored":
             return (
                 False,
-                f"The session was restored to what it was before the last {lost} blocks as well.{why}",
+                f"The session was restored to its state before the last {lost} blocks too.{why}",
             )
         case "new":
-            return False, f"The session was started afresh: its variables are gone.{why}"
+            return False, f"The session was restarted: its variables are gone.{why}"
         case _:
             return False, ""
 
 
-def _verdict(
+def _describe_end(
     why: str | None, status: int | None, limits: Limits
 ) -> tuple[int, Outcome, str | None, str]:
-    """Give exit code, outcome, limit and last words for what the server says of an end."""
+    """Return exit code, outcome, exceeded limit and message for the end that the server reports."""
     match why:
         case "wall_seconds":
             return EXIT_TIMEOUT, "timeout", why, TIMEOUT_TEXT
@@ -141,15 +142,18 @@ def _verdict(
             text = f"\nOut of memory: the limit of {limits.memory_bytes} bytes (memory_bytes)."
             return EXIT_KILLED, "out_of_memory", why, text
         case "written_bytes":
-            text = f"\nKilled: more was written than the limit of {limits.written_bytes} bytes (written_bytes)."
+            text = (
+                f"\nKilled: the block wrote more than the limit of {limits.written_bytes} bytes "
+                "(written_bytes)."
+            )
             return EXIT_KILLED, "killed", why, text
         case _:
-            return _own_end(status, limits)
+            return _describe_exit(status, limits)
 
 
-def _own_end(status: int | None, limits: Limits) -> tuple[int, Outcome, str | None, str]:
+def _describe_exit(status: int | None, limits: Limits) -> tuple[int, Outcome, str | None, str]:
     if status is None:
-        return EXIT_KILLED, "killed", None, "\nKilled: the block's first process was killed."
+        return EXIT_KILLED, "killed", None, "\nKilled: the first process of the block was killed."
     exit_code = os.waitstatus_to_exitcode(status)
     if exit_code >= 0:
         return exit_code, "error" if exit_code else "ok", None, ""

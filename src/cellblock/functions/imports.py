@@ -1,4 +1,4 @@
-"""The imports that stand above functions in their module: as values, as text, as JSON."""
+"""The imports at the top of a function module: as values, as source lines and as JSON."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Import = str | ImportFromModule | Alias
 POSTPONED_ANNOTATIONS = ImportFromModule("__future__", ("annotations",))
 
 
-def render(item: Import) -> str:
-    """Give the import as a line of source."""
+def import_line(item: Import) -> str:
+    """Return the import as a line of source."""
     match cast(object, item):
         case str() as name:
             return f"import {name}"
@@ -56,24 +56,22 @@ def render(item: Import) -> str:
             )
 
 
-def bindings(line: str) -> dict[str, str]:
-    """Give the names that an import line binds, each with what it stands for.
+def bound_names(line: str) -> dict[str, str]:
+    """Return the names that an import line binds, each with the full name of its target.
 
-    A line that is anything but one absolute import raises `FunctionError`.
+    Raises `FunctionError` if the line is not exactly one absolute import.
     """
     try:
         body = ast.parse(line).body
     except (SyntaxError, ValueError) as error:
-        raise FunctionError(
-            f"{line!r}, made from global_imports, is not an import: {error}."
-        ) from error
+        raise FunctionError(f"{line!r}, from global_imports, is not an import: {error}.") from error
     match body:
         case [ast.Import(names=names)]:
             return dict(_bound_by_import(name) for name in names)
         case [ast.ImportFrom(module=str(module), names=names, level=0)]:
             return {name.asname or name.name: f"{module}.{name.name}" for name in names}
         case _:
-            raise FunctionError(f"{line!r}, made from global_imports, is not one absolute import.")
+            raise FunctionError(f"{line!r}, from global_imports, is not one absolute import.")
 
 
 def _bound_by_import(name: ast.alias) -> tuple[str, str]:
@@ -83,7 +81,7 @@ def _bound_by_import(name: ast.alias) -> tuple[str, str]:
 
 
 def to_json(item: Import) -> object:
-    """Give the import as a JSON value."""
+    """Return the import as a JSON value."""
     match item:
         case str():
             return item
@@ -94,19 +92,19 @@ def to_json(item: Import) -> object:
 
 
 def from_json(item: Any) -> Import:
-    """Make an import from `to_json`'s value."""
+    """Return the import that `to_json` returned as `item`."""
     match item:
         case str():
             return item
         case {"name": str(name), "alias": str(alias)} if len(item) == 2:
             return Alias(name, alias)
         case {"module": str(module), "imports": [*names]} if len(item) == 2:
-            return ImportFromModule(module, [_plain(from_json(name)) for name in names])
+            return ImportFromModule(module, [_require_name(from_json(name)) for name in names])
         case _:
-            raise FunctionError(f"Not a saved import: {item!r:.200}.")
+            raise FunctionError(f"{item!r:.200} is not a saved import.")
 
 
-def _plain(item: Import) -> str | Alias:
+def _require_name(item: Import) -> str | Alias:
     if isinstance(item, ImportFromModule):
-        raise FunctionError(f"A saved import holds another one: {item!r:.200}.")
+        raise FunctionError(f"{item!r:.200} is an import inside a saved import.")
     return item

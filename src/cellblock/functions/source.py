@@ -1,6 +1,6 @@
-"""The source of one function: read, freed from its surroundings, and searched for what it needs from them.
+"""Read the source of one function, and find the names that it needs from its module.
 
-Nothing here runs the function's code: text is parsed and compiled, and the compiled code is looked at.
+The source is parsed and compiled, never run.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def parse_function(text: str) -> tuple[Definition | None, str]:
-    """Give the one function that `text` defines (None: it is not exactly one), and the text, not indented.
+    """Return the one function that `text` defines, and the text without indentation.
 
-    Text that does not compile raises `SyntaxError` or `ValueError`.
+    The function is None if `text` is not exactly one function. Raises `SyntaxError` or `ValueError`
+    if the text does not compile.
     """
     text = _dedent(text)
     tree = ast.parse(text)
-    # Compiling finds what parsing does not, such as a parameter named twice.
+    # Compiling finds errors that parsing does not, such as a duplicate parameter.
     compile(tree, "<function>", "exec", dont_inherit=True)
     match tree.body:
         case [ast.FunctionDef() | ast.AsyncFunctionDef() as node]:
@@ -34,9 +35,12 @@ def parse_function(text: str) -> tuple[Definition | None, str]:
 
 
 def read_function(
-    func: FunctionType, is_ours: Callable[[ast.expr], bool]
+    func: FunctionType, is_removed: Callable[[ast.expr], bool]
 ) -> tuple[Definition, str]:
-    """Give the definition of `func` and its text, without the decorators that are ours."""
+    """Return the definition of `func` and its text, without decorators for which `is_removed`.
+
+    Raises `FunctionError` if the source is not available.
+    """
     name = func.__qualname__
     try:
         text = _dedent(inspect.getsource(func))
@@ -44,25 +48,26 @@ def read_function(
     except (OSError, TypeError, SyntaxError, ValueError) as error:
         raise FunctionError(
             f"The source of {name!r} cannot be read: {error}. "
-            "Define it in a file, or give its text with FunctionWithRequirements.from_str."
+            "Define it in a file, or pass its source to FunctionWithRequirements.from_str."
         ) from error
     node = body[0] if len(body) == 1 else None
     if not isinstance(node, Definition) or node.name != func.__code__.co_name:
         raise FunctionError(
-            f"The source found for {name!r} is not its own. Was its file changed meanwhile?"
+            f"The source at the position of {name!r} is not that function. "
+            "Import its module again if the file was changed."
         )
-    node.decorator_list = [item for item in node.decorator_list if not is_ours(item)]
+    node.decorator_list = [item for item in node.decorator_list if not is_removed(item)]
     return node, text
 
 
 def definition_text(node: Definition, text: str) -> str:
-    """Give the function's source with the decorators that `node` has left."""
+    """Return the source of the function with the decorators that are left in `node`."""
     decorators = [f"@{ast.unparse(item)}" for item in node.decorator_list]
     return "\n".join([*decorators, *text.split("\n")[node.lineno - 1 :]]).rstrip()
 
 
 def stub(node: Definition) -> str:
-    """Give the signature as it is written, the docstring and `...`."""
+    """Return the signature as written, the docstring and `...`."""
     bare = copy.copy(node)
     bare.body, bare.decorator_list = [], []
     head = ast.unparse(bare)
@@ -76,9 +81,10 @@ def stub(node: Definition) -> str:
 
 
 def names_needed(name: str, text: str, *, postponed: bool) -> tuple[set[str], set[str]]:
-    """Give the names that `text` takes from its module or the builtins: while it is defined, and in all.
+    """Return the names that `text` needs from its module or the builtins.
 
-    `postponed` says that annotations are not evaluated.
+    The first set holds those needed when the function is defined, the second set holds all.
+    `postponed` is True if annotations are not evaluated.
     """
     import __future__
 
@@ -86,20 +92,22 @@ def names_needed(name: str, text: str, *, postponed: bool) -> tuple[set[str], se
     try:
         code = compile(text, f"<{name}>", "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise FunctionError(f"The function {name!r} cannot stand alone: {error}.") from error
-    early = _loaded(code)
-    return early, early.union(*(_loaded(part) for part in _nested(code)))
+        raise FunctionError(
+            f"The function {name!r} does not compile outside its module: {error}."
+        ) from error
+    early = _loaded_names(code)
+    return early, early.union(*(_loaded_names(part) for part in _nested_code(code)))
 
 
 def has_postponed_annotations(func: FunctionType) -> bool:
-    """Tell whether `func` was compiled under `from __future__ import annotations`."""
+    """Return True if `func` was compiled under `from __future__ import annotations`."""
     import __future__
 
     return bool(func.__code__.co_flags & __future__.annotations.compiler_flag)
 
 
 def _dedent(text: str) -> str:
-    """Give `text` without its first line's indentation. Lines inside a string keep theirs: it is content."""
+    """Return `text` without the indentation of its first line. Strings keep theirs."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     while text and not text.partition("\n")[0].strip():
         text = text.partition("\n")[2]
@@ -118,15 +126,15 @@ def _dedent(text: str) -> str:
     )
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
+def _nested_code(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from _nested(constant)
+            yield from _nested_code(constant)
 
 
-def _loaded(code: CodeType) -> set[str]:
-    """Give the names that this code, the code nested in it aside, takes from its module or the builtins."""
+def _loaded_names(code: CodeType) -> set[str]:
+    """Return the names that `code`, without nested code, needs from its module or the builtins."""
     loads: set[str] = set()
     stores: set[str] = set()
     for step in dis.get_instructions(code):

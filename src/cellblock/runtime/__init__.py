@@ -1,1 +1,1 @@
-"""The program that runs next to the code: a server and the cells it forks. Standard library only."""
+"""The program next to the code: a server and the cells it forks. Standard library only."""

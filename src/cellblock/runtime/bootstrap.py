@@ -1,7 +1,7 @@
-"""The first lines of our own programs, a cell server and a zygote above all, as text for ``python -c``.
+"""The source of the runtime's programs for ``python -c``: the server, the zygote, the checks.
 
-The package is made by hand, so that its ``__init__``, which is the library's, is not run. What stands below `main` is at the
-bottom of a cell's stack when user code runs.
+They create the package by hand, so that the library's ``__init__`` does not run. The lines after
+`main` are at the bottom of a cell's stack when user code runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ try:
 except BaseException as error:
     failure = error
 if failure is not None:
-    status = script.report(failure)
-script.finish(status, namespace)
+    status = script.report_exception(failure)
+script.finish(status)
 """
 
 SERVER = (
     _PACKAGE
-    + "from cellblock.runtime import main\njob = main.main(None)\nfrom cellblock.runtime.cell import script\n"
+    + """\
+from cellblock.runtime import main
+job = main.main(None)
+from cellblock.runtime.cell import script
+"""
     + _CELL
 )
 ZYGOTE = (
@@ -36,18 +40,24 @@ ZYGOTE = (
 )
 SANDBOX_SERVER = (
     _PACKAGE
-    + "from cellblock.runtime import main\nfrom cellblock.sandbox.setup.launcher import enclose\nmain.main(enclose)\n"
+    + """\
+from cellblock.runtime import main
+from cellblock.sandbox.setup.launcher import launch
+main.main(launch)
+"""
 )
-# In a container nothing of ours is installed: it says which code it understands, and is sent its modules.
+# A container has no Cellblock: the program writes the magic number of its Python's bytecode, and
+# reads its modules from standard input. See `backends.module_bundle`.
 CONTAINER = (
     """\
 import sys
 if sys.version_info < (3, 10):
-    sys.exit("The Python of the image is %d.%d; the cell server needs 3.10 or later." % sys.version_info[:2])
+    version = "%d.%d" % sys.version_info[:2]
+    sys.exit("The image has Python " + version + ". Use an image with Python 3.10 or later.")
 import os
 from importlib import _bootstrap_external
 os.write(1, b"\\0" + _bootstrap_external.MAGIC_NUMBER)
-import json, marshal, site, zlib  # while the modules are on their way
+import json, marshal, site, zlib  # before reading: the modules are being sent
 from importlib.machinery import ModuleSpec
 def read(size):
     data = b""
@@ -57,27 +67,33 @@ def read(size):
             os._exit(0)
         data += piece
     return data
-class Shipped:
+class BundledModules:
     is_code = read(1) == b"C"
-    modules = (marshal if is_code else json).loads(zlib.decompress(read(int.from_bytes(read(4), "big"))))
+    data = zlib.decompress(read(int.from_bytes(read(4), "big")))
+    modules = (marshal if is_code else json).loads(data)
     def find_spec(self, name, path=None, target=None):
         if name in self.modules:
-            return ModuleSpec(name, self, is_package=any(other.startswith(name + ".") for other in self.modules))
+            is_package = any(other.startswith(name + ".") for other in self.modules)
+            return ModuleSpec(name, self, is_package=is_package)
     def create_module(self, spec):
         return None
     def exec_module(self, module):
         name = module.__name__
-        shipped = self.modules[name]
-        code = marshal.loads(shipped) if self.is_code else compile(shipped, "<%s>" % name, "exec", dont_inherit=True)
+        data = self.modules[name]
+        if self.is_code:
+            code = marshal.loads(data)
+        else:
+            code = compile(data, "<%s>" % name, "exec", dont_inherit=True)
         exec(code, module.__dict__)
 sys.path[:] = [entry for entry in sys.path if entry]
-if site.ENABLE_USER_SITE is not None:  # where `pip install` of a block puts what the blocks after it import
+if site.ENABLE_USER_SITE is not None:  # where `pip install` in a block installs packages
     os.makedirs(site.getusersitepackages(), exist_ok=True)
     names, end = ("site-packages", "dist-packages"), len(sys.path)
     at = next((at for at, entry in enumerate(sys.path) if os.path.basename(entry) in names), end)
     site.addsitedir(site.getusersitepackages())
-    sys.path[at:] = sys.path[end:] + sys.path[at:end]  # above the image's own, as where the folder was there at the start
-sys.meta_path.insert(0, Shipped())
+    # Before the image's own packages, as if the folder had existed when Python started.
+    sys.path[at:] = sys.path[end:] + sys.path[at:end]
+sys.meta_path.insert(0, BundledModules())
 from cellblock.runtime import main
 from cellblock.runtime.cell import script
 job = main.main(None)
@@ -85,4 +101,4 @@ del sys.meta_path[0]
 """
     + _CELL
 )
-TRIALS = _PACKAGE + "from cellblock.sandbox import checks\nchecks.main()\n"
+SANDBOX_CHECKS = _PACKAGE + "from cellblock.sandbox import checks\nchecks.main()\n"

@@ -1,6 +1,6 @@
-"""The start of a cell server: two processes that go separate ways, one to become the zygote and one to serve.
+"""The start of the runtime server: fork into a process that becomes the zygote, and the server.
 
-Little is imported before they part, so that the sandbox is built while the server is still loading.
+Little is imported before the fork, so that the sandbox is built while the server is still loading.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from typing import Any
 
 from . import protocol
 from .linux import syscalls
-from .linux.credentials import ask_for_sender
+from .linux.credentials import enable_credentials
 
-Enclose = Callable[[dict[str, Any], socket.socket, socket.socket], None]
+LaunchSandbox = Callable[[dict[str, Any], socket.socket, socket.socket], None]
 
 
-def main(enclose: Enclose | None) -> dict[str, Any]:
-    """Serve standard input and output. Returns in a cell's main process alone, with its job.
+def main(launch_sandbox: LaunchSandbox | None) -> dict[str, Any]:
+    """Serve standard input and output. Return only in a cell's main process, with its job.
 
-    `enclose` is called in a fresh process, to build the sandbox and start a zygote in it; without it the zygote is a fork.
+    `launch_sandbox` is called in a new process, with the specification, the zygote's socket and the
+    mount broker's. It builds the sandbox and starts a zygote in it. If it is None, the zygote is a
+    fork.
     """
-    signal.signal(
-        signal.SIGHUP, signal.SIG_DFL
-    )  # a caller under nohup ignores it; a block is to end by it all the same
-    control_in, control_out = _take_control()
+    # A caller under nohup ignores the signal, but blocks must end by it.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    control_in, control_out = _move_control_stream()
     decoder = protocol.Decoder()
     frames: list[protocol.Frame] = []
     while not frames:
@@ -37,42 +38,42 @@ def main(enclose: Enclose | None) -> dict[str, Any]:
             os._exit(0)
         frames = [*decoder.feed(data)]
     spec = frames.pop(0).json()
-    ours, theirs = socket.socketpair()
-    ask_for_sender(ours)
-    door = socket.socket(fileno=spec["door"]) if "door" in spec else None
-    # Only where there are walls is anything handed in through them.
-    to_porter, porter = (
-        socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if enclose else (None, None)
+    to_zygote, from_server = socket.socketpair()
+    enable_credentials(to_zygote)
+    listener = socket.socket(fileno=spec["listener"]) if "listener" in spec else None
+    # Only a sandbox has a mount broker.
+    to_broker, broker = (
+        socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if launch_sandbox else (None, None)
     )
-    # The zygote becomes our child when its launcher ends. A kernel that cannot do that (gVisor's, for years) could not keep
-    # together what belongs to a plain cell either: there each has a process namespace, as in the sandbox.
-    can_adopt = syscalls.adopt_orphans()
-    spec["zygote"]["own_processes"] = spec["zygote"]["namespaces"] or not can_adopt
+    # The zygote becomes a child of the server when its launcher ends. A kernel without subreapers
+    # (gVisor's, for years) could not hold the processes of a cell together: there, each cell has a
+    # process namespace, as in the sandbox.
+    is_subreaper = syscalls.become_subreaper()
+    spec["zygote"]["own_processes"] = spec["zygote"]["namespaces"] or not is_subreaper
     launcher = os.fork()
     if launcher == 0:
-        ours.close()
+        to_zygote.close()
         os.close(control_in)
         os.close(control_out)
-        for one in (to_porter, door):
+        for one in (to_broker, listener):
             if one:
                 one.close()
-        return _start_zygote(enclose, spec, theirs, porter)
-    theirs.close()
-    if porter:
-        porter.close()
-    if door:  # some ten descriptors for each cell of each guest
+        return _start_zygote(launch_sandbox, spec, from_server, broker)
+    from_server.close()
+    if broker:
+        broker.close()
+    if listener:  # each cell of each tenant needs about ten descriptors
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    from .server.server import Server  # only now: see above
+    from .server.server import Server  # not before the fork, see above
 
-    Server(control_in, control_out, ours, to_porter, door, spec, decoder).run(
-        launcher if enclose else 0, frames
-    )
+    server = Server(control_in, control_out, to_zygote, to_broker, listener, spec, decoder)
+    server.run(launcher if launch_sandbox else 0, frames)
     os._exit(0)
 
 
-def _take_control() -> tuple[int, int]:
-    """Move the control stream away from descriptors 0 and 1, where a stray print would write into it."""
+def _move_control_stream() -> tuple[int, int]:
+    """Move the control stream from descriptors 0 and 1, where a stray print could write to it."""
     moved = os.dup(0), os.dup(1)
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
@@ -82,18 +83,19 @@ def _take_control() -> tuple[int, int]:
 
 
 def _start_zygote(
-    enclose: Enclose | None, spec: dict[str, Any], link: socket.socket, porter: socket.socket | None
+    launch_sandbox: LaunchSandbox | None,
+    spec: dict[str, Any],
+    server: socket.socket,
+    broker: socket.socket | None,
 ) -> dict[str, Any]:
     try:
-        if enclose is None:
-            from .cell import (
-                zygote,  # where there are no walls; else a program of its own imports it, behind them
-            )
+        if launch_sandbox is None:
+            from .cell import zygote  # a sandbox's zygote is a program of its own
 
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-            return zygote.serve(link, spec["zygote"])
-        assert porter is not None
-        enclose(spec, link, porter)
+            return zygote.serve(server, spec["zygote"])
+        assert broker is not None
+        launch_sandbox(spec, server, broker)
     except BaseException as error:
-        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        server.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
     os._exit(1)

@@ -1,6 +1,7 @@
-"""Values that go into a live session and out of it: JSON, bytes, Arrow tables. Nothing that would be run to be read.
+"""Values that go into a session and come out of it: JSON, bytes and Arrow tables.
 
-Tables have the "IPC streaming format" of the Arrow columnar specification; `pyarrow` is needed for it on both sides.
+Reading them runs no code. Tables use the streaming format of Arrow IPC; both sides need pyarrow for
+them.
 """
 
 from __future__ import annotations
@@ -11,42 +12,47 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
-_LONGEST = 120  # characters of a short repr
+_MAX_REPR = 120  # characters
 
 
-class NotExchangeable(TypeError):
-    """A value is none of those that can be exchanged."""
+class UnsupportedValueError(TypeError):
+    """A value is of a type that cannot be exchanged with a session."""
 
 
 def encode(value: Any) -> tuple[str, bytes]:
-    """Give the kind of `value`, "json", "bytes", "arrow" or "frame" (of pandas), and its bytes. Raises `NotExchangeable`."""
+    """Return the kind of `value` and its bytes. Raises `UnsupportedValueError`.
+
+    The kind is "json", "bytes", "arrow" (a table) or "frame" (a pandas DataFrame).
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return "bytes", bytes(cast("bytes", value))
     if (kind := _table_kind(value)) is not None:
         return kind, _to_arrow(value)
     try:
-        return "json", json.dumps(_plain(value)).encode()
+        return "json", json.dumps(_to_builtin(value)).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise NotExchangeable(
-            f"A value of type {type(value).__name__} cannot be exchanged ({error}): JSON values, bytes and Arrow tables can."
+        raise UnsupportedValueError(
+            f"A value of type {type(value).__name__} cannot be exchanged with a session ({error})."
+            " Use JSON values, bytes or Arrow tables."
         ) from None
 
 
 def decode(kind: str, data: bytes) -> Any:
-    """Give the value of `kind` that `encode` made `data` of: a `pyarrow.Table` for both kinds of tables."""
+    """Return the value that `encode` encoded as `data` of `kind`.
+
+    Both kinds of tables become a `pyarrow.Table`. Raises `UnsupportedValueError`.
+    """
     match kind:
         case "bytes":
             return data
         case "arrow" | "frame":
             table = _pyarrow().ipc.open_stream(data).read_all()
-            table.validate(
-                full=True
-            )  # offsets that code has made up would have it read past its end
+            table.validate(full=True)  # forged offsets could make it read past its end
             return table
         case "json":
             return json.loads(data)
         case _:
-            raise NotExchangeable(f"Values of the kind {kind!r} are not known here.")
+            raise UnsupportedValueError(f"The kind of value {kind!r} is unknown.")
 
 
 def _table_kind(value: Any) -> str | None:
@@ -61,7 +67,7 @@ def _to_arrow(value: Any) -> bytes:
     if hasattr(value, "to_arrow"):
         value = value.to_arrow()
     elif not isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
-        # In this thread: the threads of a pool would be in the way of the next checkpoint.
+        # Without a pool of threads, which would prevent the next checkpoint.
         value = pyarrow.Table.from_pandas(value, nthreads=1)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, value.schema) as writer:
@@ -72,23 +78,28 @@ def _to_arrow(value: Any) -> bytes:
 def _pyarrow() -> Any:
     try:
         import pyarrow
-        import pyarrow.ipc  # pyright: ignore[reportUnusedImport] - it is no part of pyarrow until it is imported
+        import pyarrow.ipc  # pyright: ignore[reportUnusedImport] - `pyarrow` does not load it itself
     except ImportError:
-        raise NotExchangeable(
-            "A table is exchanged as an Arrow table, which needs pyarrow: pip install pyarrow."
+        raise UnsupportedValueError(
+            "To exchange tables with a session, install pyarrow: pip install pyarrow."
         ) from None
     return pyarrow
 
 
-def _plain(value: Any) -> Any:
-    """Give numbers of numpy as Python's, which JSON knows."""
+def _to_builtin(value: Any) -> Any:
+    """Return a NumPy scalar as a Python number, and anything else unchanged."""
     if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
         return value.item()
     return value
 
 
-def describe(variables: Mapping[str, Any], hidden: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the variables that cells have made: name, type, size in bytes (of the object itself), short repr."""
+def describe_variables(
+    variables: Mapping[str, Any], hidden: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """List the variables of user code, sorted by name.
+
+    Each entry has `name`, `type`, `size_bytes` (of the object itself) and a short `repr`.
+    """
     found: list[dict[str, Any]] = []
     for name, value in list(variables.items()):
         if name.startswith("_") or (name in hidden and hidden[name] is value):
@@ -100,12 +111,17 @@ def describe(variables: Mapping[str, Any], hidden: Mapping[str, Any]) -> list[di
             else f"{kind.__module__}.{kind.__qualname__}"
         )
         found.append(
-            {"name": name, "type": shown, "size_bytes": _size(value), "repr": _short(value)}
+            {
+                "name": name,
+                "type": shown,
+                "size_bytes": _size_bytes(value),
+                "repr": _short_repr(value),
+            }
         )
     return sorted(found, key=lambda entry: entry["name"])
 
 
-def _size(value: Any) -> int:
+def _size_bytes(value: Any) -> int:
     try:
         size = getattr(value, "nbytes", None)
         if size is None and hasattr(value, "memory_usage"):
@@ -116,10 +132,10 @@ def _size(value: Any) -> int:
         return 0
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     try:
         text = reprlib.repr(value)
     except Exception as error:
         return f"<no repr: {type(error).__name__}>"
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR - 1]}…"

@@ -1,1 +1,1 @@
-"""The walls, one file per kernel facility. `enter` runs in the launcher of a sandbox, the rest wherever it is asked."""
+"""What the kernel offers to sandboxes, one file per facility; `setup` builds a sandbox."""

@@ -1,4 +1,7 @@
-"""What this machine allows, found out by doing it in throw-away processes. Runs in a process of its own, without threads."""
+"""Test what this machine allows, by doing it in child processes.
+
+Runs in a process of its own, without threads.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,23 @@ _USER = 1000
 
 
 def main() -> None:
-    """Print the findings as JSON: for each facility the empty text, or why it does not work; and Landlock's version."""
-    found = {name: _attempt(trial) for name, trial in _TRIALS.items()}
-    sys.stdout.write(json.dumps({**found, "landlock_abi": landlock.abi()}))
+    """Print the results as JSON.
+
+    The value of each facility is an empty string, or why it does not work. The ABI version of
+    Landlock comes with them.
+    """
+    found = {name: _run_check(check) for name, check in _CHECKS.items()}
+    sys.stdout.write(json.dumps({**found, "landlock_abi": landlock.abi_version()}))
 
 
-def _attempt(trial: Callable[[], None]) -> str:
-    """Do `trial` in a child, since most of them cannot be undone; give what went wrong."""
+def _run_check(check: Callable[[], None]) -> str:
+    """Run `check` in a child, because most checks cannot be undone. Return what failed."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            trial()
+            check()
             status = 0
         except BaseException as error:
             os.write(writer, str(error).encode()[:4000])
@@ -38,54 +45,56 @@ def _attempt(trial: Callable[[], None]) -> str:
     with open(reader, "rb") as file:
         text = file.read().decode(errors="replace")
     _, status = os.waitpid(child, 0)
-    return text or ("" if status == 0 else f"the trial ended with wait status {status}")
+    return text or ("" if status == 0 else f"the check ended with wait status {status}")
 
 
-def _namespaces() -> None:
-    """Go all the way that a sandbox goes: a user namespace, a process namespace in it, a root and a /proc there."""
-    if namespaces.is_root():
-        user = namespaces.gain_mounting(_USER, namespaces.OUTER_USERS[0])
+def _check_namespaces() -> None:
+    """Do all that a sandbox does: enter namespaces, and mount a root and a /proc there."""
+    if namespaces.can_use_outer_users():
+        user = namespaces.gain_mount_capability(_USER, namespaces.OUTER_USERS[0])
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        namespaces.become(user)
-    namespaces.enter(user=_USER, network=False)
-    _in_child(_mounts)
+        namespaces.switch_user(user)
+    namespaces.enter_namespaces(user=_USER, network=False)
+    _in_child(_check_mounts)
 
 
-def _mounts() -> None:
+def _check_mounts() -> None:
     syscalls.bring_up_loopback()
     try:
         socket.sethostname("cellblock")
     except OSError as error:
-        raise OSError(f"sethostname: {error.strerror}") from error  # which it does not say itself
+        raise OSError(
+            f"sethostname: {error.strerror}"
+        ) from error  # the error does not name the call
     mounts.enter_root("/tmp")
     syscalls.unshare(syscalls.CLONE_NEWPID)
     _in_child(lambda: syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC))
 
 
 def _in_child(work: Callable[[], None]) -> None:
-    if text := _attempt(work):
+    if text := _run_check(work):
         raise OSError(text)
 
 
-def _seccomp() -> None:
+def _check_seccomp() -> None:
     _confine(Confinement(filter_program=seccomp.program(), drop=True))
     try:
         syscalls.unshare(syscalls.CLONE_NEWUSER)
     except PermissionError:
         return
-    raise OSError("a filter was installed and did not hold")
+    raise OSError("a filter was installed but has no effect")
 
 
-def _landlock() -> None:
-    rules = landlock.confinement(landlock.abi(), ["/usr"], [])
+def _check_landlock() -> None:
+    rules = landlock.confinement(landlock.abi_version(), ["/usr"], [])
     if not rules:
-        raise OSError("this kernel has no Landlock, or it is switched off")
+        raise OSError("this kernel has no Landlock, or it is disabled")
     _confine(Confinement.from_spec({**rules, "drop": True}))
     try:
         os.listdir("/")
     except PermissionError:
         return
-    raise OSError("rules were installed and did not hold")
+    raise OSError("rules were installed but have no effect")
 
 
 def _confine(confinement: Confinement) -> None:
@@ -93,8 +102,8 @@ def _confine(confinement: Confinement) -> None:
     confinement.apply()
 
 
-_TRIALS: dict[str, Callable[[], None]] = {
-    "namespaces": _namespaces,
-    "seccomp": _seccomp,
-    "landlock": _landlock,
+_CHECKS: dict[str, Callable[[], None]] = {
+    "namespaces": _check_namespaces,
+    "seccomp": _check_seccomp,
+    "landlock": _check_landlock,
 }

@@ -1,4 +1,7 @@
-"""What an executor guarantees on this machine, property by property. Pure: findings and settings in, statements out."""
+"""What an executor guarantees on this machine, property by property.
+
+Pure functions: results of the probe and settings in, statements out.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from .probe import Findings, namespace_advice
 Level = Literal["enforced", "partly", "not possible here"]
 Isolation = Literal["full", "landlock"]
 
-_WEAKER = "Where namespaces are possible, the full sandbox does this."
+_USE_FULL_SANDBOX = "Where namespaces are possible, the full sandbox does this."
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """One property: how far it holds, what makes it hold, and what to do for more."""
+    """One property: how far it is guaranteed, by what mechanism, and what to do for more."""
 
     property: str
     level: Level
@@ -26,66 +29,74 @@ class Guarantee:
     advice: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON values."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 
 def sandbox_guarantees(
-    found: Findings, limits: Limits, policy: Policy, isolation: Isolation = "full"
+    findings: Findings, limits: Limits, policy: Policy, isolation: Isolation = "full"
 ) -> tuple[Guarantee, ...]:
-    """Say what the sandbox executor guarantees with these settings."""
-    walls = _full(found, policy) if isolation == "full" else _landlock(found, policy)
-    return (*walls[:3], *_resources(found, limits), *walls[3:])
+    """Return what the sandbox executor guarantees with these settings."""
+    protections = (
+        _full_sandbox(findings, policy)
+        if isolation == "full"
+        else _landlock_sandbox(findings, policy)
+    )
+    return (*protections[:3], *_resources(findings, limits), *protections[3:])
 
 
-def host_guarantees(found: Findings, limits: Limits) -> tuple[Guarantee, ...]:
-    """Say what the local executor guarantees: the ends of its blocks, and limits that were asked for."""
+def host_guarantees(findings: Findings, limits: Limits) -> tuple[Guarantee, ...]:
+    """Return what the local executor guarantees: the end of its blocks, and limits that are set."""
     none = "no sandbox: blocks have the caller's rights"
     advice = "Use SandboxCommandLineCodeExecutor."
-    walls = [Guarantee(name, "not possible here", none, advice) for name in ("files", "network")]
-    walls.append(
+    protections = [
+        Guarantee(name, "not possible here", none, advice) for name in ("files", "network")
+    ]
+    protections.append(
         Guarantee(
             "processes",
             "partly",
-            "ended with their block; what blocks may signal is not bounded",
+            "ended with their block; blocks can signal any process of the caller",
             advice,
         )
     )
     rest = [
         Guarantee(name, "not possible here", none, advice) for name in ("kernel surface", "secrets")
     ]
-    return (*walls, *_resources(found, limits), *rest)
+    return (*protections, *_resources(findings, limits), *rest)
 
 
-def _full(found: Findings, policy: Policy) -> list[Guarantee]:
-    if found.namespaces:
+def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
+    if findings.namespaces:
         names = ("files", "network", "processes", "kernel surface", "secrets")
         return [
-            Guarantee(name, "not possible here", found.namespaces, namespace_advice())
+            Guarantee(name, "not possible here", findings.namespaces, namespace_advice())
             for name in names
         ]
     second = (
-        f"; Landlock (version {found.landlock_abi}) as a second wall" if not found.landlock else ""
+        f"; Landlock (version {findings.landlock_abi}) as a second protection"
+        if not findings.landlock
+        else ""
     )
     return [
-        Guarantee("files", "enforced", f"mount namespace: a root of its own, read-only{second}"),
-        _network(found, policy),
+        Guarantee("files", "enforced", f"mount namespace: a separate, read-only root{second}"),
+        _network(findings, policy),
         Guarantee("processes", "enforced", "process namespace for each block; it ends as a whole"),
-        _kernel_surface(found),
+        _kernel_surface(findings),
         Guarantee(
-            "secrets", "enforced", "clean environment, own /proc, nothing of the caller's home"
+            "secrets", "enforced", "clean environment, separate /proc, nothing of the caller's home"
         ),
     ]
 
 
-def _network(found: Findings, policy: Policy) -> Guarantee:
+def _network(findings: Findings, policy: Policy) -> Guarantee:
     if policy.network == "none":
         return Guarantee(
             "network", "enforced", "network namespace with nothing but its own loopback"
         )
     abstract = (
         "; Landlock keeps abstract sockets out"
-        if found.landlock_abi >= 6
+        if findings.landlock_abi >= 6
         else "; abstract sockets included"
     )
     return Guarantee(
@@ -96,12 +107,12 @@ def _network(found: Findings, policy: Policy) -> Guarantee:
     )
 
 
-def _kernel_surface(found: Findings) -> Guarantee:
-    if found.seccomp:
+def _kernel_surface(findings: Findings) -> Guarantee:
+    if findings.seccomp:
         return Guarantee(
             "kernel surface",
             "not possible here",
-            found.seccomp,
+            findings.seccomp,
             "Use a kernel with seccomp filters.",
         )
     return Guarantee(
@@ -109,15 +120,15 @@ def _kernel_surface(found: Findings) -> Guarantee:
     )
 
 
-def _landlock(found: Findings, policy: Policy) -> list[Guarantee]:
-    if found.landlock:
+def _landlock_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
+    if findings.landlock:
         names = ("files", "network", "processes", "secrets")
         missing = [
-            Guarantee(name, "not possible here", found.landlock, "Use a kernel from 5.13 on.")
+            Guarantee(name, "not possible here", findings.landlock, "Use a kernel from 5.13 on.")
             for name in names
         ]
-        return [*missing[:3], _kernel_surface(found), missing[3]]
-    signals = found.landlock_abi >= 6
+        return [*missing[:3], _kernel_surface(findings), missing[3]]
+    signals = findings.landlock_abi >= 6
     network = (
         Guarantee("network", "enforced", "seccomp filter without sockets")
         if policy.network == "none"
@@ -130,7 +141,10 @@ def _landlock(found: Findings, policy: Policy) -> list[Guarantee]:
     )
     return [
         Guarantee(
-            "files", "partly", "Landlock: paths outside can be seen to exist, not opened", _WEAKER
+            "files",
+            "partly",
+            "Landlock: code can see that outside paths exist, but cannot open them",
+            _USE_FULL_SANDBOX,
         ),
         network,
         Guarantee(
@@ -139,48 +153,48 @@ def _landlock(found: Findings, policy: Policy) -> list[Guarantee]:
             "ended with their block; Landlock refuses signals to others"
             if signals
             else "ended with their block",
-            _WEAKER,
+            _USE_FULL_SANDBOX,
         ),
-        _kernel_surface(found),
+        _kernel_surface(findings),
         Guarantee(
             "secrets",
             "partly",
-            "clean environment; others' processes are visible, not readable",
-            _WEAKER,
+            "clean environment; other processes are visible, but not readable",
+            _USE_FULL_SANDBOX,
         ),
     ]
 
 
-def _resources(found: Findings, limits: Limits) -> tuple[Guarantee, ...]:
-    return _memory(found, limits), _cpu(found, limits), _disk(limits)
+def _resources(findings: Findings, limits: Limits) -> tuple[Guarantee, ...]:
+    return _memory(findings, limits), _cpu(findings, limits), _disk(limits)
 
 
-def _memory(found: Findings, limits: Limits) -> Guarantee:
+def _memory(findings: Findings, limits: Limits) -> Guarantee:
     if limits.memory_bytes is None:
         return Guarantee(
             "memory", "not possible here", "no limit is set", "Set Limits.memory_bytes."
         )
-    if found.groups.version:
+    if findings.cgroups.version:
         return Guarantee(
             "memory",
             "enforced",
-            f"control group (v{found.groups.version}) for each block's whole tree",
+            f"control group (v{findings.cgroups.version}) for all processes of a block",
         )
     mechanism = (
-        "watched every 50 ms, without temporary files and memfd; RLIMIT_DATA for each process; "
-        f"no control groups ({found.groups.why})"
+        "checked every 50 ms, without temporary files and memfd; RLIMIT_DATA for each process; "
+        f"no control groups ({findings.cgroups.why})"
     )
     return Guarantee("memory", "partly", mechanism, ADVICE)
 
 
-def _cpu(found: Findings, limits: Limits) -> Guarantee:
-    if limits.processors is not None and not found.groups.processors:
-        why = found.groups.why or "no cpu controller is mounted"
+def _cpu(findings: Findings, limits: Limits) -> Guarantee:
+    if limits.processors is not None and not findings.cgroups.processors:
+        why = findings.cgroups.why or "no cpu controller is mounted"
         return Guarantee(
             "cpu", "not possible here", f"processors: no control groups ({why})", ADVICE
         )
     share = (
-        f"; processors by control group (v{found.groups.version})"
+        f"; processors by control group (v{findings.cgroups.version})"
         if limits.processors is not None
         else ""
     )
@@ -188,17 +202,20 @@ def _cpu(found: Findings, limits: Limits) -> Guarantee:
         return Guarantee(
             "cpu",
             "partly",
-            f"wall time alone, by the cell server{share}",
+            f"only wall time, by the runtime server{share}",
             "Set Limits.cpu_seconds.",
         )
-    mechanism = "wall time by the cell server; CPU time by a look every 50 ms and RLIMIT_CPU for each process"
-    if found.groups.time:
+    mechanism = (
+        "wall time by the runtime server; CPU time by a check every 50 ms and RLIMIT_CPU for each "
+        "process"
+    )
+    if findings.cgroups.cpu_time:
         return Guarantee(
             "cpu",
             "enforced",
-            f"{mechanism}, counted by control group (v{found.groups.version}){share}",
+            f"{mechanism}, counted by control group (v{findings.cgroups.version}){share}",
         )
-    unseen = "children that nobody waits for are not counted once they have ended"
+    unseen = "children that no process waits for are not counted once they have ended"
     return Guarantee("cpu", "partly", f"{mechanism}; {unseen}{share}", ADVICE)
 
 
@@ -213,7 +230,7 @@ def _disk(limits: Limits) -> Guarantee:
     return Guarantee(
         "disk",
         "partly",
-        "RLIMIT_FSIZE for each file; the sum of writes is looked at every 50 ms and can be overshot; "
-        "processes that hide from it are not counted",
-        "Give a work_dir on a filesystem of the size that you want.",
+        "RLIMIT_FSIZE for each file; the sum of writes is checked every 50 ms and can be exceeded; "
+        "processes that hide from the check are not counted",
+        "Use a work_dir on a file system of limited size.",
     )

@@ -1,4 +1,4 @@
-"""Landlock: the second wall around files, and, on newer kernels, around abstract sockets and signals.
+"""Landlock: a second protection of files and, on newer kernels, of abstract sockets and signals.
 
 Access rights and structures: Linux's ``include/uapi/linux/landlock.h``.
 """
@@ -13,15 +13,12 @@ from ..runtime.linux import syscalls
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_SOCKETS, _SIGNALS = (
-    0b01,
-    0b10,
-)  # what can be kept to the own domain: abstract unix sockets, signals
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 0b01, 0b10  # LANDLOCK_SCOPE_*
 _BIND_TCP, _CONNECT_TCP = 1, 2
 
 
-def abi() -> int:
-    """Give the version of Landlock that this kernel offers; 0 when it has none or it is switched off."""
+def abi_version() -> int:
+    """Return the ABI version of Landlock in this kernel; 0 if it is missing or disabled."""
     try:
         return syscalls.syscall(syscalls.LANDLOCK_CREATE_RULESET, None, 0, 1, name="landlock")
     except OSError:
@@ -29,14 +26,19 @@ def abi() -> int:
 
 
 def scopes(version: int) -> dict[str, Any]:
-    """Give the part of a session's confinement that Landlock does: signals and abstract sockets end at it (ABI 6).
+    """Return the part of a session's confinement that Landlock does (ABI 6).
 
-    Not files: the rules on them are for good, and a branch of a session has folders of its own, made later.
+    Signals and abstract sockets are limited to the session. Files are not: rules on files are
+    permanent, and a branch of a session gets folders of its own later.
     """
-    return {"landlock_abi": version, "landlock_scoped": _SOCKETS | _SIGNALS} if version >= 6 else {}
+    return (
+        {"landlock_abi": version, "landlock_scoped": _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS}
+        if version >= 6
+        else {}
+    )
 
 
-def _handled(version: int) -> int:
+def _handled_rights(version: int) -> int:
     rights = (1 << 13) - 1
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         if version >= since:
@@ -52,19 +54,24 @@ def confinement(
     tcp: bool = True,
     signals: bool = False,
 ) -> dict[str, Any]:
-    """Give the part of a cell's confinement that Landlock does; empty on a kernel without it.
+    """Return the part of a cell's confinement that Landlock does; empty on a kernel without it.
 
-    `tcp` false: refuse TCP altogether, where the kernel can (ABI 4). `signals`: let them out, which stay in a process
-    namespace anyway, where the cell's first process is to hear one.
+    tcp       False refuses all TCP, if the kernel can (ABI 4)
+    signals   allow signals to processes outside the cell; a process namespace already limits them,
+              and the first process of the cell must receive one
     """
     if version < 1:
         return {}
-    every = _handled(version)
+    every = _handled_rights(version)
     rules = [(path, every & _READ) for path in readable] + [(path, every) for path in writable]
     return {
         "landlock_abi": version,
         "landlock_handled": every,
         "landlock_net": _BIND_TCP | _CONNECT_TCP if not tcp and version >= 4 else 0,
-        "landlock_scoped": (_SOCKETS if signals else _SOCKETS | _SIGNALS) if version >= 6 else 0,
+        "landlock_scoped": (
+            _SCOPE_ABSTRACT_SOCKETS if signals else _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS
+        )
+        if version >= 6
+        else 0,
         "landlock_rules": rules,
     }

@@ -1,1 +1,1 @@
-"""Shipped for tests: the checks that every executor must pass."""
+"""The conformance suite for executors, for the built-in ones and for yours."""

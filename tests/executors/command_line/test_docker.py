@@ -1,4 +1,4 @@
-"""Containers as they are made: what blocks in them may do, whose files are whose, and what callers can ask for."""
+"""Containers: what blocks in them may do, who owns their files, and which options callers have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.containers import docker_engine
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.prepare(monkeypatch, "python")
+    return docker_engine.use_shared_engine(monkeypatch, "python")
 
 
 async def run(
@@ -47,13 +47,13 @@ def result_of(code: str, language: str = "python", **options: Any) -> CodeResult
 
 def facts(executor: DockerCommandLineCodeExecutor, template: str) -> str:
     assert executor.container is not None
-    return docker_engine.running().docker("inspect", "--format", template, executor.container)
+    return docker_engine.shared_engine().docker("inspect", "--format", template, executor.container)
 
 
 # what blocks may do
 
 
-def test_blocks_have_no_rights_beyond_those_of_a_plain_process(image: str) -> None:
+def test_blocks_have_only_the_rights_of_an_ordinary_process(image: str) -> None:
     result = result_of("print(open('/proc/self/status').read())", image=image)
     status = dict(line.split(":\t") for line in result.output.strip().splitlines())
     assert {
@@ -63,8 +63,11 @@ def test_blocks_have_no_rights_beyond_those_of_a_plain_process(image: str) -> No
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_the_image_cannot_be_changed_unless_that_is_asked_for(image: str, read_only: bool) -> None:
-    code = "import os\nfor folder in ('/etc', '/tmp', os.environ['HOME'], '/workspace'):\n    open(folder + '/new', 'w')"
+def test_the_image_is_read_only_unless_requested_otherwise(image: str, read_only: bool) -> None:
+    code = (
+        "import os\nfor folder in ('/etc', '/tmp', os.environ['HOME'], '/workspace'):\n"
+        "    open(folder + '/new', 'w')"
+    )
     result = result_of(code, image=image, read_only=read_only)
     assert result.exit_code == (1 if read_only else 0), result.output
     assert ("Read-only file system" in result.output) is read_only
@@ -72,7 +75,7 @@ def test_the_image_cannot_be_changed_unless_that_is_asked_for(image: str, read_o
     assert result_of(writable, image=image).exit_code == 0
 
 
-def test_there_is_no_network_unless_that_is_asked_for(image: str) -> None:
+def test_there_is_no_network_unless_requested(image: str) -> None:
     code = "import os; print(sorted(os.listdir('/sys/class/net')))"
     assert result_of(code, image=image).output == "['lo']\n"
     assert "eth0" in result_of(code, image=image, network="bridge").output
@@ -89,17 +92,17 @@ def test_files_belong_to_the_owner_of_the_work_folder(image: str, tmp_path: Path
     assert result.exit_code == 0, result.output
     folder, made = tmp_path.stat(), (tmp_path / "made").stat()
     assert (made.st_uid, made.st_gid) == (folder.st_uid, folder.st_gid)
-    assert folder.st_mode & 0o002 == 0, "the folder was opened to everybody"
+    assert folder.st_mode & 0o002 == 0, "the folder is writable for everyone"
 
 
-def test_another_user_can_be_named(image: str) -> None:
+def test_another_user_can_be_requested(image: str) -> None:
     assert (
         result_of("import os; print(os.getuid(), os.getgid())", image=image, user="77:88").output
         == "77 88\n"
     )
 
 
-def test_limits_hold_the_container(image: str) -> None:
+def test_limits_apply_to_the_container(image: str) -> None:
     async def main() -> None:
         limits = Limits(memory_bytes=200 * MIB, processes=40)
         async with DockerCommandLineCodeExecutor(image, limits=limits) as executor:
@@ -113,7 +116,7 @@ def test_limits_hold_the_container(image: str) -> None:
     asyncio.run(main())
 
 
-def test_memory_that_runs_out_in_a_child_of_a_shell_is_named(image: str) -> None:
+def test_out_of_memory_in_a_child_of_a_shell_is_reported(image: str) -> None:
     code = "python3 -c \"b'x' * (400 << 20)\"\necho $?"
     limits = Limits(memory_bytes=100 * MIB)
     result = result_of(f"exec {code}", "sh", image=image, limits=limits)
@@ -121,7 +124,7 @@ def test_memory_that_runs_out_in_a_child_of_a_shell_is_named(image: str) -> None
     assert "104857600" in result.output
 
 
-def test_a_block_that_has_another_ended_for_memory_is_named_alone(image: str) -> None:
+def test_only_the_block_that_was_killed_reports_out_of_memory(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(
             image, limits=Limits(memory_bytes=150 * MIB)
@@ -136,10 +139,10 @@ def test_a_block_that_has_another_ended_for_memory_is_named_alone(image: str) ->
     asyncio.run(main())
 
 
-# what callers can ask for
+# options
 
 
-def test_environment_hosts_volumes_and_engine_words_reach_the_container(
+def test_environment_hosts_volumes_and_create_kwargs_reach_the_container(
     image: str, tmp_path: Path
 ) -> None:
     (tmp_path / "given").mkdir()
@@ -154,7 +157,10 @@ def test_environment_hosts_volumes_and_engine_words_reach_the_container(
             create_kwargs={"HostConfig": {"NanoCpus": 500_000_000}, "Hostname": "named"},
         )
         async with executor:
-            code = "import os, socket; print(os.environ['COLOUR'], socket.gethostname(), open('/given/file').read())"
+            code = (
+                "import os, socket; print(os.environ['COLOUR'], socket.gethostname(), "
+                "open('/given/file').read())"
+            )
             assert (await run(executor, code)).output == "blue named from outside\n"
             assert "10.1.2.3" in (await run(executor, "cat /etc/hosts", "sh")).output
             assert (await run(executor, "echo x > /given/file", "sh")).exit_code != 0
@@ -166,7 +172,7 @@ def test_environment_hosts_volumes_and_engine_words_reach_the_container(
     asyncio.run(main())
 
 
-def test_a_port_appears_on_this_machine_alone(image: str) -> None:
+def test_a_published_port_is_only_reachable_from_this_machine(image: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
@@ -193,15 +199,13 @@ def test_a_port_appears_on_this_machine_alone(image: str) -> None:
 
 
 @pytest.mark.parametrize("keys", [("count", "capabilities"), ("Count", "Capabilities")])
-def test_a_device_that_the_engine_does_not_have_is_a_clear_error(
-    image: str, keys: tuple[str, str]
-) -> None:
+def test_an_unavailable_device_raises_a_clear_error(image: str, keys: tuple[str, str]) -> None:
     request = {keys[0]: -1, keys[1]: [["gpu"]]}
     with pytest.raises(BackendError, match=r"device.*GPU"):
         result_of("print(1)", image=image, device_requests=[request])
 
 
-def test_device_requests_of_the_docker_package_are_taken() -> None:
+def test_device_requests_of_the_docker_package_are_accepted() -> None:
     from docker.types import DeviceRequest  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
     executor = DockerCommandLineCodeExecutor(
@@ -215,12 +219,12 @@ def test_device_requests_of_the_docker_package_are_taken() -> None:
         DockerCommandLineCodeExecutor(device_requests=["gpu"])
 
 
-def test_a_runtime_that_the_engine_does_not_have_is_a_clear_error(image: str) -> None:
+def test_an_unavailable_runtime_raises_a_clear_error(image: str) -> None:
     with pytest.raises(BackendError, match="no-such-runtime"):
         result_of("print(1)", image=image, runtime="no-such-runtime")
 
 
-def test_the_init_command_comes_first_and_its_failure_is_told(image: str) -> None:
+def test_the_init_command_runs_first_and_its_failure_is_reported(image: str) -> None:
     assert (
         result_of("cat ready", "sh", image=image, init_command="sleep 0.3; echo yes > ready").output
         == "yes\n"
@@ -229,7 +233,7 @@ def test_the_init_command_comes_first_and_its_failure_is_told(image: str) -> Non
         result_of("print(1)", image=image, init_command="echo no luck; exit 7")
 
 
-def test_preloaded_modules_are_there_and_threads_start(image: str) -> None:
+def test_preloaded_modules_are_imported_and_threads_start(image: str) -> None:
     code = (
         "import sys; print('decimal' in sys.modules); import decimal; print(decimal.Decimal(1) / 4)"
     )
@@ -239,7 +243,7 @@ def test_preloaded_modules_are_there_and_threads_start(image: str) -> None:
 
 
 @pytest.mark.parametrize("user", [None, "77:88"])
-def test_files_are_copied_in_and_out_where_the_engine_sees_no_folder_of_ours(
+def test_files_are_copied_in_and_out_if_the_engine_cannot_mount_the_folder(
     image: str, tmp_path: Path, user: str | None
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -252,8 +256,14 @@ def test_files_are_copied_in_and_out_where_the_engine_sees_no_folder_of_ours(
         )
         async with executor:
             assert facts(executor, "{{range .Mounts}}{{.Type}} {{end}}").strip() == "volume"
-            code = "import sys, os; sys.path.insert(0, 'in'); import given; os.makedirs('out/deep'); os.remove('gone')\n"
-            code += "open('out/deep/made', 'w').write(str(given.value)); os.symlink('/etc/passwd', 'link'); print('said')"
+            code = (
+                "import sys, os; sys.path.insert(0, 'in'); import given; "
+                "os.makedirs('out/deep'); os.remove('gone')\n"
+            )
+            code += (
+                "open('out/deep/made', 'w').write(str(given.value)); "
+                "os.symlink('/etc/passwd', 'link'); print('said')"
+            )
             result = await run(executor, code)
             assert result.exit_code == 0, result.output
             assert (tmp_path / "out" / "deep" / "made").read_text() == "7"
@@ -276,24 +286,24 @@ INNER = """
 import asyncio, sys
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor
 async def main():
-    async with DockerCommandLineCodeExecutor(sys.argv[1], work_dir="/inner", bind_dir=sys.argv[2]) as executor:
+    async with DockerCommandLineCodeExecutor(
+        sys.argv[1], work_dir="/inner", bind_dir=sys.argv[2]
+    ) as executor:
         block = CodeBlock("open('made', 'w').write('x'); print('out of it')", "python")
         print((await executor.execute_code_blocks([block])).output)
 asyncio.run(main())
 """
 
 
-def test_a_client_in_a_container_names_the_folder_as_the_engine_has_it(
-    image: str, tmp_path: Path
-) -> None:
+def test_bind_dir_works_for_a_caller_in_a_container(image: str, tmp_path: Path) -> None:
     packages = [path for path in sys.path if path.endswith("site-packages")]
-    inside = docker_engine.running().docker(
+    inside = docker_engine.shared_engine().docker(
         "run", "--rm", image, "python3", "-c", "import sys; print(sys.version_info[1])"
     )
-    host = docker_engine.running().host
+    host = docker_engine.shared_engine().host
     if not host.startswith("unix://") or int(inside) != sys.version_info[1]:
         pytest.skip(
-            "the Python of the image cannot import what this one has, or the engine has no socket"
+            "the image's Python cannot import this Python's packages, or the engine has no socket"
         )
     shown = [str(Path(cellblock.__file__).parent.parent), *packages]
     options = [f"--volume={path}:{path}:ro" for path in shown]
@@ -302,14 +312,14 @@ def test_a_client_in_a_container_names_the_folder_as_the_engine_has_it(
         f"--volume={host.removeprefix('unix://')}:/var/run/docker.sock",
     ]
     options += [f"--env=PYTHONPATH={os.pathsep.join(shown)}", "--network=none", "--rm"]
-    said = docker_engine.running().docker(
+    said = docker_engine.shared_engine().docker(
         "run", *options, image, "python3", "-c", INNER, image, str(tmp_path)
     )
     assert said == "out of it"
     assert (tmp_path / "made").read_text() == "x"
 
 
-def test_functions_can_be_used_where_files_are_copied(image: str) -> None:
+def test_functions_work_with_copied_files(image: str) -> None:
     def double(value: int) -> int:
         return 2 * value
 
@@ -320,15 +330,15 @@ def test_functions_can_be_used_where_files_are_copied(image: str) -> None:
 
 @pytest.fixture
 def leftovers() -> Iterator[set[str]]:
-    names = docker_engine.running().docker("ps", "--all", "--format", "{{.Names}}")
+    names = docker_engine.shared_engine().docker("ps", "--all", "--format", "{{.Names}}")
     before = set(names.split())
     yield before
-    after = docker_engine.running().docker("ps", "--all", "--format", "{{.Names}}")
+    after = docker_engine.shared_engine().docker("ps", "--all", "--format", "{{.Names}}")
     assert set(after.split()) - before == set()
 
 
 @pytest.mark.usefixtures("leftovers")
-def test_nothing_is_left_of_a_start_that_failed(image: str) -> None:
+def test_a_failed_start_leaves_nothing_behind(image: str) -> None:
     wrongs: list[dict[str, Any]] = [
         {"preload": ["none"]},
         {"init_command": "exit 1"},

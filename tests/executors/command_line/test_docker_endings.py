@@ -1,4 +1,4 @@
-"""What goes wrong with containers and their engine: what the caller then sees, and what is left."""
+"""Failures of containers and their engine: what the caller sees, and what is left behind."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ from cellblock import (
     PullProgress,
     fold,
 )
-from cellblock.containers.client import connected
+from cellblock.containers.client import open_client
 from cellblock.limits import MIB
 from cellblock.runtime.linux.rmtree import remove_tree
 from tests.containers import docker_engine
-from tests.containers.image_registry import registry
-from tests.plain_user import command
+from tests.containers.image_registry import serve_image
+from tests.plain_user import unprivileged_command
 
 OWNER = """
 import asyncio, sys
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor
 async def main():
-    async with DockerCommandLineCodeExecutor(sys.argv[1], sys.argv[2], auto_remove=sys.argv[3] == "remove") as executor:
+    async with DockerCommandLineCodeExecutor(
+        sys.argv[1], sys.argv[2], auto_remove=sys.argv[3] == "remove"
+    ) as executor:
         said = await executor.execute_code_blocks([CodeBlock("print('lives')", "python")])
         print(said.output + str(executor.work_dir), flush=True)
         await asyncio.sleep(60)
@@ -49,7 +51,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.prepare(monkeypatch, "python")
+    return docker_engine.use_shared_engine(monkeypatch, "python")
 
 
 @pytest.fixture
@@ -57,9 +59,11 @@ def name() -> Iterator[str]:
     own = f"cellblock-test-{uuid.uuid4()}"
     yield own
     for left in (
-        docker_engine.running().docker("ps", "--all", "--quiet", "--filter", f"name={own}").split()
+        docker_engine.shared_engine()
+        .docker("ps", "--all", "--quiet", "--filter", f"name={own}")
+        .split()
     ):
-        docker_engine.running().docker("rm", "--force", left)
+        docker_engine.shared_engine().docker("rm", "--force", left)
 
 
 async def run(
@@ -75,17 +79,17 @@ def until(condition: Any, what: str, seconds: float = 15) -> None:
         time.sleep(0.05)
 
 
-def there(name: str) -> str:
-    """Give the state of the container of that name; "" when there is none."""
-    return docker_engine.running().docker(
+def container_state(name: str) -> str:
+    """Return the state of the container `name`, or "" if it does not exist."""
+    return docker_engine.shared_engine().docker(
         "ps", "--all", "--filter", f"name={name}", "--format", "{{.State}}"
     )
 
 
-# the container in the middle of a block
+# failures during a block
 
 
-def test_stopping_ends_what_runs_and_says_so(image: str) -> None:
+def test_stop_kills_the_running_block_and_raises(image: str) -> None:
     async def main() -> None:
         executor = DockerCommandLineCodeExecutor(image)
         await executor.start()
@@ -98,14 +102,14 @@ def test_stopping_ends_what_runs_and_says_so(image: str) -> None:
     asyncio.run(main())
 
 
-def test_a_container_that_somebody_removed_is_told_and_restart_makes_another(image: str) -> None:
+def test_a_removed_container_is_reported_and_restart_creates_another(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
             running = asyncio.create_task(run(executor, "import time; time.sleep(30)"))
             await asyncio.sleep(0.5)
             assert executor.container is not None
             await asyncio.to_thread(
-                docker_engine.running().docker, "rm", "--force", executor.container
+                docker_engine.shared_engine().docker, "rm", "--force", executor.container
             )
             with pytest.raises(BackendLost, match=r"restart\(\)"):
                 await running
@@ -117,11 +121,11 @@ def test_a_container_that_somebody_removed_is_told_and_restart_makes_another(ima
     asyncio.run(main())
 
 
-def test_an_engine_that_dies_in_the_middle_is_told(
+def test_an_engine_that_dies_during_a_block_is_reported(
     image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with docker_engine.own() as own:
-        own.take_image(docker_engine.running(), image)
+    with docker_engine.private_engine() as own:
+        own.copy_image_from(docker_engine.shared_engine(), image)
         monkeypatch.setenv("DOCKER_HOST", own.host)
 
         async def main() -> None:
@@ -136,7 +140,7 @@ def test_an_engine_that_dies_in_the_middle_is_told(
                 )
                 await asyncio.sleep(0.5)
                 own.kill()
-                with pytest.raises(BackendLost, match="engine does not answer"):
+                with pytest.raises(BackendLost, match="engine no longer answers"):
                     await running
             with pytest.raises(ContainerEngineUnavailable, match="DOCKER_HOST"):
                 await executor.start()
@@ -144,10 +148,10 @@ def test_an_engine_that_dies_in_the_middle_is_told(
         asyncio.run(main())
 
 
-def test_a_full_disk_is_named_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = docker_engine.running().image("shell")
-    with docker_engine.own(room=200 * MIB) as own:
-        own.take_image(docker_engine.running(), image)
+def test_a_full_disk_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = docker_engine.shared_engine().test_image("shell")
+    with docker_engine.private_engine(size=200 * MIB) as own:
+        own.copy_image_from(docker_engine.shared_engine(), image)
         monkeypatch.setenv("DOCKER_HOST", own.host)
         ballast = own.folder / "data" / "ballast"
         with contextlib.suppress(OSError), ballast.open("wb") as file:
@@ -164,23 +168,23 @@ def test_a_full_disk_is_named_and_what_to_do(monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(main())
 
 
-# what is not there
+# missing resources
 
 
-def test_a_missing_engine_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_raises_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     with pytest.raises(ContainerEngineUnavailable, match=r"/nonexistent/docker.sock.*DOCKER_HOST"):
         asyncio.run(DockerCommandLineCodeExecutor().start())
 
 
-def test_a_socket_that_this_user_may_not_use_is_a_clear_error() -> None:
+def test_a_socket_without_permission_raises_a_clear_error() -> None:
     code = (
         "import asyncio, cellblock; asyncio.run(cellblock.DockerCommandLineCodeExecutor().start())"
     )
-    made = command("-c", code)
-    host = docker_engine.running().host
+    made = unprivileged_command("-c", code)
+    host = docker_engine.shared_engine().host
     if made is None or not host.startswith("unix://"):
-        pytest.skip("no Python that a user without rights could start, or no socket")
+        pytest.skip("there is no Python that an unprivileged user can start, or no socket")
     argv, environment = made
     done = subprocess.run(
         argv,
@@ -190,15 +194,15 @@ def test_a_socket_that_this_user_may_not_use_is_a_clear_error() -> None:
         text=True,
         check=False,
     )
-    assert "may not use the container engine's socket" in done.stderr, done.stderr
+    assert "no permission to use the container engine's socket" in done.stderr, done.stderr
 
 
-def test_a_missing_image_is_a_clear_error() -> None:
+def test_a_missing_image_raises_a_clear_error() -> None:
     with pytest.raises(ImageUnavailable, match="cellblock-no-such-image:1"):
         asyncio.run(DockerCommandLineCodeExecutor("127.0.0.1:9/cellblock-no-such-image:1").start())
 
 
-def test_an_image_that_is_not_there_is_fetched_and_told_of() -> None:
+def test_a_missing_image_is_pulled_with_progress_events() -> None:
     told: list[PullProgress] = []
 
     async def main(reference: str) -> list[Event]:
@@ -210,49 +214,48 @@ def test_an_image_that_is_not_there_is_fetched_and_told_of() -> None:
         finally:
             await executor.stop()
 
-    with registry(docker_engine.running().image("shell")) as reference:
+    with serve_image(docker_engine.shared_engine().test_image("shell")) as reference:
         events = asyncio.run(main(reference))
         assert fold(events).output == "fetched\n"
-        assert events[: len(told)] == told, "the progress is not what comes first"
+        assert events[: len(told)] == told, "the progress events do not come first"
         last = told[-1]
-        assert (last.image, last.layers_done, last.layers) == (reference, 1, 1)
-        assert 0 < last.bytes_done == last.bytes_known
+        assert (last.image, last.layers_done, last.layers_total) == (reference, 1, 1)
+        assert 0 < last.bytes_done == last.bytes_total
         assert "1 of 1 layers" in str(last)
 
 
-def test_a_name_that_is_taken_is_a_clear_error(image: str, name: str) -> None:
-    docker_engine.running().docker("create", "--name", name, image, "sh")
+def test_a_container_name_in_use_raises_a_clear_error(image: str, name: str) -> None:
+    docker_engine.shared_engine().docker("create", "--name", name, image, "sh")
     with pytest.raises(BackendError, match=f"{name}.*container_name"):
         asyncio.run(DockerCommandLineCodeExecutor(image, name).start())
-    assert there(name) == "created", "somebody else's container was touched"
+    assert container_state(name) == "created", (
+        "a container that belongs to another user was changed"
+    )
 
 
-def test_an_engine_is_not_asked_about_itself_for_each_container_but_anew_when_it_may_be_another() -> (
-    None
-):
+def test_engine_facts_are_cached_until_its_socket_changes() -> None:
     async def facts() -> tuple[object, object]:
-        async with connected() as client:
+        async with open_client() as client:
             return client.info, client.version
 
     async def main() -> None:
         before, again = await facts(), await facts()
         assert all(one is other for one, other in zip(before, again, strict=True))
-        path = Path(docker_engine.running().host.removeprefix("unix://"))
-        path.chmod(
-            path.stat().st_mode & 0o7777
-        )  # which moves its time of change, as a new engine's socket has another
+        path = Path(docker_engine.shared_engine().host.removeprefix("unix://"))
+        # Changes the change time. The socket of a new engine has another change time, too.
+        path.chmod(path.stat().st_mode & 0o7777)
         assert (await facts())[0] is not before[0]
 
-    if not docker_engine.running().host.startswith("unix://"):
+    if not docker_engine.shared_engine().host.startswith("unix://"):
         pytest.skip("the engine is not reached by a socket")
     asyncio.run(main())
 
 
-# whose container it is
+# ownership of containers
 
 
 @pytest.mark.parametrize("mode", ["remove", "keep"])
-def test_a_container_whose_owner_was_killed_goes_unless_it_was_to_be_kept(
+def test_the_container_of_a_killed_process_is_removed_unless_it_is_kept(
     image: str, name: str, mode: str
 ) -> None:
     argv = [sys.executable, "-c", OWNER, image, name, mode]
@@ -261,14 +264,14 @@ def test_a_container_whose_owner_was_killed_goes_unless_it_was_to_be_kept(
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"lives\n"
         work_dir = Path(owner.stdout.readline().decode().strip())
-        assert (there(name), work_dir.is_dir()) == ("running", True)
+        assert (container_state(name), work_dir.is_dir()) == ("running", True)
         owner.send_signal(signal.SIGKILL)
     if mode == "remove":
-        until(lambda: there(name) == "", "the container outlives its owner")
+        until(lambda: container_state(name) == "", "the container outlives its owner")
         until(lambda: not work_dir.exists(), "the temporary work folder outlives its owner")
     else:
         asyncio.run(_start_another(image))
-        assert (there(name), work_dir.is_dir()) == ("running", True)
+        assert (container_state(name), work_dir.is_dir()) == ("running", True)
         remove_tree(str(work_dir))
 
 
@@ -277,7 +280,7 @@ async def _start_another(image: str) -> None:
         pass
 
 
-def test_the_next_start_removes_what_a_dead_owner_left_and_nothing_else(
+def test_the_next_start_removes_only_the_containers_of_dead_processes(
     image: str, name: str
 ) -> None:
     dead = subprocess.run(
@@ -289,10 +292,13 @@ def test_the_next_start_removes_what_a_dead_owner_left_and_nothing_else(
     from cellblock.containers import orphans
     from cellblock.runtime.linux import process_tree
 
-    machine = orphans._machine()
+    machine = orphans._machine_id()
     labels = {
         "dead": f'{{"machine": "{machine}", "pid": {dead.stdout.strip()}, "since": "1"}}',
-        "living": f'{{"machine": "{machine}", "pid": {os.getpid()}, "since": "{process_tree.began(os.getpid())}"}}',
+        "living": (
+            f'{{"machine": "{machine}", "pid": {os.getpid()}, '
+            f'"since": "{process_tree.start_time(os.getpid())}"}}'
+        ),
         "elsewhere": '{"machine": "another", "pid": 1, "since": "1"}',
         "strange": "what is this",
     }
@@ -305,11 +311,11 @@ def test_the_next_start_removes_what_a_dead_owner_left_and_nothing_else(
             "--name",
             f"{name}-{kind}",
             "--label",
-            f"{orphans.OWNER}={label}",
+            f"{orphans.OWNER_LABEL}={label}",
         ]
-        docker_engine.running().docker("run", *options, image, "sh", "-c", "read _")
+        docker_engine.shared_engine().docker("run", *options, image, "sh", "-c", "read _")
     asyncio.run(_start_another(image))
-    assert {kind: there(f"{name}-{kind}") for kind in labels} == {
+    assert {kind: container_state(f"{name}-{kind}") for kind in labels} == {
         "dead": "",
         "living": "running",
         "elsewhere": "running",
@@ -317,9 +323,7 @@ def test_the_next_start_removes_what_a_dead_owner_left_and_nothing_else(
     }
 
 
-def test_a_container_that_is_kept_is_found_again_by_its_name(
-    image: str, name: str, tmp_path: Path
-) -> None:
+def test_a_kept_container_is_found_again_by_its_name(image: str, name: str, tmp_path: Path) -> None:
     async def main() -> None:
         options: dict[str, Any] = {
             "auto_remove": False,
@@ -333,7 +337,7 @@ def test_a_container_that_is_kept_is_found_again_by_its_name(
         with pytest.raises(BackendError, match=f"{name}.*Another executor"):
             await DockerCommandLineCodeExecutor(image, name, **options).start()
         await first.stop()
-        assert await asyncio.to_thread(there, name) == "running"
+        assert await asyncio.to_thread(container_state, name) == "running"
         with pytest.raises(BackendError, match=f"{name}.*work_dir={tmp_path}"):
             await DockerCommandLineCodeExecutor(image, name, auto_remove=False).start()
         second = DockerCommandLineCodeExecutor(
@@ -342,7 +346,7 @@ def test_a_container_that_is_kept_is_found_again_by_its_name(
         await second.start()
         assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
         await second.stop()
-        assert await asyncio.to_thread(there, name) == "exited"
+        assert await asyncio.to_thread(container_state, name) == "exited"
         await second.start()
         assert (await run(second, "print(open('/var/mark').read())")).output == "here\n"
         await second.stop()
@@ -350,7 +354,7 @@ def test_a_container_that_is_kept_is_found_again_by_its_name(
     asyncio.run(main())
 
 
-def test_stopping_is_quick_and_leaves_nothing(image: str, name: str) -> None:
+def test_stop_is_quick_and_leaves_nothing_behind(image: str, name: str) -> None:
     async def main() -> float:
         executor = DockerCommandLineCodeExecutor(image, name)
         await executor.start()
@@ -359,10 +363,10 @@ def test_stopping_is_quick_and_leaves_nothing(image: str, name: str) -> None:
         return time.monotonic() - begun
 
     assert asyncio.run(main()) < 1.5
-    assert there(name) == ""
+    assert container_state(name) == ""
 
 
-def test_the_temporary_work_folder_of_a_kept_container_stays_with_it(image: str, name: str) -> None:
+def test_the_temporary_work_folder_of_a_kept_container_is_kept(image: str, name: str) -> None:
     async def main() -> Path:
         executor = DockerCommandLineCodeExecutor(image, name, auto_remove=False)
         await executor.start()

@@ -1,4 +1,4 @@
-"""A container whose server is lost: what runs in it is ended, another server started, and the block told so."""
+"""If the server in a container is lost, its processes are killed and another server is started."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from cellblock import BackendError, DockerCommandLineCodeExecutor
-from cellblock.backends import base
-from cellblock.backends.base import Connection
-from cellblock.backends.container import ContainerPlace
+from cellblock.backends import connection
+from cellblock.backends.connection import Connection
+from cellblock.backends.container import ContainerBackend
 from cellblock.containers.container import Container
 from tests.containers import docker_engine
 from tests.executors.command_line.test_docker_endings import run
@@ -17,10 +17,12 @@ from tests.executors.command_line.test_docker_endings import run
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.prepare(monkeypatch, "python")
+    return docker_engine.use_shared_engine(monkeypatch, "python")
 
 
-def test_a_block_that_ends_the_server_is_told_and_the_container_goes_on(image: str) -> None:
+def test_a_block_that_kills_the_server_is_reported_and_the_container_keeps_running(
+    image: str,
+) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
             await run(executor, "open('kept', 'w').write('x'); open('/tmp/kept', 'w').write('y')")
@@ -30,15 +32,18 @@ def test_a_block_that_ends_the_server_is_told_and_the_container_goes_on(image: s
             )
             assert (result.exit_code, result.outcome) == (137, "killed"), result
             assert result.output.startswith("before\n")
-            assert "all that ran in the container was ended" in result.output
+            assert "all processes in the container were killed" in result.output
             after = await run(executor, "print(open('kept').read(), open('/tmp/kept').read())")
             assert after.output == "x y\n"
 
     asyncio.run(main())
 
 
-def test_what_was_ended_with_the_server_leaves_no_zombies(image: str) -> None:
-    states = "import glob; print({open(f).read().rpartition(')')[2].split()[0] for f in glob.glob('/proc/[0-9]*/stat')})"
+def test_processes_killed_with_the_server_leave_no_zombies(image: str) -> None:
+    states = (
+        "import glob; print({open(f).read().rpartition(')')[2].split()[0] for f in "
+        "glob.glob('/proc/[0-9]*/stat')})"
+    )
 
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
@@ -48,7 +53,7 @@ def test_what_was_ended_with_the_server_leaves_no_zombies(image: str) -> None:
     asyncio.run(main())
 
 
-def test_a_container_that_has_no_process_to_spare_is_restarted(
+def test_a_container_at_its_process_limit_is_restarted(
     image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(container: Container) -> None:
@@ -56,9 +61,9 @@ def test_a_container_that_has_no_process_to_spare_is_restarted(
 
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
-            monkeypatch.setattr(Container, "end_all", refused)
+            monkeypatch.setattr(Container, Container.kill_processes.__name__, refused)
             assert (
-                "did not answer any more: the container was "
+                "stopped responding: the container was "
                 in (await run(executor, "import os; os.kill(-1, 9)")).output
             )
             assert (await run(executor, "print(1)")).output == "1\n"
@@ -66,39 +71,41 @@ def test_a_container_that_has_no_process_to_spare_is_restarted(
     asyncio.run(main())
 
 
-def test_an_emptied_container_in_which_nothing_starts_is_restarted(
+def test_a_container_in_which_no_server_starts_is_restarted(
     image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_place, failures = ContainerPlace.open, list[str]()
+    open_backend, failures = ContainerBackend.open, list[str]()
 
-    async def fail_at_first(place: ContainerPlace) -> Connection:
+    async def fail_at_first(backend: ContainerBackend) -> Connection:
         if not failures:
-            failures.append("cannot exec in a stopped state")  # as a busy engine was seen to say
+            failures.append("cannot exec in a stopped state")  # a message of a busy engine
             raise BackendError(failures[0])
-        return await open_place(place)
+        return await open_backend(backend)
 
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
-            monkeypatch.setattr(ContainerPlace, "open", fail_at_first)
+            monkeypatch.setattr(ContainerBackend, "open", fail_at_first)
             result = await run(executor, "import os; os.kill(-1, 9)")
-            assert (
-                "did not answer any more: the container was " in result.output
-            )  # or gone: see `_REPLACED`
+            # It can be restarted or replaced.
+            assert "stopped responding: the container was " in result.output
             assert (await run(executor, "print(1)")).output == "1\n"
 
     asyncio.run(main())
     assert failures
 
 
-def test_a_server_that_does_not_answer_is_given_up(
+def test_a_server_that_does_not_respond_is_replaced(
     image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "_ASK", 0.2)
-    monkeypatch.setattr(base, "_ANSWER", 1.0)
+    monkeypatch.setattr(connection, "_PING_INTERVAL", 0.2)
+    monkeypatch.setattr(connection, "_PONG_SECONDS", 1.0)
 
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
-            code = "import os, signal\nfor pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n"
+            code = (
+                "import os, signal\nfor pid in map(int, filter(str.isdigit, "
+                "os.listdir('/proc'))):\n"
+            )
             code += (
                 "    if pid not in (1, os.getpid()): os.kill(pid, signal.SIGSTOP)\nwhile True: pass"
             )

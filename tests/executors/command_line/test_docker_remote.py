@@ -1,4 +1,4 @@
-"""An engine that is reached over TCP, as one on another machine is, and sees no folder of ours."""
+"""An engine that is reached over TCP and cannot mount local folders, like a remote one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from cellblock.results import CommandLineCodeResult, fold
 from tests.containers import docker_engine
 
 
-class Line:
-    """A way over TCP to the engine for all tests."""
+class TcpForwarder:
+    """Forward TCP connections to the test engine."""
 
     def __init__(self) -> None:
-        self.refusals = 0  # of connections that are yet to come
+        self.connections_to_refuse = 0
         self._ends = set[asyncio.StreamWriter]()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what comes and goes, until either side ends."""
-        if self.refusals:
-            self.refusals -= 1
+        """Forward data in both directions until both sides have closed."""
+        if self.connections_to_refuse:
+            self.connections_to_refuse -= 1
             writer.transport.abort()
             return
         far_reader, far_writer = await asyncio.open_unix_connection(
-            docker_engine.running().host.removeprefix("unix://")
+            docker_engine.shared_engine().host.removeprefix("unix://")
         )
         self._ends |= {writer, far_writer}
         passing = [
@@ -55,28 +55,28 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @contextlib.asynccontextmanager
-async def line(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Line]:
-    """Have executors reach the engine over TCP."""
-    if not docker_engine.running().host.startswith("unix://"):
-        pytest.skip("the engine for all tests is not at a socket of this machine")
-    made = Line()
-    async with await asyncio.start_server(made.serve, "127.0.0.1", 0) as server:
+async def forwarder(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[TcpForwarder]:
+    """Make executors connect to the engine over TCP."""
+    if not docker_engine.shared_engine().host.startswith("unix://"):
+        pytest.skip("the test engine has no Unix socket on this machine")
+    tcp = TcpForwarder()
+    async with await asyncio.start_server(tcp.serve, "127.0.0.1", 0) as server:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        yield made
-        made.cut()
+        yield tcp
+        tcp.cut()
 
 
 def block(code: str) -> list[CodeBlock]:
     return [CodeBlock(code, "python")]
 
 
-def test_blocks_run_on_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    image = docker_engine.running().image("python")
+def test_blocks_run_on_a_remote_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    image = docker_engine.shared_engine().test_image("python")
 
     async def main() -> None:
         (tmp_path / "given").write_text("from here")
         async with (
-            line(monkeypatch),
+            forwarder(monkeypatch),
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
             result = await executor.execute_code_blocks(
@@ -89,8 +89,8 @@ def test_blocks_run_on_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 async def sleeping(executor: DockerCommandLineCodeExecutor) -> asyncio.Task[CommandLineCodeResult]:
-    """Begin a block that sleeps; give its task when its first words have come."""
-    heard = asyncio.Event()
+    """Start a block that sleeps, and return its task after its first output."""
+    has_output = asyncio.Event()
 
     async def run() -> CommandLineCodeResult:
         events = list[Event]()
@@ -99,42 +99,42 @@ async def sleeping(executor: DockerCommandLineCodeExecutor) -> asyncio.Task[Comm
         ):
             events.append(event)
             if isinstance(event, Output):
-                heard.set()
+                has_output.set()
         return fold(events)
 
     task = asyncio.create_task(run())
-    await heard.wait()
+    await has_output.wait()
     return task
 
 
-@pytest.mark.parametrize("refusals", [0, 1, 3])
-def test_a_line_that_breaks_costs_the_block_alone_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int
+@pytest.mark.parametrize("connections_to_refuse", [0, 1, 3])
+def test_a_broken_connection_only_fails_the_block_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connections_to_refuse: int
 ) -> None:
-    image = docker_engine.running().image("python")
+    image = docker_engine.shared_engine().test_image("python")
 
     async def main() -> None:
         async with (
-            line(monkeypatch) as way,
+            forwarder(monkeypatch) as tcp,
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
             running = await sleeping(executor)
-            way.refusals = refusals
-            way.cut()
+            tcp.connections_to_refuse = connections_to_refuse
+            tcp.cut()
             result = await running
             assert result.outcome == "killed"
             assert result.output.startswith("so far\n")
-            assert "all that ran in the container was ended" in result.output
+            assert "all processes in the container were killed" in result.output
             assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
 
     asyncio.run(main())
 
 
-def test_a_container_that_the_engine_removes_while_it_restarts_it_is_made_anew(
+def test_a_container_that_the_engine_removes_during_its_restart_is_created_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     image, restart, restarts = (
-        docker_engine.running().image("python"),
+        docker_engine.shared_engine().test_image("python"),
         Container.restart,
         list[Container](),
     )
@@ -149,44 +149,50 @@ def test_a_container_that_the_engine_removes_while_it_restarts_it_is_made_anew(
             await container.remove()
 
     async def main() -> None:
-        monkeypatch.setattr(Container, "end_all", refused)
+        monkeypatch.setattr(Container, Container.kill_processes.__name__, refused)
         monkeypatch.setattr(Container, "restart", restarted_and_removed)
         (tmp_path / "given").write_text("from here")
         async with (
-            line(monkeypatch) as way,
+            forwarder(monkeypatch) as tcp,
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
             await executor.execute_code_blocks(block("open('made', 'w').write('there')"))
             running = await sleeping(executor)
-            way.cut()
+            tcp.cut()
             result = await running
-            assert (result.outcome, "there is a new one" in result.output) == ("killed", True)
-            look = await executor.execute_code_blocks(
+            assert (result.outcome, "was replaced by a new one" in result.output) == (
+                "killed",
+                True,
+            )
+            files = await executor.execute_code_blocks(
                 block("print(open('given').read(), open('made').read())")
             )
-            assert look.output == "from here there\n"
+            assert files.output == "from here there\n"
 
     asyncio.run(main())
 
 
-def test_a_container_is_still_there_when_an_engine_comes_late_to_begin_it_again(
+def test_a_container_survives_an_engine_that_restarts_it_late(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    image, end_all = docker_engine.running().image("python"), Container.end_all
+    image, kill_processes = (
+        docker_engine.shared_engine().test_image("python"),
+        Container.kill_processes,
+    )
 
     async def late(container: Container) -> None:
         await asyncio.sleep(2)
-        await end_all(container)
+        await kill_processes(container)
 
     async def main() -> None:
-        monkeypatch.setattr(Container, "end_all", late)
+        monkeypatch.setattr(Container, Container.kill_processes.__name__, late)
         async with (
-            line(monkeypatch) as way,
+            forwarder(monkeypatch) as tcp,
             DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
         ):
             running = await sleeping(executor)
-            way.cut()
-            assert "all that ran in the container was ended" in (await running).output
+            tcp.cut()
+            assert "all processes in the container were killed" in (await running).output
             assert (await executor.execute_code_blocks(block("print('again')"))).output == "again\n"
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A runtime of another kind: gVisor's `runsc`, whose kernel is a program, and lacks much of what Linux has."""
+"""The OCI runtime `runsc` of gVisor, whose user-space kernel lacks features of Linux."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from cellblock import (
     DockerSessionCodeExecutor,
     Limits,
 )
-from cellblock.backends import base
+from cellblock.backends import connection
 from cellblock.limits import MIB
-from cellblock.testing.conformance import CHECKS, KNOWN, Subject
+from cellblock.testing.conformance import CHECKS, EXECUTORS, ConformanceTarget
 from tests.containers import docker_engine
 
 RUNSC = shutil.which("runsc")
@@ -38,24 +38,24 @@ log = ctypes.create_string_buffer(10_000)
 size = ctypes.CDLL(None).klogctl(3, log, len(log))
 print(log.raw[:size].decode())
 """
-# Checks of the contract: how blocks end, above all.
-HOLD = (
-    "a_cancelled_task_leaves_nothing_and_raises",
-    "a_daemon_that_keeps_the_pipes_is_ended",
-    "a_killed_owner_leaves_nothing",
-    "calls_on_one_executor_get_their_own_results",
-    "cpu_seconds_end_a_busy_block",
-    "memory_counts_for_the_whole_tree",
-    "processes_that_fork_without_end_are_ended",
-    "stopped_processes_are_ended",
+# Checks of the contract that pass, mostly about how blocks end.
+MET_CHECKS = (
+    "cancelled_task_ends_the_block_and_raises",
+    "daemon_with_open_pipes_is_killed",
+    "nothing_is_left_if_the_owner_process_is_killed",
+    "concurrent_calls_get_their_own_results",
+    "cpu_time_limit_covers_the_process_tree",
+    "memory_limit_covers_the_process_tree",
+    "endlessly_forking_processes_are_killed",
+    "stopped_processes_are_killed",
     "threads_and_processes_work",
-    "what_ignores_sigterm_ends_at_the_time_limit",
+    "processes_that_ignore_signals_end_at_the_time_limit",
 )
-# What this kernel cannot do; SECURITY.md says so.
-DIFFER = (
-    "a_full_disk_is_told_and_survived",
-    "output_keeps_the_order_of_both_streams",
-    "too_much_written_is_named",
+# Checks that fail because gVisor lacks a feature. See SECURITY.md.
+UNMET_CHECKS = (
+    "full_disk_raises_an_error_and_is_recoverable",
+    "output_keeps_the_order_of_stdout_and_stderr",
+    "written_bytes_limit_is_reported",
 )
 DAEMON = """
 import os, time
@@ -76,20 +76,20 @@ print("left behind")
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docker_engine.Engine]:
-    """Give an engine that has it as a runtime, with a network of its own for none of its containers."""
+def gvisor_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docker_engine.Engine]:
+    """Yield an engine that has `runsc` as a runtime, without networks for its containers."""
     settings = tmp_path_factory.mktemp("engine") / "daemon.json"
     settings.write_text(
         json.dumps({"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": ["--network=none"]}}})
     )
-    with docker_engine.own(f"--config-file={settings}") as one:
+    with docker_engine.private_engine(f"--config-file={settings}") as one:
         yield one
 
 
 @pytest.fixture(autouse=True)
-def image(monkeypatch: pytest.MonkeyPatch, own: docker_engine.Engine) -> str:
-    monkeypatch.setenv("DOCKER_HOST", own.host)
-    return own.image("python")
+def image(monkeypatch: pytest.MonkeyPatch, gvisor_engine: docker_engine.Engine) -> str:
+    monkeypatch.setenv("DOCKER_HOST", gvisor_engine.host)
+    return gvisor_engine.test_image("python")
 
 
 async def run(
@@ -106,14 +106,17 @@ def results_of(image: str, *codes: str, **options: Any) -> list[CodeResult]:
     return asyncio.run(main())
 
 
-def test_blocks_run_on_the_kernel_of_gvisor(image: str) -> None:
-    code = "import os, sys; open('made', 'w').write('x'); print(os.getuid(), os.getgid(), 'decimal' in sys.modules)"
+def test_blocks_run_on_gvisors_kernel(image: str) -> None:
+    code = (
+        "import os, sys; open('made', 'w').write('x'); print(os.getuid(), os.getgid(), "
+        "'decimal' in sys.modules)"
+    )
     log, plain = results_of(image, KERNEL_LOG, code, preload=["decimal"], user="77:88")
     assert "Starting gVisor" in log.output, log
     assert plain.output == "77 88 True\n"
 
 
-def test_a_daemon_is_ended_with_its_block_and_no_other(image: str, tmp_path: Path) -> None:
+def test_a_daemon_is_killed_with_its_own_block_only(image: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(
             image, runtime="runsc", work_dir=tmp_path
@@ -130,7 +133,7 @@ def test_a_daemon_is_ended_with_its_block_and_no_other(image: str, tmp_path: Pat
     asyncio.run(main())
 
 
-def test_the_time_limit_keeps_what_was_printed_and_ends_the_tree(
+def test_the_time_limit_keeps_the_output_and_kills_the_process_tree(
     image: str, tmp_path: Path
 ) -> None:
     (late,) = results_of(image, DAEMON + "time.sleep(60)", work_dir=tmp_path, timeout=5)
@@ -140,29 +143,36 @@ def test_the_time_limit_keeps_what_was_printed_and_ends_the_tree(
     assert (tmp_path / "life").stat().st_size == size > 0
 
 
-def test_signals_of_a_block_reach_no_other(image: str) -> None:
+def test_a_block_cannot_signal_another_block(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image, runtime="runsc") as executor:
             beside = asyncio.create_task(
                 run(executor, "import time; time.sleep(2); print('beside')")
             )
-            everybody = "import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    try: os.kill(int(pid), 0)\n"
-            everybody += "    except ProcessLookupError: pass\n    else: print(pid == str(os.getpid()) or int(pid) == 1)\n"
+            everybody = (
+                "import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n"
+                "    try: os.kill(int(pid), 0)\n"
+            )
+            everybody += (
+                "    except ProcessLookupError: pass\n"
+                "    else: print(pid == str(os.getpid()) or int(pid) == 1)\n"
+            )
             assert "False" not in (await run(executor, everybody)).output
             ended = await run(
                 executor,
                 "import os, time; os.fork(); os.kill(-1, 9); os.kill(1, 9); time.sleep(60)",
             )
-            assert (ended.exit_code, "did not answer any more" in ended.output) == (137, False), (
-                ended
-            )
+            assert (ended.exit_code, "stopped responding" in ended.output) == (137, False), ended
             assert (await beside).output == "beside\n"
 
     asyncio.run(main())
 
 
-def test_memory_that_runs_out_is_named_and_the_container_goes_on(image: str) -> None:
-    hungry = "held = []\nwhile True:\n    held.append(b'x' * (10 << 20))\n    import time; time.sleep(0.02)"
+def test_out_of_memory_is_reported_and_the_container_keeps_running(image: str) -> None:
+    hungry = (
+        "held = []\nwhile True:\n    held.append(b'x' * (10 << 20))\n"
+        "    import time; time.sleep(0.02)"
+    )
     ended, after = results_of(image, hungry, "print('fine')", limits=Limits(memory_bytes=150 * MIB))
     assert (ended.exit_code, ended.outcome, ended.limit) == (
         137,
@@ -173,25 +183,28 @@ def test_memory_that_runs_out_is_named_and_the_container_goes_on(image: str) -> 
 
 
 async def check(name: str, image: str) -> None:
-    await CHECKS[name](Subject(KNOWN["docker"], {"image": image, "runtime": "runsc"}))
+    await CHECKS[name](ConformanceTarget(EXECUTORS["docker"], {"image": image, "runtime": "runsc"}))
 
 
-@pytest.mark.parametrize("name", HOLD)
-def test_the_contract_holds(name: str, image: str) -> None:
+@pytest.mark.parametrize("name", MET_CHECKS)
+def test_the_check_passes(name: str, image: str) -> None:
     asyncio.run(check(name, image))
 
 
-@pytest.mark.parametrize("name", DIFFER)
-def test_what_is_said_not_to_hold_does_not(name: str, image: str) -> None:
+@pytest.mark.parametrize("name", UNMET_CHECKS)
+def test_the_unsupported_check_fails(name: str, image: str) -> None:
     with pytest.raises((AssertionError, CellblockError)):
         asyncio.run(check(name, image))
 
 
-def test_too_many_processes_cost_the_container_and_say_so(
+def test_too_many_processes_restart_the_container_and_are_reported(
     image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "_ANSWER", 5.0)
-    bomb = "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)"
+    monkeypatch.setattr(connection, "_PONG_SECONDS", 5.0)
+    bomb = (
+        "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n"
+        "        os._exit(0)"
+    )
 
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(
@@ -199,10 +212,10 @@ def test_too_many_processes_cost_the_container_and_say_so(
         ) as executor:
             try:
                 result = await run(executor, bomb)
-            except BackendLost:  # the engine had removed it before it could be started again
+            except BackendLost:  # the engine can remove the container before its restart
                 await executor.restart()
             else:
-                assert (result.outcome, "did not answer any more" in result.output) == (
+                assert (result.outcome, "stopped responding" in result.output) == (
                     "killed",
                     True,
                 ), result
@@ -211,13 +224,13 @@ def test_too_many_processes_cost_the_container_and_say_so(
     asyncio.run(main())
 
 
-def test_each_stream_is_whole_though_their_common_order_is_not_kept(image: str) -> None:
+def test_each_stream_is_complete_although_their_relative_order_is_lost(image: str) -> None:
     code = "import os\nfor number in range(300):\n    os.write(1 + number % 2, b'%d\\n' % number)"
     (result,) = results_of(image, code)
     assert result.stdout == "".join(f"{number}\n" for number in range(0, 300, 2))
     assert result.stderr == "".join(f"{number}\n" for number in range(1, 300, 2))
 
 
-def test_a_session_says_what_this_kernel_lacks(image: str) -> None:
+def test_a_session_reports_what_gvisor_lacks(image: str) -> None:
     with pytest.raises(BackendError, match="PR_SET_CHILD_SUBREAPER"):
         asyncio.run(DockerSessionCodeExecutor(image, runtime="runsc").start())

@@ -1,4 +1,4 @@
-"""Saved configurations of executors in containers, and what blocks install in them."""
+"""Saved configurations of Docker executors, and packages that blocks install."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cellblock import (
 )
 from tests.containers import docker_engine
 
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "image": "some:1",
     "timeout": 7,
     "bind_dir": "/elsewhere",
@@ -47,16 +47,16 @@ GIVEN: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.prepare(monkeypatch, "python")
+    return docker_engine.use_shared_engine(monkeypatch, "python")
 
 
 def add(one: int, two: int) -> int:
     return one + two
 
 
-def test_a_configuration_holds_everything(tmp_path: Path) -> None:
+def test_a_configuration_contains_all_options(tmp_path: Path) -> None:
     executor = DockerCommandLineCodeExecutor(
-        **GIVEN,
+        **OPTIONS,
         work_dir=tmp_path,
         functions=[add],
         limits=Limits(processes=9),
@@ -64,14 +64,14 @@ def test_a_configuration_holds_everything(tmp_path: Path) -> None:
     )
     saved = executor.dump_component()
     config = dict(saved.config)
-    assert {name: config[name] for name in GIVEN} == {**GIVEN}
+    assert {name: config[name] for name in OPTIONS} == {**OPTIONS}
     assert (config["container_name"], config["work_dir"]) == ("mine", str(tmp_path))
     again = load_component(json.loads(saved.to_json()))
     assert isinstance(again, DockerCommandLineCodeExecutor)
     assert again.dump_component() == saved
 
 
-def test_a_configuration_of_autogen_loads() -> None:
+def test_an_autogen_configuration_loads() -> None:
     config: dict[str, object] = {
         "image": "python:3-slim",
         "container_name": "autogen-code-exec-1",
@@ -117,7 +117,9 @@ def test_two_executors_of_one_configuration_do_not_share_a_container(image: str)
         ({"device_requests": [{"cuont": 1}]}, "cuont"),
     ],
 )
-def test_wrong_arguments_are_refused_when_it_is_made(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused_when_it_is_created(
+    wrong: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         DockerCommandLineCodeExecutor(**wrong)
 
@@ -127,11 +129,11 @@ def test_an_unknown_argument_is_refused() -> None:
         DockerCommandLineCodeExecutor(netwrok="none")  # pyright: ignore[reportCallIssue]
 
 
-# what is installed
+# packages
 
 
 def offline(folder: Path) -> dict[str, Any]:
-    """Give the options of a container that has pip, and one package to install without a network."""
+    """Return options of a container with pip and one package that installs without a network."""
     import pip
 
     shutil.copytree(Path(pip.__file__).parent, folder / "pip" / "pip")
@@ -153,7 +155,7 @@ def offline(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", [None, "77:88"])
-def test_what_one_block_installs_the_next_one_imports(
+def test_a_block_can_import_what_an_earlier_block_installed(
     image: str, tmp_path: Path, user: str | None
 ) -> None:
     async def main() -> str:

@@ -1,4 +1,4 @@
-"""An image without Python: its programs run, and what cannot run is said."""
+"""An image without Python: shell blocks run, and Python blocks raise a clear error."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from cellblock import (
     DockerCommandLineCodeExecutor,
     Limits,
 )
-from cellblock.testing.subject import assert_dead
+from cellblock.testing.liveness import assert_dead
 from tests.containers import docker_engine
-from tests.executors.command_line.test_docker_endings import there, until
+from tests.executors.command_line.test_docker_endings import container_state, until
 
-BEAT = "while :; do echo x >> beat; sleep 0.02; done"
+HEARTBEAT = "while :; do echo x >> beat; sleep 0.02; done"
 
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
-    return docker_engine.prepare(monkeypatch, "shell")
+    return docker_engine.use_shared_engine(monkeypatch, "shell")
 
 
 async def run(executor: DockerCommandLineCodeExecutor, code: str, **options: Any) -> CodeResult:
@@ -55,8 +55,11 @@ def test_shell_blocks_run_and_share_the_work_folder(image: str, tmp_path: Path) 
     assert (tmp_path / "file").read_text() == "made\n"
 
 
-def test_what_is_left_behind_leaves_no_zombies(image: str) -> None:
-    states = "sleep 0.2; for file in /proc/[0-9]*/stat; do read -r line < $file; line=${line##*) }; echo ${line%% *}; done"
+def test_leftover_processes_leave_no_zombies(image: str) -> None:
+    states = (
+        "sleep 0.2; for file in /proc/[0-9]*/stat; do read -r line < $file; "
+        "line=${line##*) }; echo ${line%% *}; done"
+    )
 
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
@@ -66,7 +69,7 @@ def test_what_is_left_behind_leaves_no_zombies(image: str) -> None:
     asyncio.run(main())
 
 
-def test_what_needs_python_is_a_clear_error(image: str) -> None:
+def test_python_blocks_raise_a_clear_error(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
             with pytest.raises(BackendError, match="no python3"):
@@ -76,10 +79,12 @@ def test_what_needs_python_is_a_clear_error(image: str) -> None:
     asyncio.run(main())
 
 
-def test_a_time_limit_and_a_cancelled_token_end_the_whole_tree(image: str, tmp_path: Path) -> None:
+def test_a_time_limit_and_a_cancelled_token_kill_the_process_tree(
+    image: str, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image, timeout=1, work_dir=tmp_path) as executor:
-            result = await run(executor, f"trap '' TERM; ({BEAT}) & echo begun; wait")
+            result = await run(executor, f"trap '' TERM; ({HEARTBEAT}) & echo begun; wait")
             assert (result.exit_code, result.outcome, result.output) == (
                 124,
                 "timeout",
@@ -88,7 +93,7 @@ def test_a_time_limit_and_a_cancelled_token_end_the_whole_tree(image: str, tmp_p
             await assert_dead(tmp_path / "beat")
             token = CancellationToken()
             running = asyncio.create_task(
-                run(executor, f"echo begun; {BEAT}", cancellation_token=token)
+                run(executor, f"echo begun; {HEARTBEAT}", cancellation_token=token)
             )
             await asyncio.sleep(0.6)
             token.cancel()
@@ -100,17 +105,17 @@ def test_a_time_limit_and_a_cancelled_token_end_the_whole_tree(image: str, tmp_p
     asyncio.run(main())
 
 
-def test_what_a_block_leaves_running_is_ended(image: str, tmp_path: Path) -> None:
+def test_processes_left_running_by_a_block_are_killed(image: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image, work_dir=tmp_path) as executor:
-            result = await run(executor, f"({BEAT}) & sleep 0.2; echo over")
+            result = await run(executor, f"({HEARTBEAT}) & sleep 0.2; echo over")
             assert (result.exit_code, result.output) == (0, "over\n")
             await assert_dead(tmp_path / "beat")
 
     asyncio.run(main())
 
 
-def test_output_is_cut_and_memory_is_bounded(image: str) -> None:
+def test_output_is_truncated_and_memory_is_bounded(image: str) -> None:
     async def main() -> None:
         limits = Limits(memory_bytes=50 << 20, output_bytes=1000)
         async with DockerCommandLineCodeExecutor(image, limits=limits) as executor:
@@ -126,7 +131,7 @@ def test_output_is_cut_and_memory_is_bounded(image: str) -> None:
     asyncio.run(main())
 
 
-def test_the_container_goes_with_its_owner(image: str) -> None:
+def test_the_container_is_removed_when_its_process_dies(image: str) -> None:
     async def main() -> str:
         executor = DockerCommandLineCodeExecutor(image)
         await executor.start()
@@ -137,4 +142,4 @@ def test_the_container_goes_with_its_owner(image: str) -> None:
         return name
 
     name = asyncio.run(main())
-    until(lambda: there(name) == "", "the container is still there")
+    until(lambda: container_state(name) == "", "the container is still there")

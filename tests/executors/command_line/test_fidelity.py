@@ -1,7 +1,7 @@
-"""A Python block in the sandbox behaves as `python -u file.py` does, with and without preloaded libraries.
+"""A Python block in the sandbox behaves like `python -u file.py`, also with preloaded libraries.
 
-Each snippet is run twice in one sandbox: as a block, and by a shell block that starts a plain interpreter on the
-same file. Exit code, stdout and stderr must be the same.
+Each snippet runs twice in one sandbox: as a block, and in a shell block that starts a plain
+interpreter with the same file. Exit code, stdout and stderr must be equal.
 """
 
 import importlib.util
@@ -40,16 +40,17 @@ def square(x):
     return x * x
 def more(c):
     return C(c.value + 1)
-def tell():
+def report():
     print(__name__, sys.modules["__main__"].__file__, sys.argv, sys.path[0])
 if __name__ == "__main__":
     context = multiprocessing.get_context("METHOD")
     with context.Pool(2) as pool:
         print(pool.map(square, range(4)), [(type(c), c.value) for c in pool.map(more, [C(1)])])
-    process = context.Process(target=tell)
+    process = context.Process(target=report)
     process.start()
     process.join()
-    print(process.exitcode, process.name, multiprocessing.current_process().name, multiprocessing.parent_process())
+    print(process.exitcode, process.name, multiprocessing.current_process().name)
+    print(multiprocessing.parent_process())
 """
 
 EXITS = [
@@ -68,30 +69,42 @@ EXITS = [
     "2 ** 31",
     "b'x'",
     "-2",
+    "type('Unprintable', (), {'__str__': lambda self: 1 / 0})()",
 ]
 
-# Where a block does differ, and why that stays so.
+# Where a block differs from a plain interpreter.
 DIFFERENCES = {
-    "standard modules that cells need are loaded already": "import sys\nprint('socket' in sys.modules)",
-    "the block stands above the bootstrap's frame": "import traceback\ntraceback.print_stack()",
-    "so it has two levels of recursion less": (
-        "def f(n):\n    try:\n        return f(n + 1)\n    except RecursionError:\n        return n\nprint(f(0))"
+    (
+        "standard modules that cells need are already imported"
+    ): "import sys\nprint('socket' in sys.modules)",
+    (
+        "the stack of a block includes the frame of the bootstrap"
+    ): "import traceback\ntraceback.print_stack()",
+    "so the recursion limit is lower by two levels": (
+        "def f(n):\n    try:\n        return f(n + 1)\n    except RecursionError:\n"
+        "        return n\nprint(f(0))"
     ),
-    "the garbage collector leaves alone what was there before the fork": (
-        "import gc\nprint(gc.get_freeze_count() > 0)"
+    "the garbage collector ignores objects from before the fork": (
+        "import gc\nprint(gc.get_freeze_count() > 1000)"
     ),
-    "the command line in /proc is that of the process it was forked from": "print(open('/proc/self/cmdline').read())",
-    "modules that the block did not import are not taken apart": (
+    (
+        "the command line in /proc is that of the parent process"
+    ): "print(open('/proc/self/cmdline').read())",
+    "modules that the block did not import are not cleared at exit": (
         "import json\nclass A:\n    def __del__(self):\n        print('del')\njson.mine = A()"
     ),
-    "last words can still read the source for their traceback": (
+    "tracebacks of errors at exit can still read the source": (
         "class A:\n    def __del__(self):\n        1/0\na = A()"
     ),
-    "standard output takes whole writes": "import sys\nprint(type(sys.stdout.buffer))",
-    "which a tracer sees": "import sys\nsys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))\n"
+    "standard output uses another buffer class": "import sys\nprint(type(sys.stdout.buffer))",
+    (
+        "a profile function sees this buffer class"
+    ): "import sys\nsys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))\n"
     "names = set()\nprint()\nsys.setprofile(None)\nprint(names)",
-    "a source with NUL in it is refused in fewer words": "print(1)\n\0\n",
-    "a source in an unknown encoding is refused in other words": "# -*- coding: nonsense -*-\nprint(1)\n",
+    "a source with a NUL character gives a shorter error": "print(1)\n\0\n",
+    (
+        "a source in an unknown encoding gives another error text"
+    ): "# -*- coding: nonsense -*-\nprint(1)\n",
 }
 
 FILES = {
@@ -130,21 +143,28 @@ def as_plain(executor: SandboxCommandLineCodeExecutor, code: str) -> CodeResult:
     )
 
 
-def seen(result: CodeResult) -> tuple[int, str, str]:
+# Before 3.12.8 and 3.13.1, Python reports an error in computing the exit code late (gh-125842).
+LATE_REPORT = (
+    r"(Exception ignored on threading shutdown:\n)?(Traceback .*\n(  "
+    r".*\n)+)?(Overflow|ZeroDivision)Error: .*\n\Z"
+)
+
+
+def observable(result: CodeResult) -> tuple[int, str, str]:
     stdout, stderr = (
         re.sub("0x[0-9a-f]{6,}", "0x…", text) for text in (result.stdout, result.stderr)
     )
     return result.exit_code, stdout, stderr
 
 
-_PARTS = re.split(r"^### (.+)\n", SNIPPETS, flags=re.MULTILINE)
+PARTS = re.split(r"^### (.+)\n", SNIPPETS, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("code", _PARTS[2::2], ids=_PARTS[1::2])
+@pytest.mark.parametrize("code", PARTS[2::2], ids=PARTS[1::2])
 def test_block_behaves_as_a_plain_interpreter(
     executor: SandboxCommandLineCodeExecutor, code: str
 ) -> None:
-    assert seen(as_block(executor, code)) == seen(as_plain(executor, code))
+    assert observable(as_block(executor, code)) == observable(as_plain(executor, code))
 
 
 @pytest.mark.parametrize("value", EXITS)
@@ -152,7 +172,12 @@ def test_exit_behaves_as_in_a_plain_interpreter(
     executor: SandboxCommandLineCodeExecutor, value: str
 ) -> None:
     code = f"import sys\nsys.exit({value})"
-    assert seen(as_block(executor, code)) == seen(as_plain(executor, code))
+    exit_code, stdout, stderr = observable(as_plain(executor, code))
+    assert observable(as_block(executor, code)) == (
+        exit_code,
+        stdout,
+        re.sub(LATE_REPORT, "", stderr),
+    )
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -161,15 +186,15 @@ def test_multiprocessing_behaves_as_in_a_plain_interpreter(
 ) -> None:
     code = MULTIPROCESSING.replace("METHOD", method)
     block = as_block(executor, code)
-    assert seen(block) == seen(as_plain(executor, code))
+    assert observable(block) == observable(as_plain(executor, code))
     assert block.exit_code == 0
 
 
 @pytest.mark.parametrize("code", DIFFERENCES.values(), ids=DIFFERENCES.keys())
-def test_declared_difference_is_still_there(
+def test_a_declared_difference_still_exists(
     executor: SandboxCommandLineCodeExecutor, code: str
 ) -> None:
-    assert seen(as_block(executor, code)) != seen(as_plain(executor, code))
+    assert observable(as_block(executor, code)) != observable(as_plain(executor, code))
 
 
 DRAWS = {
@@ -178,7 +203,9 @@ DRAWS = {
     "uuid1": "import uuid\nprint(uuid.uuid1())",
     "secrets": "import secrets\nprint(secrets.token_hex())",
     "tempfile": "import tempfile\nprint(tempfile.mkdtemp())",
-    "multiprocessing": "import multiprocessing\nprint(bytes(multiprocessing.current_process().authkey))",
+    "multiprocessing": (
+        "import multiprocessing\nprint(bytes(multiprocessing.current_process().authkey))"
+    ),
     "numpy": "import numpy\nprint(numpy.random.rand(), numpy.random.randint(1 << 30))",
     "numpy's generator": "import numpy\nprint(numpy.random.default_rng().random())",
     "pandas": "import pandas\nprint(list(pandas.Series(range(10 ** 6)).sample(5)))",
@@ -186,7 +213,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_what_a_library_draws_differs_from_run_to_run(
+def test_random_numbers_of_a_library_differ_between_runs(
     executor: SandboxCommandLineCodeExecutor, name: str
 ) -> None:
     pytest.importorskip(re.sub(r"\W.*|1", "", name), reason=f"{name} is not installed")
@@ -197,12 +224,12 @@ def test_what_a_library_draws_differs_from_run_to_run(
     assert len(set(drawn)) == 4
 
 
-def test_seeds_of_the_block_itself_hold(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_a_seed_set_by_the_block_is_respected(executor: SandboxCommandLineCodeExecutor) -> None:
     code = "import random\nrandom.seed(1)\nprint(random.random())"
-    assert seen(as_block(executor, code)) == seen(as_plain(executor, code))
+    assert observable(as_block(executor, code)) == observable(as_plain(executor, code))
 
 
-def test_files_left_open_are_written(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_files_left_open_are_flushed(executor: SandboxCommandLineCodeExecutor) -> None:
     module = "file = open('of_module.txt', 'w')\nfile.write('kept')\ndef f():\n    return file\n"
     Path(executor.work_dir, "opener.py").write_text(module)
     main = module.replace("of_module", "of_main")
@@ -212,7 +239,7 @@ def test_files_left_open_are_written(executor: SandboxCommandLineCodeExecutor) -
     ] == ["kept"] * 2
 
 
-def test_folder_of_data_with_a_library_s_name_does_not_load_it_again(
+def test_a_data_folder_with_a_librarys_name_does_not_reload_the_library(
     executor: SandboxCommandLineCodeExecutor,
 ) -> None:
     code = "import json, decoder_of\nprint(json.decoder.JSONDecoder is decoder_of.kind)"

@@ -1,4 +1,4 @@
-"""LocalCommandLineCodeExecutor: AutoGen's parameters and warnings, the caller's environment, virtual environments."""
+"""LocalCommandLineCodeExecutor: AutoGen's parameters and warnings, environments, virtualenvs."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ WARNING = (
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _ignore_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", WARNING[:40])
         yield
@@ -37,14 +37,14 @@ def run(code: str, language: str = "python", **parameters: Any) -> CommandLineCo
     return asyncio.run(main())
 
 
-def test_it_warns_that_there_is_no_sandbox_where_it_is_made() -> None:
+def test_creating_it_warns_that_there_is_no_sandbox() -> None:
     with pytest.warns(UserWarning, match="unsafe") as caught:
         LocalCommandLineCodeExecutor()
     assert [str(warning.message) for warning in caught] == [WARNING]
     assert caught[0].filename == __file__
 
 
-def test_current_folder_as_work_dir_is_deprecated(
+def test_the_current_folder_as_work_dir_is_deprecated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_current_folder_as_work_dir_is_deprecated(
         LocalCommandLineCodeExecutor(work_dir=".")
 
 
-def test_parameters_and_defaults_are_autogen_s(tmp_path: Path) -> None:
+def test_parameters_and_defaults_are_those_of_autogen(tmp_path: Path) -> None:
     executor = LocalCommandLineCodeExecutor()
     assert (executor.timeout, executor.functions_module, executor.cleanup_temp_files) == (
         60,
@@ -80,22 +80,22 @@ def test_parameters_and_defaults_are_autogen_s(tmp_path: Path) -> None:
         ({"timeout": 0}, "Timeout must be greater than or equal to 1."),
         ({"timeout": True}, "Timeout must be greater than or equal to 1."),
         ({"functions_module": "no name"}, "Module name must be a valid Python identifier"),
-        ({"packages": "pandas"}, "packages must be a list of texts"),
+        ({"packages": "pandas"}, "packages must be a list of strings"),
         ({"execution_policies": {"klingon": "save"}}, "klingon"),
     ],
 )
-def test_bad_arguments_are_refused_when_made(parameters: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LocalCommandLineCodeExecutor(**parameters)
 
 
-def test_work_dir_is_made_with_its_parents_and_files_stay(tmp_path: Path) -> None:
+def test_work_dir_is_created_with_its_parents_and_files_stay(tmp_path: Path) -> None:
     result = run("# filename: a.py\nprint('hi')", work_dir=tmp_path / "new" / "deep")
     assert (result.output, result.code_file) == ("hi\n", str(tmp_path / "new" / "deep" / "a.py"))
     assert (tmp_path / "new" / "deep" / "a.py").exists()
 
 
-def test_temporary_work_dir_is_removed_by_stop() -> None:
+def test_stop_removes_a_temporary_work_dir() -> None:
     async def main() -> tuple[Path, bool]:
         async with LocalCommandLineCodeExecutor() as executor:
             return executor.work_dir, executor.work_dir.is_dir()
@@ -105,14 +105,16 @@ def test_temporary_work_dir_is_removed_by_stop() -> None:
     assert not folder.exists()
 
 
-def test_files_of_blocks_without_a_name_are_removed_unless_kept(tmp_path: Path) -> None:
+def test_files_of_blocks_without_a_name_are_removed_unless_requested_otherwise(
+    tmp_path: Path,
+) -> None:
     run("print(1)", work_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
     result = run("print(1)", work_dir=tmp_path, cleanup_temp_files=False)
     assert [str(path) for path in tmp_path.iterdir()] == [result.code_file]
 
 
-def test_blocks_run_with_the_caller_s_python_and_in_the_work_dir(tmp_path: Path) -> None:
+def test_blocks_run_with_the_callers_python_in_the_work_dir(tmp_path: Path) -> None:
     code = "import os, sys\nprint(sys.executable, sys.prefix, os.getcwd(), os.getuid())"
     assert (
         run(code, work_dir=tmp_path).output
@@ -120,7 +122,7 @@ def test_blocks_run_with_the_caller_s_python_and_in_the_work_dir(tmp_path: Path)
     )
 
 
-def test_environment_is_the_caller_s_as_it_is_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_the_callers_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = LocalCommandLineCodeExecutor()
     monkeypatch.setenv("CELLBLOCK_TRIED", "at start")
 
@@ -133,43 +135,46 @@ def test_environment_is_the_caller_s_as_it_is_at_the_start(monkeypatch: pytest.M
     assert asyncio.run(main()) == f"at start\n{os.environ['PATH']}\n"
 
 
-def test_env_is_the_whole_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_is_the_complete_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELLBLOCK_TRIED", "caller's")
     code = "import os\nprint(sorted(set(os.environ) - {'LC_CTYPE'}), os.environ['A'])"
     assert run(code, env={"A": "1", "PATH": "/nowhere"}).output == "['A', 'PATH'] 1\n"
 
 
-def test_empty_env_is_not_the_caller_s() -> None:
+def test_an_empty_env_does_not_inherit_the_callers() -> None:
     assert run("import os\nprint(sorted(set(os.environ) - {'LC_CTYPE'}))", env={}).output == "[]\n"
 
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """Give what AutoGen's documentation makes: a venv without pip, and its builder's context."""
+    """Return the context of a virtual environment without pip, as in AutoGen's documentation."""
     folder = tmp_path_factory.mktemp("venv") / "env"
     builder = venv.EnvBuilder(with_pip=False)
     builder.create(folder)
     return builder.ensure_directories(folder)
 
 
-def test_venv_context_gives_python_and_path(context: SimpleNamespace, tmp_path: Path) -> None:
-    code = "import os, sys\nprint(sys.executable, sys.prefix, os.environ['PATH'].split(':')[0], os.environ['VIRTUAL_ENV'])"
+def test_a_venv_context_sets_python_and_path(context: SimpleNamespace, tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nprint(sys.executable, sys.prefix, os.environ['PATH'].split(':')[0], "
+        "os.environ['VIRTUAL_ENV'])"
+    )
     result = run(code, work_dir=tmp_path, virtual_env_context=context)
     folder = context.env_dir
     assert result.output == f"{context.env_exe} {folder} {context.bin_path} {folder}\n"
 
 
-def test_venv_context_holds_for_shell_blocks(context: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_venv_context_applies_to_shell_blocks(context: SimpleNamespace, tmp_path: Path) -> None:
     result = run("command -v python", "sh", work_dir=tmp_path, virtual_env_context=context)
     assert result.output == f"{context.bin_path}/python\n"
 
 
-def test_venv_context_with_env_puts_its_programs_first(context: SimpleNamespace) -> None:
+def test_a_venv_context_with_env_comes_first_in_path(context: SimpleNamespace) -> None:
     result = run("echo $PATH", "sh", virtual_env_context=context, env={"PATH": "/usr/bin:/bin"})
     assert result.output == f"{context.bin_path}:/usr/bin:/bin\n"
 
 
-def test_own_modules_of_the_work_dir_can_be_imported(tmp_path: Path) -> None:
+def test_modules_in_the_work_dir_can_be_imported(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("x = 3")
     assert run("import mine\nprint(mine.x)", work_dir=tmp_path).output == "3\n"
 
@@ -184,7 +189,7 @@ def test_restart_does_not_warn_and_keeps_files(tmp_path: Path) -> None:
     assert asyncio.run(main()) == "kept\n"
 
 
-def test_it_needs_no_start(tmp_path: Path) -> None:
+def test_it_starts_itself_on_first_use(tmp_path: Path) -> None:
     async def main() -> str:
         executor = LocalCommandLineCodeExecutor(work_dir=tmp_path)
         result = await executor.execute_code_blocks([CodeBlock("print('hi')", "py")])
@@ -196,9 +201,12 @@ def test_it_needs_no_start(tmp_path: Path) -> None:
     )
 
 
-def test_shared_memory_that_a_block_leaves_is_removed_as_after_any_program(tmp_path: Path) -> None:
+def test_shared_memory_left_by_a_block_is_removed(tmp_path: Path) -> None:
     name = f"cellblock_test_{os.getpid()}"
-    code = f"from multiprocessing import shared_memory\nkept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)"
+    code = (
+        f"from multiprocessing import shared_memory\n"
+        f"kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)"
+    )
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         for _ in range(5):
             result = executor.execute_code_blocks([CodeBlock(code, "python")])

@@ -1,4 +1,4 @@
-"""What a program has written is output, also when the program would not have waited for room in a pipe."""
+"""All output of a program is kept, even if the program does not wait for space in a full pipe."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from cellblock import (
 )
 from cellblock.sync import SandboxSessionCodeExecutor, SyncCodeExecutor
 from tests.executors.session import session_image
-from tests.sandbox.probes import done, local, sandbox
+from tests.sandbox.probes import checked_output, local, sandbox
 
 LINES = 500
 NODE = f"""
-for (let number = 0; number < {LINES}; number++) {{ console.log("out " + number); console.error("err " + number); }}
+for (let number = 0; number < {LINES}; number++) {{
+  console.log("out " + number); console.error("err " + number);
+}}
 process.exit(3);
 """
-THROWN = "console.log('out'); console.error('err'); console.log('out'); throw new Error('thrown')"
+UNCAUGHT_ERROR = (
+    "console.log('out'); console.error('err'); console.log('out'); throw new Error('thrown')"
+)
 WRITE = f"""
 for number in range({LINES}):
     os.write(1, b"out %d\\n" % number)
     os.write(2, b"err %d\\n" % number)
 """
 PYTHON = f"import os; os.set_blocking(1, False); os.set_blocking(2, False){WRITE}"
-FLAGS = f"import fcntl, os; [fcntl.fcntl(stream, fcntl.F_SETFL, os.O_NONBLOCK) for stream in (1, 2)]{WRITE}"
+FLAGS = (
+    f"import fcntl, os; [fcntl.fcntl(stream, fcntl.F_SETFL, os.O_NONBLOCK) for stream in (1, "
+    f"2)]{WRITE}"
+)
 BOTH = "".join(f"out {number}\nerr {number}\n" for number in range(LINES))
 
 
@@ -49,29 +56,33 @@ def run(executor: SyncCodeExecutor, code: str, language: str) -> CodeResult:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 class TestNode:
-    def test_a_block_that_ends_itself(self, executor: SyncCodeExecutor) -> None:
+    def test_a_block_that_exits_keeps_its_output(self, executor: SyncCodeExecutor) -> None:
         result = run(executor, NODE, "javascript")
         assert (result.exit_code, result.output) == (3, BOTH)
 
-    def test_a_program_of_a_shell(self, executor: SyncCodeExecutor) -> None:
+    def test_a_program_started_by_a_shell_keeps_its_output(
+        self, executor: SyncCodeExecutor
+    ) -> None:
         code = f"cat > ends.js <<'END'\n{NODE}\nEND\nnode ends.js; echo ended $?"
         assert run(executor, code, "sh").output == f"{BOTH}ended 3\n"
 
-    def test_an_error_that_nobody_catches(self, executor: SyncCodeExecutor) -> None:
-        result = run(executor, THROWN, "javascript")
+    def test_an_uncaught_error_keeps_the_output(self, executor: SyncCodeExecutor) -> None:
+        result = run(executor, UNCAUGHT_ERROR, "javascript")
         assert result.output.startswith("out\nerr\nout\n"), result.output
         assert "Error: thrown" in result.stderr
-        assert result.stderr.endswith(f"Node.js {done(executor, 'node --version', 'sh')}\n")
+        assert result.stderr.endswith(
+            f"Node.js {checked_output(executor, 'node --version', 'sh')}\n"
+        )
 
 
 @pytest.mark.parametrize("code", [PYTHON, FLAGS], ids=["ioctl", "fcntl"])
 @pytest.mark.parametrize("executor", ["sandbox", "weaker sandbox", "session"], indirect=True)
-def test_a_stream_that_is_asked_not_to_block(executor: SyncCodeExecutor, code: str) -> None:
-    assert done(executor, code) == BOTH.strip()
+def test_a_non_blocking_stream_keeps_all_output(executor: SyncCodeExecutor, code: str) -> None:
+    assert checked_output(executor, code) == BOTH.strip()
 
 
 @pytest.mark.parametrize("executor", ["sandbox", "session"], indirect=True)
-def test_a_print_that_signals_interrupt(executor: SyncCodeExecutor) -> None:
+def test_a_print_interrupted_by_signals_keeps_all_output(executor: SyncCodeExecutor) -> None:
     code = """
 import signal, sys
 signal.signal(signal.SIGALRM, lambda *_: print("!", end="", file=sys.stderr))
@@ -86,8 +97,10 @@ none_left = signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, DockerSessionCodeExecutor])
-def test_a_stream_in_a_container(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = session_image.prepare(monkeypatch)
+def test_a_non_blocking_stream_in_a_container_keeps_all_output(
+    kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = session_image.use_session_image(monkeypatch)
 
     async def main() -> CodeResult:
         async with kind(image) as executor:
@@ -97,16 +110,20 @@ def test_a_stream_in_a_container(kind: type, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-def test_the_callers_own_options_of_node_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callers_node_options_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE_OPTIONS", "--stack-trace-limit=3")
     with local() as executor:
         assert (
-            done(executor, "console.log(Error.stackTraceLimit); process.exit()", "javascript")
+            checked_output(
+                executor, "console.log(Error.stackTraceLimit); process.exit()", "javascript"
+            )
             == "3"
         )
 
 
-def test_without_node_the_environment_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_node_the_environment_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with local() as executor:
-        assert done(executor, "import os; print(os.environ.get('NODE_OPTIONS'))") == "None"
+        assert (
+            checked_output(executor, "import os; print(os.environ.get('NODE_OPTIONS'))") == "None"
+        )

@@ -1,4 +1,4 @@
-"""Modules of `preload` that cannot be imported: whose fault that is, in Python's own words, and nothing about walls."""
+"""The error for a module in `preload` that cannot be imported names the module and the cause."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from cellblock import (
     SandboxSessionCodeExecutor,
 )
 from cellblock.environments.virtualenv import site_packages
-from cellblock.sandbox.probe import unavailable
+from cellblock.sandbox.probe import unavailable_reason
 
 KINDS: dict[str, type[CodeExecutor]] = {
     "sandbox": SandboxCommandLineCodeExecutor,
     "session": SandboxSessionCodeExecutor,
 }
-# name of a module: (its code, what Python says)
+# Maps a module name to its code and Python's error message.
 MODULES = {
     "fails": ("1 / 0", "ZeroDivisionError: division by zero"),
     "ends": ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
@@ -35,7 +35,7 @@ MODULES = {
 
 @pytest.fixture(autouse=True)
 def _needs_a_sandbox() -> None:
-    if reason := unavailable():
+    if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
 
 
@@ -50,7 +50,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 
 def refused(cls: type[CodeExecutor], **options: Any) -> str:
-    """Give what starting an executor is refused with."""
+    """Return the message of the error that starting an executor raises."""
     with pytest.raises(PackageError) as caught:
         asyncio.run(cls(**options).start())
     assert isinstance(caught.value, ValueError)
@@ -69,7 +69,7 @@ def check(message: str, name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_module_that_is_not_there(kind: str) -> None:
+def test_a_missing_module_is_reported(kind: str) -> None:
     check(
         refused(KINDS[kind], preload=["json", "nunpy"]),
         "nunpy",
@@ -79,7 +79,7 @@ def test_a_module_that_is_not_there(kind: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_module_that_fails_when_it_is_imported(
+def test_a_module_that_fails_to_import_is_reported(
     kind: str, name: str, context: SimpleNamespace
 ) -> None:
     message = refused(KINDS[kind], preload=[name], virtual_env_context=context)
@@ -87,7 +87,7 @@ def test_a_module_that_fails_when_it_is_imported(
     assert len(message) < 3000
 
 
-def test_who_comes_with_another_preload_meanwhile_is_served() -> None:
+def test_a_concurrent_start_with_another_preload_succeeds() -> None:
     async def main() -> tuple[list[type], str]:
         executors = [
             SandboxCommandLineCodeExecutor(preload=[name]) for name in ("nunpy", "decimal", "nunpy")

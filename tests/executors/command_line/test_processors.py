@@ -1,9 +1,10 @@
-"""A share of the processors holds for a block and all its processes; where nothing can hold it, that is said."""
+"""`Limits.processors` limits the CPU share of a block and its processes, or prevents the start."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from cellblock import (
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
 )
-from cellblock.containers.spec import ContainerSettings
+from cellblock.containers.spec import ContainerSpec
 from cellblock.policy import Policy
 from cellblock.sandbox import cgroups
 from cellblock.sandbox.guarantees import sandbox_guarantees
@@ -25,8 +26,8 @@ from cellblock.sandbox.probe import probe
 from tests import plain_user
 from tests.containers import docker_engine
 
-SHARE = 0.1  # so little that two busy processes have more even on a machine that is busy itself
-# Two processes that are busy for as long as it takes on the clock; how long they had a processor for each second of it.
+SHARE = 0.1  # so small that two processes get more without a limit, even on a busy machine
+# Two processes keep busy for a fixed wall time, and print the CPU time per second of it.
 BUSY = """
 import os, time
 begun = time.monotonic()
@@ -40,12 +41,12 @@ used, wall = os.times(), time.monotonic() - begun
 print((used.user + used.system + used.children_user + used.children_system) / wall)
 """
 needs_groups = pytest.mark.skipif(
-    not cgroups.find().processors, reason="no control group with processors can be made here"
+    not cgroups.find_cgroups().processors, reason="CPU control groups cannot be created here"
 )
 
 
-def share_of(make: Any, processors: float | None, **options: Any) -> float:
-    """Give how many processors two busy processes of a block keep busy."""
+def cpu_share(make: Any, processors: float | None, **options: Any) -> float:
+    """Return how many CPUs two busy processes of a block use."""
 
     async def main() -> float:
         executor: CodeExecutor = make(limits=Limits(processors=processors), **options)
@@ -63,22 +64,22 @@ def share_of(make: Any, processors: float | None, **options: Any) -> float:
     [SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor, LocalCommandLineCodeExecutor],
 )
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-def test_a_block_has_its_share_of_the_processors_and_no_more(make: Any) -> None:
-    assert share_of(make, SHARE) < 2 * SHARE < share_of(make, None)
+def test_a_block_gets_its_share_of_the_cpus_and_no_more(make: Any) -> None:
+    assert cpu_share(make, SHARE) < 2 * SHARE < cpu_share(make, None)
 
 
-def test_a_docker_container_has_its_share_of_the_processors_and_no_more(
+def test_a_container_in_docker_gets_its_share_of_the_cpus_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    image = docker_engine.prepare(monkeypatch, "python")
+    image = docker_engine.use_shared_engine(monkeypatch, "python")
     make = DockerCommandLineCodeExecutor
-    assert share_of(make, SHARE, image=image) < 2 * SHARE < share_of(make, None, image=image)
+    assert cpu_share(make, SHARE, image=image) < 2 * SHARE < cpu_share(make, None, image=image)
 
 
-def test_more_processors_than_there_are_is_no_error() -> None:
-    config = ContainerSettings(image="x", user="0:0", limits=Limits(processors=4096)).config()[
-        "HostConfig"
-    ]
+def test_more_cpus_than_the_machine_has_is_no_error() -> None:
+    config = ContainerSpec(
+        image="x", user="0:0", limits=replace(Limits.unlimited(), processors=4096)
+    ).create_body()["HostConfig"]
     assert (config["CpuPeriod"], config["CpuQuota"]) == (100_000, 409_600_000)
 
 
@@ -86,32 +87,34 @@ START = """
 import asyncio
 from cellblock import Limits, SandboxCommandLineCodeExecutor
 from cellblock.sandbox import cgroups
-print(cgroups.find().processors)
+print(cgroups.find_cgroups().processors)
 asyncio.run(SandboxCommandLineCodeExecutor(limits=Limits(processors=1)).start())
 """
 
 
-def test_a_share_that_nothing_can_hold_stops_the_start() -> None:
-    made = plain_user.command("-c", START)
+def test_a_cpu_share_that_cannot_be_enforced_prevents_the_start() -> None:
+    made = plain_user.unprivileged_command("-c", START)
     if made is None:
-        pytest.skip("no Python that a user without rights could start")
+        pytest.skip("there is no Python that an unprivileged user can start")
     argv, environment = made
     done = subprocess.run(
         argv, env=environment, cwd="/", capture_output=True, text=True, check=False
     )
     if done.stdout.strip():
-        pytest.skip("a user without rights may make control groups here")
-    assert "BackendError: Limits.processors cannot be held here" in done.stderr
+        pytest.skip("an unprivileged user can create control groups here")
+    assert "BackendError: Limits.processors cannot be enforced here" in done.stderr
     assert "Delegate=yes" in done.stderr
 
 
-def test_guarantees_tell_of_it() -> None:
+def test_guarantees_include_the_cpu_share() -> None:
     found = probe()
     given = {
         item.property: item
-        for item in sandbox_guarantees(found, Limits(processors=1, cpu_seconds=1), Policy())
+        for item in sandbox_guarantees(
+            found, replace(Limits.unlimited(), processors=1, cpu_seconds=1), Policy()
+        )
     }
-    if found.groups.processors:
+    if found.cgroups.processors:
         assert "processors by control group" in given["cpu"].mechanism
     else:
         assert (given["cpu"].level, bool(given["cpu"].advice)) == ("not possible here", True)

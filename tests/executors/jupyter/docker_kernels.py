@@ -1,4 +1,4 @@
-"""Kernels in containers as the contract's checks make executors: one container for nearly all of them."""
+"""Kernels in containers, for the conformance checks: nearly all of them share one container."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ from pathlib import Path
 from typing import Any
 
 from cellblock import DockerJupyterCodeExecutor, DockerJupyterServer, Limits
-from cellblock.executors.jupyter.kernel import LiveKernel
-from cellblock.executors.jupyter.request import Conversation
+from cellblock.executors.jupyter.kernel import Kernel
+from cellblock.executors.jupyter.request import KernelRequest
 from cellblock.limits import LOCAL_LIMITS
 from tests.containers import docker_engine as engines
 
-_OF_A_BLOCK = ("wall_seconds", "output_bytes")
+_BLOCK_LIMITS = ("wall_seconds", "output_bytes")
 
 
-def serve(limits: Limits | None = None) -> DockerJupyterServer:
-    """Give a server whose kernels see the folder for temporary files under its own name."""
+def make_server(limits: Limits | None = None) -> DockerJupyterServer:
+    """Return a server in whose container the temporary folder has the same path as outside."""
     folder = tempfile.gettempdir()
     options: dict[str, Any] = {} if limits is None else {"limits": limits}
     return DockerJupyterServer(
-        base_image=engines.running().image("python"), bind_dir=folder, work_dir=folder, **options
+        base_image=engines.shared_engine().test_image("python"),
+        bind_dir=folder,
+        work_dir=folder,
+        **options,
     )
 
 
 @functools.cache
-def shared() -> DockerJupyterServer:
-    """Give the server for all."""
-    return serve()
+def shared_server() -> DockerJupyterServer:
+    """Return the server that the checks share."""
+    return make_server()
 
 
-class InContainer(DockerJupyterCodeExecutor):
-    """A kernel in a container, made as executors of this machine are. What a container is held to needs one of its own."""
+class ContainerKernelExecutor(DockerJupyterCodeExecutor):
+    """A kernel in a container, with the parameters of an executor on this machine.
+
+    A limit of a container needs a server of its own.
+    """
 
     def __init__(
         self,
@@ -44,15 +50,15 @@ class InContainer(DockerJupyterCodeExecutor):
         **options: Any,
     ) -> None:
         values = limits.to_dict()
-        own = {name: value for name, value in values.items() if name in _OF_A_BLOCK}
-        held = {
+        of_block = {name: value for name, value in values.items() if name in _BLOCK_LIMITS}
+        of_container = {
             name: value
             for name, value in values.items()
-            if name not in _OF_A_BLOCK and value is not None
+            if name not in _BLOCK_LIMITS and value is not None
         }
-        server = serve(Limits(**held)) if held else shared()
-        super().__init__(server, timeout=timeout, limits=Limits(**own), **options)
-        self._owns_server = bool(held)
+        server = make_server(Limits(**of_container)) if of_container else shared_server()
+        super().__init__(server, timeout=timeout, limits=Limits(**of_block), **options)
+        self._owns_server = bool(of_container)
         self._folder = Path(work_dir or tempfile.mkdtemp(prefix="cellblock-work-"))
         if work_dir is None:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -61,9 +67,9 @@ class InContainer(DockerJupyterCodeExecutor):
     def work_dir(self) -> Path:
         return self._folder
 
-    async def _ready_kernel(self) -> LiveKernel:
-        kernel = await super()._ready_kernel()
-        async for _ in Conversation(kernel, 0).events(
+    async def _start_and_prepare_kernel(self) -> Kernel:
+        kernel = await super()._start_and_prepare_kernel()
+        async for _ in KernelRequest(kernel, 0).run(
             f"__import__('os').chdir({str(self._folder)!r})", 10, None
         ):
             pass

@@ -1,4 +1,4 @@
-"""Real Jupyter kernels for tests, found and started without a look at, or a trace in, the user's home."""
+"""Jupyter kernels for tests, which neither read nor write the user's home."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import pytest
 
 from cellblock import CodeBlock, JupyterCodeResult, sync
 
-# Under pytest, which it knows by that variable, ipykernel does not look at what child processes print.
-_START = "import os; os.environ.pop('PYTEST_CURRENT_TEST', 0); from ipykernel.kernelapp import main; main()"
+# If this variable is set, ipykernel does not capture the output of child processes.
+_RUN_IPYKERNEL = (
+    "import os; os.environ.pop('PYTEST_CURRENT_TEST', 0); "
+    "from ipykernel.kernelapp import main; main()"
+)
 _PYTHON = {
-    "argv": [sys.executable, "-c", _START, "-f", "{connection_file}"],
+    "argv": [sys.executable, "-c", _RUN_IPYKERNEL, "-f", "{connection_file}"],
     "display_name": "Python",
     "language": "python",
 }
@@ -30,12 +33,12 @@ _BROKEN = {
 }
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Have kernels `bash` and `broken` beside `python3`, and all that kernels write in `folder`."""
+def install_kernel_specs(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Install the kernels `python3`, `bash` and `broken`, and make Jupyter use only `folder`."""
     for name, spec in (("python3", _PYTHON), ("bash", _BASH), ("broken", _BROKEN)):
-        place = folder / "share" / "kernels" / name
-        place.mkdir(parents=True)
-        (place / "kernel.json").write_text(json.dumps(spec))
+        spec_folder = folder / "share" / "kernels" / name
+        spec_folder.mkdir(parents=True)
+        (spec_folder / "kernel.json").write_text(json.dumps(spec))
     monkeypatch.setenv("JUPYTER_PATH", str(folder / "share"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "run"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "config"))
@@ -43,7 +46,7 @@ def prepare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def run(executor: sync.SyncCodeExecutor, code: str, language: str = "python") -> JupyterCodeResult:
-    """Run one block."""
+    """Run one block, and return its result."""
     result = executor.execute_code_blocks([CodeBlock(code, language)])
     assert isinstance(result, JupyterCodeResult)
     return result

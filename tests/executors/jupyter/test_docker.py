@@ -1,4 +1,4 @@
-"""Kernels in containers: a real engine, images of this machine's own packages."""
+"""Kernels in containers of a real engine."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from cellblock import (
     sync,
     with_requirements,
 )
-from cellblock.aio.background_loop import engine as background
+from cellblock.aio.background_loop import background_loop as background
 from cellblock.limits import MIB
-from cellblock.testing.subject import assert_dead, heartbeat, until
+from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.containers import docker_engine as engines
-from tests.executors.jupyter.gateways import ask, facts
 from tests.executors.jupyter.kernels import run
+from tests.executors.jupyter.server_inspection import inspect_container, kernels_status
 
 pytestmark = pytest.mark.timeout(
     120
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[engines.Engine]:
-    engine = engines.running()
+    engine = engines.shared_engine()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", engine.host)
         yield engine
@@ -44,7 +44,7 @@ def engine() -> Iterator[engines.Engine]:
 
 @pytest.fixture(scope="module")
 def base(engine: engines.Engine) -> str:
-    return engine.image("python")
+    return engine.test_image("python")
 
 
 LIMITS = Limits(memory_bytes=500 * MIB, processes=200, processors=8, open_files=2000)
@@ -70,7 +70,7 @@ def python(server: DockerJupyterServer) -> Iterator[sync.DockerJupyterCodeExecut
 # blocks
 
 
-def test_a_block_runs_in_the_container_and_variables_stay(
+def test_variables_persist_between_blocks_in_the_container(
     python: sync.DockerJupyterCodeExecutor,
 ) -> None:
     run(python, "number = 41")
@@ -78,7 +78,7 @@ def test_a_block_runs_in_the_container_and_variables_stay(
     assert (result.exit_code, result.output) == (0, "/workspace\n42\n")
 
 
-def test_files_in_the_bound_folder_are_the_callers_and_in_the_result(
+def test_files_in_the_bind_dir_belong_to_the_caller_and_are_in_the_result(
     python: sync.DockerJupyterCodeExecutor, work: Path
 ) -> None:
     work.chmod(0o755)
@@ -91,7 +91,7 @@ def test_files_in_the_bound_folder_are_the_callers_and_in_the_result(
     assert run(python, "# filename: ../out.py\n1").output == "Filename is not in the workspace"
 
 
-def test_pictures_are_saved_in_the_bound_folder(
+def test_images_are_saved_in_the_bind_dir(
     python: sync.DockerJupyterCodeExecutor, work: Path
 ) -> None:
     result = run(
@@ -101,37 +101,38 @@ def test_pictures_are_saved_in_the_bound_folder(
     assert (path.parent, path.read_bytes()) == (work, b"hello")
 
 
-def test_a_time_limit_keeps_output_and_variables(python: sync.DockerJupyterCodeExecutor) -> None:
+def test_a_timeout_keeps_output_and_variables(python: sync.DockerJupyterCodeExecutor) -> None:
     run(python, "kept = 1")
     result = run(python, "print('so far', end='')\nwhile True: pass")
     assert (result.exit_code, result.outcome, result.output) == (124, "timeout", "so far\nTimeout")
     assert run(python, "kept").output == "1\n"
 
 
-def test_code_that_ignores_interrupts_ends_with_its_kernel(
+def test_code_that_ignores_interrupts_is_killed_with_its_kernel(
     server: DockerJupyterServer, work: Path
 ) -> None:
     with sync.DockerJupyterCodeExecutor(server, timeout=1) as executor:
-        # What the kernel started, and would outlive it, ends as well.
+        # A process that would outlive the kernel is killed too.
         run(
             executor,
             f"import subprocess, sys\nprogram = [sys.executable, '-c', {heartbeat('daemon')!r}]",
         )
         run(executor, "subprocess.Popen(program, start_new_session=True)")
-        asyncio.run(until((work / "daemon").exists, "the daemon runs"))
-        body = (
-            "try:\n    open('deaf', 'a').write('x'); time.sleep(0.02)\n  except BaseException: pass"
+        asyncio.run(wait_until((work / "daemon").exists, "the daemon runs"))
+        code = (
+            "import time\nwhile True:\n"
+            "  try:\n    open('stubborn', 'a').write('x'); time.sleep(0.02)\n"
+            "  except BaseException: pass"
         )
-        code = f"import time\nwhile True:\n  {body}"
         result = run(executor, code)
         assert (result.exit_code, result.outcome) == (124, "timeout")
         assert "variables are gone" in result.notice
-        asyncio.run(assert_dead(work / "deaf"))
+        asyncio.run(assert_dead(work / "stubborn"))
         asyncio.run(assert_dead(work / "daemon"))
         assert run(executor, "1").output == "1\n"
 
 
-def test_a_cancelled_token_interrupts(python: sync.DockerJupyterCodeExecutor) -> None:
+def test_cancelling_the_token_interrupts_the_block(python: sync.DockerJupyterCodeExecutor) -> None:
     token = CancellationToken()
     background().loop.call_soon_threadsafe(background().loop.call_later, 0.5, token.cancel)
     result = python.execute_code_blocks(
@@ -143,13 +144,13 @@ def test_a_cancelled_token_interrupts(python: sync.DockerJupyterCodeExecutor) ->
     )
 
 
-def test_a_cancelled_task_ends_the_code(server: DockerJupyterServer, work: Path) -> None:
+def test_cancelling_the_task_stops_the_code(server: DockerJupyterServer, work: Path) -> None:
     async def main() -> None:
         async with DockerJupyterCodeExecutor(server) as executor:
             running = asyncio.ensure_future(
                 executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
             )
-            await until((work / "task").exists, "the block runs")
+            await wait_until((work / "task").exists, "the block runs")
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
@@ -158,7 +159,7 @@ def test_a_cancelled_task_ends_the_code(server: DockerJupyterServer, work: Path)
     asyncio.run(main())
 
 
-def test_memory_that_runs_out_is_named_and_ends_the_kernel_alone(
+def test_out_of_memory_names_the_limit_and_kills_only_the_kernel(
     server: DockerJupyterServer,
 ) -> None:
     with (
@@ -183,14 +184,14 @@ def test_memory_that_runs_out_is_named_and_ends_the_kernel_alone(
         assert run(other, "kept").output == "1\n"
 
 
-def test_other_languages_are_not_run(python: sync.DockerJupyterCodeExecutor) -> None:
+def test_blocks_in_other_languages_are_not_run(python: sync.DockerJupyterCodeExecutor) -> None:
     assert run(python, "echo x", "sh").output == "unknown language sh"
     assert run(python, "{}", "json").exit_code == 0
 
 
 @with_requirements(global_imports=["math"])
 def area(radius: float) -> int:
-    """Give the area of a circle, rounded."""
+    """Return the area of a circle, rounded."""
     return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -199,12 +200,12 @@ def test_functions_can_be_imported(server: DockerJupyterServer) -> None:
         assert run(executor, "from functions import area\narea(2)").output == "13\n"
 
 
-def test_a_connection_that_drops_is_made_again(
+def test_a_lost_connection_is_restored(
     python: sync.DockerJupyterCodeExecutor, server: DockerJupyterServer
 ) -> None:
     async def cut() -> None:
-        assert server._relay is not None
-        for connection in server._relay._serving:
+        assert server._port_forward is not None
+        for connection in server._port_forward._connections:
             connection.cancel()
 
     run(python, "kept = 3")
@@ -214,34 +215,36 @@ def test_a_connection_that_drops_is_made_again(
     )
     for event in python.execute_stream([CodeBlock(code, "python")]):
         if (text := getattr(event, "text", "")) and not seen:
-            background().wait(cut())
+            background().run(cut())
         seen += text
         notice = getattr(event, "notice", notice)
     assert seen == "".join(f"{number}\n" for number in range(10))
-    assert "dropped" in notice
+    assert "was lost during the block and restored" in notice
     assert run(python, "kept").output == "3\n"
 
 
-def test_much_output_comes_whole(server: DockerJupyterServer) -> None:
+def test_large_output_arrives_complete(server: DockerJupyterServer) -> None:
     with sync.DockerJupyterCodeExecutor(server, limits=Limits(output_bytes=None)) as executor:
         result = run(executor, "for number in range(200): print(str(number % 10) * 50_000)")
         assert result.output == "".join(f"{str(number % 10) * 50_000}\n" for number in range(200))
 
 
-# walls
+# confinement
 
 STATUS = (
     "import os\nlines = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
-    "print(*(int(lines[name], 16) for name in ('CapEff', 'CapBnd', 'NoNewPrivs')), sorted(os.listdir('/sys/class/net')))\n"
-    "try:\n    open('/usr/mark', 'w').close(); print('written')\nexcept OSError as error: print(error.strerror)"
+    "print(*(int(lines[name], 16) for name in ('CapEff', 'CapBnd', 'NoNewPrivs')), end=' ')\n"
+    "print(sorted(os.listdir('/sys/class/net')))\n"
+    "try:\n    open('/usr/probe', 'w').close(); print('written')\n"
+    "except OSError as error: print(error.strerror)"
 )
 
 
-def test_kernels_have_no_capabilities_no_network_and_a_root_that_cannot_be_written(
+def test_kernels_have_no_capabilities_no_network_and_a_read_only_root(
     python: sync.DockerJupyterCodeExecutor, base: str
 ) -> None:
     assert run(python, STATUS).output == "0 0 1 ['lo']\nRead-only file system\n"
-    # What shows that this can fail.
+    # Without the protection, the same probe succeeds.
     open_kwargs: dict[str, Any] = {
         "HostConfig": {"CapDrop": [], "SecurityOpt": [], "ReadonlyRootfs": False}
     }
@@ -255,14 +258,18 @@ def test_kernels_have_no_capabilities_no_network_and_a_root_that_cannot_be_writt
         assert (int(capabilities) > 0, new, rest) == (True, "0", ["['eth0', 'lo']\nwritten\n"])
 
 
-def test_the_gateway_is_reached_from_this_machine_alone_and_with_the_token(
+def test_the_gateway_can_be_reached_only_from_this_machine_with_the_token(
     engine: engines.Engine, server: DockerJupyterServer
 ) -> None:
     info = server.connection_info
     assert isinstance(server, JupyterConnectable)
     assert info.host == "127.0.0.1"
-    assert (ask(info, info.token), ask(info, None), ask(info, "wrong")) == (200, 401, 401)
-    ports: dict[str, Any] = facts(engine, server)["NetworkSettings"]["Ports"] or {}
+    assert (
+        kernels_status(info, info.token),
+        kernels_status(info, None),
+        kernels_status(info, "wrong"),
+    ) == (200, 401, 401)
+    ports: dict[str, Any] = inspect_container(engine, server)["NetworkSettings"]["Ports"] or {}
     assert not any(ports.values())
     port = f":{info.port:04X}"
     listening = [
@@ -271,16 +278,16 @@ def test_the_gateway_is_reached_from_this_machine_alone_and_with_the_token(
         if line.split()[3] == "0A"
     ]
     assert [address for address in listening if address.endswith(port)] == [f"0100007F{port}"]
-    with pytest.raises(BackendError, match="check the token"):
+    with pytest.raises(BackendError, match="Check the token"):
         sync.JupyterServerCodeExecutor(
             JupyterConnectionInfo("127.0.0.1", False, info.port, "wrong")
         ).start()
 
 
-def test_limits_are_the_containers(
+def test_limits_apply_to_the_container(
     engine: engines.Engine, server: DockerJupyterServer, python: sync.DockerJupyterCodeExecutor
 ) -> None:
-    host = facts(engine, server)["HostConfig"]
+    host = inspect_container(engine, server)["HostConfig"]
     assert host["PidsLimit"] >= 200
     assert host["CpuQuota"] == 8 * host["CpuPeriod"]
     assert (
@@ -288,11 +295,11 @@ def test_limits_are_the_containers(
         == "(2000, 2000)\n"
     )
     assert 500 * MIB <= host["Memory"] == host["MemorySwap"] < 700 * MIB
-    with pytest.raises(ValueError, match="cannot be held to wall_seconds"):
+    with pytest.raises(ValueError, match="cannot enforce wall_seconds"):
         DockerJupyterServer(limits=Limits(wall_seconds=1))
 
 
-def test_a_client_sees_the_kernels(
+def test_a_client_lists_the_kernels(
     server: DockerJupyterServer, python: sync.DockerJupyterCodeExecutor
 ) -> None:
     run(python, "1")

@@ -1,4 +1,4 @@
-"""The one contract, on kernels in containers."""
+"""The conformance checks, run on kernels in containers."""
 
 from __future__ import annotations
 
@@ -9,68 +9,68 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.testing.conformance import CHECKS, NotHere, Subject, checks_for
+from cellblock.testing.conformance import CHECKS, CheckSkipped, ConformanceTarget, checks_for
 from tests.containers import docker_engine
 from tests.executors.jupyter import docker_kernels
 
-SUBJECT = Subject("docker_kernels:InContainer")
-_DIES = "the process that a block ends is the kernel: told as such"
-_LIVES = "a session goes on after a block, and so does what the block started there"
+TARGET = ConformanceTarget("tests.executors.jupyter.docker_kernels:ContainerKernelExecutor")
+_DIES = "the process that the block ends is the kernel, which is reported differently"
+_LIVES = "a kernel keeps running after a block, and so do the processes that the block started"
 _OTHERS = "blocks in other languages are not run"
-_OUTSIDE = "not known from outside the container"
+_OUTSIDE = "not visible from outside the container"
 _STREAMS = (
-    "ipykernel reads the descriptors 1 and 2 apart, in pieces that may end inside a character"
+    "ipykernel reads the descriptors 1 and 2 separately, in pieces that may end inside a character"
 )
-# Check -> what differs by nature.
+# Check -> the difference, which is expected.
 DIFFERENCES = {
-    "success_is_zero_and_ok": f"CPU time is {_OUTSIDE}",
-    "exit_codes_are_the_programs_own": _DIES,
-    "signals_and_crashes_are_128_and_their_number": _DIES,
-    "out_of_memory_is_named": "the last line is the notice that the kernel was restarted",
-    "a_temporary_work_folder_goes_with_it": "without a bind_dir the folder is one inside the container",
-    "a_named_file_is_written_run_and_kept": "a block is a request, not a file: there is no __file__",
-    "standard_input_is_at_its_end": "input() raises StdinNotImplementedError",
-    "closed_streams_do_not_end_a_block": _DIES,
-    "processes_that_fork_without_end_are_ended": _DIES,
+    "success_has_exit_code_zero": f"CPU time is {_OUTSIDE}",
+    "exit_codes_are_passed_through": _DIES,
+    "death_by_signal_is_exit_code_128_plus_signal": _DIES,
+    "out_of_memory_is_reported": "the last line is the notice that the kernel was restarted",
+    "temporary_work_folder_is_removed_on_stop": "without a bind_dir it is inside the container",
+    "named_file_is_written_run_and_kept": "a block is a request, not a file: there is no __file__",
+    "standard_input_is_empty": "input() raises StdinNotImplementedError",
+    "block_continues_after_closing_its_output": _DIES,
+    "endlessly_forking_processes_are_killed": _DIES,
 }
-# Not asked; most of them differ as they do for kernels of this machine, where they are asked.
+# Checks that are not run. Most of them differ as they do for local kernels, where they are run.
 LEFT_OUT = {
-    "order_holds_for_shell_programs": _OTHERS,
-    "events_fold_to_the_result": _OTHERS,
-    "blocks_have_results_of_their_own": _OTHERS,
-    "blocks_share_their_files": _OTHERS,
-    "a_background_job_of_a_shell_is_ended": _OTHERS,
-    "order_holds_after_much_on_one_stream": _STREAMS,
-    "text_that_is_cut_between_two_writes_is_whole": _STREAMS,
-    "output_of_children_is_kept": _STREAMS,
-    "a_child_that_outlives_its_block_is_ended": _LIVES,
-    "a_grandchild_that_holds_the_pipe_is_ended": _LIVES,
-    "a_daemon_that_closed_the_pipes_is_ended": _LIVES,
-    "a_daemon_that_keeps_the_pipes_is_ended": _LIVES,
-    "a_gigabyte_is_cut_and_says_so": "takes minutes",
-    "memory_counts_for_the_whole_tree": "the one that is ended need not be the kernel, and the block goes on",
-    "cpu_seconds_end_a_busy_block": _OUTSIDE,
-    "too_much_written_is_named": _OUTSIDE,
-    "open_files_are_bounded": "IPython's history needs a file as well, and complains when it gets none",
-    "stopped_processes_are_ended": _DIES,
-    "bytes_that_are_no_text_are_replaced": _STREAMS,
-    "a_killed_owner_leaves_nothing": "the container's end with its owner has a test of its own",
+    "output_order_is_kept_for_shell_programs": _OTHERS,
+    "fold_of_events_equals_the_result": _OTHERS,
+    "each_block_has_its_own_result": _OTHERS,
+    "blocks_share_files": _OTHERS,
+    "shell_background_job_is_killed": _OTHERS,
+    "output_order_is_kept_after_much_output_on_one_stream": _STREAMS,
+    "character_split_across_writes_is_decoded": _STREAMS,
+    "output_of_child_processes_is_kept": _STREAMS,
+    "child_process_left_running_is_killed": _LIVES,
+    "grandchild_with_open_pipes_is_killed": _LIVES,
+    "daemon_with_closed_pipes_is_killed": _LIVES,
+    "daemon_with_open_pipes_is_killed": _LIVES,
+    "gigabyte_of_output_is_truncated_and_marked": "takes minutes",
+    "memory_limit_covers_the_process_tree": "if a child process is killed, the block continues",
+    "cpu_time_limit_covers_the_process_tree": _OUTSIDE,
+    "written_bytes_limit_is_reported": _OUTSIDE,
+    "open_files_limit_applies": "IPython's history needs a file too, and reports that it has none",
+    "stopped_processes_are_killed": _DIES,
+    "invalid_bytes_in_output_are_replaced": _STREAMS,
+    "nothing_is_left_if_the_owner_process_is_killed": "see test_docker_server.py",
 }
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DOCKER_HOST", docker_engine.running().host)
+        patch.setenv("DOCKER_HOST", docker_engine.shared_engine().host)
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("contained")))
         yield
-        docker_kernels.shared().stop()
-        docker_kernels.shared.cache_clear()
+        docker_kernels.shared_server().stop()
+        docker_kernels.shared_server.cache_clear()
 
 
 def cases() -> list[object]:
     found: list[object] = []
-    for name in checks_for(SUBJECT):
+    for name in checks_for(TARGET):
         marks: list[pytest.MarkDecorator] = []
         if reason := DIFFERENCES.get(name):
             marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
@@ -85,13 +85,13 @@ def test_contract(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
 
     async def check() -> None:
-        await CHECKS[name](SUBJECT)
+        await CHECKS[name](TARGET)
 
     try:
         asyncio.run(check())
-    except NotHere as reason:
+    except CheckSkipped as reason:
         pytest.skip(str(reason))
 
 
-def test_what_is_said_of_checks_is_said_of_checks_that_there_are() -> None:
-    assert (DIFFERENCES | LEFT_OUT).keys() <= checks_for(SUBJECT).keys()
+def test_every_listed_exception_names_an_existing_check() -> None:
+    assert (DIFFERENCES | LEFT_OUT).keys() <= checks_for(TARGET).keys()

@@ -1,4 +1,4 @@
-"""Servers in containers: what they leave, whose they are, what they are built from, and their configurations."""
+"""Jupyter servers in containers: their lifetime, images and saved configurations."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from cellblock import (
     sync,
     with_requirements,
 )
-from cellblock.containers.client import connected
+from cellblock.containers.client import open_client
 from cellblock.containers.gateway.image import gateway_image
-from cellblock.testing.subject import until
+from cellblock.testing.liveness import wait_until
 from tests.containers import docker_engine as engines
-from tests.executors.jupyter.gateways import ask, build, names
 from tests.executors.jupyter.kernels import run
+from tests.executors.jupyter.server_inspection import build_image, container_names, kernels_status
 
 pytestmark = pytest.mark.timeout(
     120
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[engines.Engine]:
-    engine = engines.running()
+    engine = engines.shared_engine()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", engine.host)
         yield engine
@@ -51,10 +51,10 @@ def engine() -> Iterator[engines.Engine]:
 
 @pytest.fixture(scope="module")
 def base(engine: engines.Engine) -> str:
-    return engine.image("python")
+    return engine.test_image("python")
 
 
-def test_a_folder_inside_serves_where_none_is_bound(base: str) -> None:
+def test_kernels_use_a_temporary_folder_without_a_bind_dir(base: str) -> None:
     async def main() -> None:
         async with (
             DockerJupyterServer(
@@ -62,39 +62,50 @@ def test_a_folder_inside_serves_where_none_is_bound(base: str) -> None:
             ) as server,
             JupyterServerCodeExecutor(server) as executor,
         ):
-            code = "import os\nopen('x', 'w').close()\nprint(os.getcwd(), os.environ['GREETING'], 'TOKEN' in os.environ)"
+            code = (
+                "import os\nopen('x', 'w').close()\n"
+                "print(os.getcwd(), os.environ['GREETING'], 'TOKEN' in os.environ)"
+            )
             result = await executor.execute_code_blocks([CodeBlock(code, "python")])
             assert result.output == "/there hi False\n"
 
     asyncio.run(main())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a folder that is another user's needs root")
-def test_root_serves_the_owner_of_the_folder(base: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a folder")
+def test_kernels_run_as_the_owner_of_the_bind_dir_if_the_caller_is_root(
+    base: str, tmp_path: Path
+) -> None:
     os.chown(tmp_path, 4242, 4243)
     with (
         DockerJupyterServer(base_image=base, bind_dir=tmp_path) as server,
         sync.DockerJupyterCodeExecutor(server) as executor,
     ):
-        code = "import os\nopen('made', 'w').close()\nopen(os.path.expanduser('~/x'), 'w').close()\nos.getuid()"
+        code = (
+            "import os\nopen('made', 'w').close()\n"
+            "open(os.path.expanduser('~/x'), 'w').close()\nos.getuid()"
+        )
         assert run(executor, code).output == "4242\n"
         status = (tmp_path / "made").stat()
         assert (status.st_uid, status.st_gid) == (4242, 4243)
 
 
-def test_stopped_servers_leave_nothing_or_their_container(
+def test_a_stopped_server_removes_its_container_unless_told_to_keep_it(
     engine: engines.Engine, base: str
 ) -> None:
     server = DockerJupyterServer(base_image=base)
     with server:
         name = server.container_name
-        assert name in names(engine)
-    assert name not in names(engine)
+        assert name in container_names(engine)
+    assert name not in container_names(engine)
     kept = DockerJupyterServer(
         base_image=base, container_name="cellblock-test-kept", auto_remove=False
     )
     try:
-        with kept, pytest.raises(BackendError, match="cellblock-test-kept already"):
+        with (
+            kept,
+            pytest.raises(BackendError, match="already a container named cellblock-test-kept"),
+        ):
             DockerJupyterServer(base_image=base, container_name="cellblock-test-kept").start()
         assert (
             engine.docker("inspect", "--format", "{{.State.Running}}", "cellblock-test-kept")
@@ -105,7 +116,9 @@ def test_stopped_servers_leave_nothing_or_their_container(
         engine.docker("rm", "--force", "cellblock-test-kept")
 
 
-def test_a_server_that_is_not_stopped_is_found_again(engine: engines.Engine, base: str) -> None:
+def test_a_server_that_was_not_stopped_is_found_by_its_name(
+    engine: engines.Engine, base: str
+) -> None:
     def make() -> DockerJupyterServer:
         return DockerJupyterServer(
             base_image=base,
@@ -126,10 +139,13 @@ def test_a_server_that_is_not_stopped_is_found_again(engine: engines.Engine, bas
         engine.docker("rm", "--force", "cellblock-test-stays")
 
 
-def test_a_container_ends_with_its_owner(engine: engines.Engine, base: str) -> None:
+def test_the_container_is_removed_when_its_owner_process_is_killed(
+    engine: engines.Engine, base: str
+) -> None:
     code = (
-        "import sys, time\nfrom cellblock import DockerJupyterServer\nserver = DockerJupyterServer(base_image=sys.argv[1])\n"
-        "server.start()\nprint(server.container_name, flush=True)\ntime.sleep(60)"
+        "import sys, time\nfrom cellblock import DockerJupyterServer\n"
+        "server = DockerJupyterServer(base_image=sys.argv[1])\nserver.start()\n"
+        "print(server.container_name, flush=True)\ntime.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     owner = subprocess.Popen(
@@ -138,13 +154,13 @@ def test_a_container_ends_with_its_owner(engine: engines.Engine, base: str) -> N
     assert owner.stdout is not None
     with owner.stdout:
         name = owner.stdout.readline().strip()
-    assert name in names(engine)
+    assert name in container_names(engine)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    asyncio.run(until(lambda: name not in names(engine), "the container is gone"))
+    asyncio.run(wait_until(lambda: name not in container_names(engine), "the container is gone"))
 
 
-def test_a_container_that_is_killed_is_told_at_once_and_made_again(
+def test_a_killed_container_is_reported_at_once_and_replaced(
     engine: engines.Engine, base: str
 ) -> None:
     with (
@@ -161,7 +177,7 @@ def test_a_container_that_is_killed_is_told_at_once_and_made_again(
             last: Any = event
         assert (last.exit_code, last.outcome) == (137, "killed")
         assert "cannot be reached" in last.message
-        assert time.monotonic() - killed < 10  # a new container included
+        assert time.monotonic() - killed < 10  # includes the start of a new container
         assert run(executor, "1").stdout == "1\n"
         assert server.container_name != before
 
@@ -170,49 +186,52 @@ def test_a_container_that_is_killed_is_told_at_once_and_made_again(
 
 
 async def over(base: str) -> str:
-    async with connected() as client:
+    async with open_client() as client:
         return await gateway_image(client, base)
 
 
-def test_an_image_of_ones_own_is_used_as_it_is(engine: engines.Engine, base: str) -> None:
+def test_a_custom_image_is_used_unchanged(engine: engines.Engine, base: str) -> None:
     image = asyncio.run(over(base))
-    name = build(
+    name = build_image(
         engine,
         "cellblock-test-custom",
         f"FROM {image}\nENV PYTHONPATH=/opt/cellblock/packages\nEXPOSE 8899\n"
-        'CMD python3 -m kernel_gateway --ip=0.0.0.0 --port=8899 --KernelGatewayApp.auth_token="$TOKEN"\n',
+        "CMD python3 -m kernel_gateway --ip=0.0.0.0 --port=8899 "
+        '--KernelGatewayApp.auth_token="$TOKEN"\n',
     )
     with (
         DockerJupyterServer(custom_image_name=name, expose_port=8899) as custom,
         sync.DockerJupyterCodeExecutor(custom) as executor,
     ):
-        assert ask(custom.connection_info, None) == 401
+        assert kernels_status(custom.connection_info, None) == 401
         assert run(executor, "6 * 7").output == "42\n"
 
 
-def test_an_image_that_is_not_there_is_named(engine: engines.Engine) -> None:
+def test_the_error_for_a_missing_image_names_it(engine: engines.Engine) -> None:
     with pytest.raises(ImageUnavailable, match="Custom image nothing:1 does not exist"):
         DockerJupyterServer(custom_image_name="nothing:1").start()
     with pytest.raises(ImageUnavailable, match="nothing:2"):
         DockerJupyterServer(base_image="nothing:2").start()
 
 
-def test_an_image_without_python_says_so(engine: engines.Engine) -> None:
+def test_an_image_without_python_raises_an_error(engine: engines.Engine) -> None:
     with pytest.raises(PackageError, match="has no python3"):
-        DockerJupyterServer(base_image=engine.image("shell")).start()
+        DockerJupyterServer(base_image=engine.test_image("shell")).start()
 
 
-def test_a_build_that_fails_says_what_it_said(engine: engines.Engine, base: str) -> None:
-    name = build(
+def test_the_error_for_a_failed_build_quotes_its_output(engine: engines.Engine, base: str) -> None:
+    name = build_image(
         engine, "cellblock-test-trap", f"FROM {base}\nONBUILD RUN echo no luck today; exit 3\n"
     )
     with pytest.raises(BackendError, match="cannot be built(?s:.*)no luck today"):
         DockerJupyterServer(base_image=name).start()
-    assert not engine.docker("ps", "--all", "--quiet", "--filter", "name=cellblock-look")
+    assert not engine.docker("ps", "--all", "--quiet", "--filter", "name=cellblock-probe")
 
 
-def test_an_image_whose_command_ends_says_what_it_said(engine: engines.Engine, base: str) -> None:
-    name = build(
+def test_the_error_for_a_command_that_exits_quotes_its_output(
+    engine: engines.Engine, base: str
+) -> None:
+    name = build_image(
         engine,
         "cellblock-test-ends",
         f'FROM {base}\nCMD echo "no gateway with $TOKEN here"; exit 1\n',
@@ -221,7 +240,7 @@ def test_an_image_whose_command_ends_says_what_it_said(engine: engines.Engine, b
         DockerJupyterServer(custom_image_name=name, token="s3cret").start()
 
 
-def test_an_engine_that_is_not_there_is_named(
+def test_the_error_for_a_missing_engine_names_its_socket(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
@@ -236,11 +255,11 @@ def test_an_engine_that_is_not_there_is_named(
 
 @with_requirements(global_imports=["math"])
 def area(radius: float) -> int:
-    """Give the area of a circle, rounded."""
+    """Return the area of a circle, rounded."""
     return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
 
 
-def test_configurations_come_back_with_everything_in_them(base: str, tmp_path: Path) -> None:
+def test_a_configuration_contains_everything_except_secrets(base: str, tmp_path: Path) -> None:
     server = DockerJupyterServer(
         base_image=base, bind_dir=tmp_path, docker_env={"A": "b"}, token="s3cret", network="bridge"
     )
@@ -258,10 +277,10 @@ def test_configurations_come_back_with_everything_in_them(base: str, tmp_path: P
         ).dump_component()
 
 
-def test_autogens_configurations_are_loaded() -> None:
-    where = {"host": "127.0.0.1", "use_https": False, "port": 1, "token": None}
+def test_a_configuration_of_autogen_can_be_loaded() -> None:
+    server = {"host": "127.0.0.1", "use_https": False, "port": 1, "token": None}
     config = {
-        "jupyter_server": where,
+        "jupyter_server": server,
         "kernel_name": "python3",
         "timeout": 9,
         "output_dir": "shown",
@@ -271,19 +290,23 @@ def test_autogens_configurations_are_loaded() -> None:
     assert (loaded.timeout, loaded.output_dir) == (9, Path("shown"))
 
 
-def test_executors_of_one_configuration_have_servers_of_their_own(
+def server_names(engine: engines.Engine) -> set[str]:
+    return {name for name in container_names(engine) if name.startswith("cellblock-jupyter-")}
+
+
+def test_executors_loaded_from_one_configuration_use_separate_servers(
     engine: engines.Engine, base: str
 ) -> None:
     saved = DockerJupyterCodeExecutor(DockerJupyterServer(base_image=base)).dump_component()
-    before = names(engine)
+    before = server_names(engine)
     with (
         sync.DockerJupyterCodeExecutor.load_component(saved) as one,
         sync.DockerJupyterCodeExecutor.load_component(saved) as other,
     ):
-        assert len(names(engine)) == len(before) + 2
+        assert len(server_names(engine) - before) == 2
         run(one, "open('mark', 'w').close()")
         assert run(other, "import os; os.path.exists('mark')").output == "False\n"
-    assert sorted(names(engine)) == sorted(before)
+    assert server_names(engine) == before
 
 
 @pytest.mark.parametrize(
@@ -296,6 +319,6 @@ def test_executors_of_one_configuration_have_servers_of_their_own(
         ({"auto_remove": 1}, "True or False"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments: Any, words: str) -> None:
+def test_invalid_arguments_raise_value_errors(arguments: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         DockerJupyterServer(**arguments)

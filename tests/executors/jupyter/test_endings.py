@@ -1,4 +1,4 @@
-"""How blocks in Jupyter kernels end: on limits, cancels and deaths; and what is left of the kernel then."""
+"""Timeouts, cancellation, and kernel deaths: how blocks end, and whether the kernel survives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from cellblock import BackendLost, CancellationToken, CodeBlock, JupyterCodeExecutor, Limits, sync
 from cellblock.limits import MIB
-from cellblock.testing.subject import assert_dead, heartbeat, until
+from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 
@@ -20,7 +20,7 @@ from tests.executors.jupyter.kernels import run
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
 
 
@@ -39,7 +39,7 @@ def python(
         yield executor
 
 
-def test_a_time_limit_keeps_output_and_variables(work: Path) -> None:
+def test_a_timeout_keeps_output_and_variables(work: Path) -> None:
     with sync.JupyterCodeExecutor(timeout=1, work_dir=work) as executor:
         run(executor, "kept = 1")
         result = run(executor, "print('so far', end='')\nimport time\nwhile True: time.sleep(0.01)")
@@ -48,13 +48,16 @@ def test_a_time_limit_keeps_output_and_variables(work: Path) -> None:
         assert run(executor, "kept").output == "1\n"
 
 
-def test_code_that_ignores_interrupts_ends_with_its_kernel(work: Path) -> None:
-    beat = textwrap.indent(heartbeat("deaf"), "        ")
-    code = f"print('so far', flush=True)\nwhile True:\n    try:\n{beat}\n    except BaseException: pass"
+def test_code_that_ignores_interrupts_is_killed_with_its_kernel(work: Path) -> None:
+    beat = textwrap.indent(heartbeat("stubborn"), "        ")
+    code = (
+        "print('so far', flush=True)\n"
+        f"while True:\n    try:\n{beat}\n    except BaseException: pass"
+    )
     with sync.JupyterCodeExecutor(timeout=1, work_dir=work) as executor:
         run(executor, "gone = 1")
         result = run(executor, code)
-        asyncio.run(assert_dead(work / "deaf"))
+        asyncio.run(assert_dead(work / "stubborn"))
         assert (result.exit_code, result.outcome) == (124, "timeout")
         assert result.output.startswith(
             "so far\n\nTimeout\nThe code did not end when it was interrupted. The kernel was"
@@ -63,7 +66,7 @@ def test_code_that_ignores_interrupts_ends_with_its_kernel(work: Path) -> None:
         assert "NameError" in run(executor, "gone").stderr
 
 
-def test_a_cancelled_token_interrupts(work: Path) -> None:
+def test_cancelling_the_token_interrupts_the_block_and_waiting_ones(work: Path) -> None:
     async def main() -> None:
         async with JupyterCodeExecutor(work_dir=work) as executor:
             await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
@@ -75,7 +78,7 @@ def test_a_cancelled_token_interrupts(work: Path) -> None:
             waiting = asyncio.ensure_future(
                 executor.execute_code_blocks([CodeBlock("1", "python")], token)
             )
-            await until((work / "cancelled").exists, "the block runs")
+            await wait_until((work / "cancelled").exists, "the block runs")
             token.cancel()
             result, other = await asyncio.gather(running, waiting)
             assert (result.exit_code, result.outcome) == (125, "cancelled")
@@ -88,14 +91,14 @@ def test_a_cancelled_token_interrupts(work: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_task_ends_the_code_and_keeps_the_kernel(work: Path) -> None:
+def test_cancelling_the_task_stops_the_code_and_keeps_the_kernel(work: Path) -> None:
     async def main() -> None:
         async with JupyterCodeExecutor(work_dir=work) as executor:
             await executor.execute_code_blocks([CodeBlock("kept = 1", "python")])
             running = asyncio.ensure_future(
                 executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
             )
-            await until((work / "task").exists, "the block runs")
+            await wait_until((work / "task").exists, "the block runs")
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
@@ -116,14 +119,13 @@ def test_a_cancelled_task_ends_the_code_and_keeps_the_kernel(work: Path) -> None
         ("import ctypes, time; print('x'); time.sleep(0.4); ctypes.string_at(0)", 139, "signal 11"),
     ],
 )
-def test_a_dead_kernel_is_told_and_replaced(
+def test_a_dead_kernel_is_reported_and_replaced(
     python: sync.JupyterCodeExecutor, code: str, exit_code: int, how: str
 ) -> None:
     result = run(python, code)
     assert (result.exit_code, result.outcome) == (exit_code, "killed")
-    assert (
-        result.output
-        == f"x\n\nKilled: the kernel died ({how}).\nThe kernel was restarted: its variables are gone."
+    assert result.output == (
+        f"x\n\nKilled: the kernel died ({how}).\nThe kernel was restarted: its variables are gone."
     )
     assert run(python, "1").output == "1\n"
 
@@ -136,7 +138,7 @@ def test_a_kernel_that_dies_between_blocks_is_replaced(python: sync.JupyterCodeE
     assert "variables are gone" in result.notice
 
 
-def test_the_memory_limit_ends_the_kernel_and_is_named(work: Path) -> None:
+def test_out_of_memory_kills_the_kernel_and_names_the_limit(work: Path) -> None:
     limits = Limits(memory_bytes=300 * MIB)
     with sync.JupyterCodeExecutor(work_dir=work, limits=limits) as executor:
         result = run(executor, "held = []\nwhile True: held.append(b'x' * (8 << 20))")
@@ -149,24 +151,27 @@ def test_the_memory_limit_ends_the_kernel_and_is_named(work: Path) -> None:
         assert run(executor, "1").output == "1\n"
 
 
-def test_a_stop_ends_all_that_the_kernel_started(work: Path) -> None:
-    daemon = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', CODE], start_new_session=True)\nNone"
+def test_stopping_kills_all_descendants_of_the_kernel(work: Path) -> None:
+    daemon = (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', CODE], start_new_session=True)\nNone"
+    )
     with sync.JupyterCodeExecutor(work_dir=work) as executor:
         run(executor, daemon.replace("CODE", repr(heartbeat("daemon"))))
-        asyncio.run(until((work / "daemon").exists, "the daemon runs"))
+        asyncio.run(wait_until((work / "daemon").exists, "the daemon runs"))
         shown = executor.output_dir
         assert shown.exists()
     asyncio.run(assert_dead(work / "daemon"))
     assert not shown.exists()
 
 
-def test_a_stop_during_a_block_is_an_error_of_ours(work: Path) -> None:
+def test_stopping_during_a_block_raises_backend_lost(work: Path) -> None:
     async def main() -> None:
         executor = JupyterCodeExecutor(work_dir=work)
         running = asyncio.ensure_future(
             executor.execute_code_blocks([CodeBlock(heartbeat("stopped"), "python")])
         )
-        await until((work / "stopped").exists, "the block runs", 30)
+        await wait_until((work / "stopped").exists, "the block runs", 30)
         await executor.stop()
         with pytest.raises(BackendLost, match="stopped"):
             await running
@@ -175,7 +180,7 @@ def test_a_stop_during_a_block_is_an_error_of_ours(work: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_restart_loses_the_variables(python: sync.JupyterCodeExecutor) -> None:
+def test_a_restart_discards_the_variables(python: sync.JupyterCodeExecutor) -> None:
     run(python, "gone = 1")
     python.restart()
     assert "NameError" in run(python, "gone").stderr

@@ -1,4 +1,4 @@
-"""Blocks in real Jupyter kernels of this machine: of Python, and of a shell."""
+"""Blocks in Jupyter kernels on this machine: Python and bash."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ from tests.executors.jupyter.kernels import run
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
 
 
@@ -56,17 +57,19 @@ def bash(
         yield executor
 
 
-# a notebook's semantics
+# notebook semantics
 
 
-def test_variables_stay_and_the_last_expression_is_shown(python: sync.JupyterCodeExecutor) -> None:
+def test_variables_persist_and_the_last_expression_is_displayed(
+    python: sync.JupyterCodeExecutor,
+) -> None:
     assert run(python, "number = 41\nprint('hi')").output == "hi\n"
     result = run(python, "number + 1")
     assert (result.exit_code, result.output, result.outcome) == (0, "42\n", "ok")
     assert result.displays == [{"text/plain": "42"}]
 
 
-def test_pictures_and_pages_are_saved_as_files(python: sync.JupyterCodeExecutor) -> None:
+def test_images_and_html_pages_are_saved_as_files(python: sync.JupyterCodeExecutor) -> None:
     code = """
 from IPython.display import HTML, SVG, Image, display
 import base64
@@ -91,7 +94,7 @@ HTML("<b>bold</b>")
     assert result.blocks[0].output_files == result.output_files
 
 
-def test_a_figure_is_a_picture(python: sync.JupyterCodeExecutor) -> None:
+def test_a_matplotlib_figure_is_saved_as_an_image(python: sync.JupyterCodeExecutor) -> None:
     result = run(
         python, "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
     )
@@ -99,7 +102,9 @@ def test_a_figure_is_a_picture(python: sync.JupyterCodeExecutor) -> None:
     assert [path.read_bytes()[:4] for path in result.output_files] == [b"\x89PNG"]
 
 
-def test_errors_have_no_colours_and_keep_what_was_printed(python: sync.JupyterCodeExecutor) -> None:
+def test_tracebacks_have_no_colours_and_earlier_output_is_kept(
+    python: sync.JupyterCodeExecutor,
+) -> None:
     result = run(python, "print('before')\n1/0")
     assert (result.exit_code, result.outcome, result.stdout) == (1, "error", "before\n")
     assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
@@ -116,7 +121,7 @@ def test_later_blocks_do_not_run_after_an_error(python: sync.JupyterCodeExecutor
 
 
 @pytest.mark.parametrize(("argument", "exit_code"), [("3", 3), ("0", 0), ("None", 0), ("'bye'", 1)])
-def test_sys_exit_gives_its_code_and_leaves_the_kernel(
+def test_sys_exit_sets_the_exit_code_and_leaves_the_kernel_running(
     python: sync.JupyterCodeExecutor, argument: str, exit_code: int
 ) -> None:
     run(python, "kept = 1")
@@ -125,7 +130,7 @@ def test_sys_exit_gives_its_code_and_leaves_the_kernel(
     assert run(python, "kept").output == "1\n"
 
 
-def test_input_fails_at_once_and_says_why(python: sync.JupyterCodeExecutor) -> None:
+def test_input_fails_at_once_with_a_reason(python: sync.JupyterCodeExecutor) -> None:
     began = time.monotonic()
     result = run(python, "input('name?')")
     assert time.monotonic() - began < 10
@@ -133,7 +138,7 @@ def test_input_fails_at_once_and_says_why(python: sync.JupyterCodeExecutor) -> N
     assert "does not support input" in result.stderr
 
 
-def test_events_come_while_the_block_runs(python: sync.JupyterCodeExecutor) -> None:
+def test_events_arrive_while_the_block_runs(python: sync.JupyterCodeExecutor) -> None:
     for event in python.execute_stream(
         [CodeBlock("import time\nprint('early')\ntime.sleep(600)", "python")]
     ):
@@ -143,7 +148,7 @@ def test_events_come_while_the_block_runs(python: sync.JupyterCodeExecutor) -> N
     assert run(python, "'free'").output == "'free'\n"
 
 
-def test_displays_are_events_with_their_files(python: sync.JupyterCodeExecutor) -> None:
+def test_display_events_name_their_files(python: sync.JupyterCodeExecutor) -> None:
     events = python.execute_stream(
         [CodeBlock("from IPython.display import HTML\nHTML('x')", "python")]
     )
@@ -151,7 +156,9 @@ def test_displays_are_events_with_their_files(python: sync.JupyterCodeExecutor) 
     assert [Path(path).suffix for path in display.files] == [".html"]
 
 
-def test_a_threads_late_output_goes_to_the_next_block(python: sync.JupyterCodeExecutor) -> None:
+def test_late_output_of_a_thread_belongs_to_the_next_block(
+    python: sync.JupyterCodeExecutor,
+) -> None:
     run(
         python, "import threading\nlate = threading.Timer(0.3, lambda: print('late'))\nlate.start()"
     )
@@ -159,13 +166,13 @@ def test_a_threads_late_output_goes_to_the_next_block(python: sync.JupyterCodeEx
     assert result.output == "late\n"
 
 
-def test_the_output_of_child_processes_is_their_blocks(python: sync.JupyterCodeExecutor) -> None:
+def test_output_of_child_processes_belongs_to_their_block(python: sync.JupyterCodeExecutor) -> None:
     for number in range(10):
         code = f"import subprocess\nsubprocess.run(['echo', '{number}'])\nNone"
         assert run(python, code).output == f"{number}\n"
 
 
-def test_too_much_output_is_cut(work: Path) -> None:
+def test_output_over_the_limit_is_truncated(work: Path) -> None:
     with sync.JupyterCodeExecutor(
         limits=Limits(output_bytes=1000), save_output=True, work_dir=work / "much"
     ) as executor:
@@ -178,7 +185,7 @@ def test_too_much_output_is_cut(work: Path) -> None:
 # languages, files and functions
 
 
-def test_other_languages_are_fresh_processes_beside_the_kernel(
+def test_blocks_in_other_languages_run_as_fresh_processes(
     python: sync.JupyterCodeExecutor, work: Path
 ) -> None:
     result = python.execute_code_blocks(
@@ -200,7 +207,7 @@ def test_other_languages_are_fresh_processes_beside_the_kernel(
     assert (work / "shared.txt").exists()
 
 
-def test_named_blocks_are_saved_for_others_and_kept_inside(
+def test_named_blocks_are_saved_inside_the_work_folder_only(
     python: sync.JupyterCodeExecutor, work: Path
 ) -> None:
     result = run(python, "# filename: twice.py\ndef twice(x):\n    return 2 * x")
@@ -211,14 +218,14 @@ def test_named_blocks_are_saved_for_others_and_kept_inside(
     assert (outside.exit_code, outside.output) == (1, "Filename is not in the workspace")
 
 
-def test_a_shell_kernel_keeps_its_state(bash: sync.JupyterCodeExecutor) -> None:
+def test_a_bash_kernel_keeps_its_state(bash: sync.JupyterCodeExecutor) -> None:
     assert run(bash, "number=41", "bash").exit_code == 0
     assert run(bash, "echo $((number + 1)); false", "sh").output == "42\n"
     assert run(bash, "(exit 42)", "shell").exit_code == 42
     assert run(bash, "print(6 * 7)", "python").output == "42\n"
 
 
-def test_a_shell_kernel_answers_after_a_limit(bash: sync.JupyterCodeExecutor) -> None:
+def test_a_bash_kernel_keeps_running_after_a_timeout(bash: sync.JupyterCodeExecutor) -> None:
     run(bash, "kept=1", "bash")
     result = run(bash, "echo so far; sleep 60", "bash")
     assert (result.exit_code, result.outcome, result.stdout.strip()) == (124, "timeout", "so far")
@@ -227,7 +234,7 @@ def test_a_shell_kernel_answers_after_a_limit(bash: sync.JupyterCodeExecutor) ->
 
 @with_requirements(global_imports=["math"])
 def area(radius: float) -> int:
-    """Give the area of a circle, rounded."""
+    """Return the area of a circle, rounded."""
     return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -251,27 +258,27 @@ def test_functions_can_be_imported_and_survive_a_restart(work: Path) -> None:
         assert "def area(radius: float) -> int:" in executor.format_functions_for_prompt()
 
 
-def test_functions_are_for_python_kernels(work: Path) -> None:
+def test_functions_require_a_python_kernel(work: Path) -> None:
     with pytest.raises(FunctionError, match="bash"):
         sync.JupyterCodeExecutor("bash", work_dir=work, functions=[area]).start()
 
 
-# made wrongly, saved and loaded
+# errors at the start, saving and loading
 
 
-def test_a_kernel_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_the_error_for_a_missing_kernel_lists_the_installed_ones() -> None:
     with pytest.raises(
         BackendError, match=r"'nothing' is not installed; installed are: bash, broken, python3"
     ):
         sync.JupyterCodeExecutor("nothing").start()
 
 
-def test_a_kernel_that_does_not_start_is_told_with_its_last_words() -> None:
+def test_the_error_for_a_kernel_that_does_not_start_quotes_its_output() -> None:
     with pytest.raises(BackendError, match="no kernel today"):
         sync.JupyterCodeExecutor("broken").start()
 
 
-def test_wrong_arguments_are_value_errors() -> None:
+def test_invalid_arguments_raise_value_errors() -> None:
     with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1."):
         JupyterCodeExecutor(timeout=0)
     with pytest.raises(ValueError, match="kernel_name"):
@@ -280,7 +287,7 @@ def test_wrong_arguments_are_value_errors() -> None:
         JupyterCodeExecutor(output_dir=".")
 
 
-def test_without_the_extra_the_error_says_what_to_install() -> None:
+def test_without_the_extra_the_error_names_the_package_to_install() -> None:
     code = (
         "import sys; sys.modules['jupyter_client'] = None\n"
         "from cellblock.sync import JupyterCodeExecutor\n"
@@ -295,7 +302,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     assert "pip install 'cellblock[jupyter]'" in done.stdout
 
 
-def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_an_executor_can_be_saved_and_loaded(tmp_path: Path) -> None:
     made = JupyterCodeExecutor(
         "python3",
         5,
@@ -313,10 +320,10 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
         5,
         tmp_path / "out",
     )
-    assert loaded.limits == Limits(output_bytes=9)
+    assert loaded.limits == replace(Limits.unlimited(), output_bytes=9)
 
 
-def test_autogens_configuration_loads() -> None:
+def test_a_configuration_of_autogen_can_be_loaded() -> None:
     loaded = load_component(
         {
             "provider": "autogen_ext.code_executors.jupyter.JupyterCodeExecutor",

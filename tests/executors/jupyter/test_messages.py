@@ -1,4 +1,4 @@
-"""Jupyter messages as events, whatever the messages are and however they are ordered."""
+"""Decoding Jupyter messages into events, for valid and invalid messages in any order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock import Display, Ended, Event, Output, Usage
-from cellblock.executors.jupyter.messages import NO_INPUT, Execution, tells_of_death
+from cellblock.executors.jupyter.messages import (
+    NO_INPUT_MESSAGE,
+    MessageDecoder,
+    reports_kernel_death,
+)
 
 IDLE: dict[str, Any] = {"execution_state": "idle"}
 OK: dict[str, Any] = {"status": "ok"}
@@ -31,8 +35,8 @@ def message(kind: str, content: object, request: str = "r", session: str = "s") 
 
 
 def feed(messages: Sequence[object], session: str = "") -> list[Event]:
-    execution = Execution(3, "r", session)
-    return [event for item in messages for event in execution.feed(item)]
+    execution = MessageDecoder(3, "r", session)
+    return [event for item in messages for event in execution.decode(item)]
 
 
 def stream(text: str, name: str = "stdout", **of: str) -> dict[str, Any]:
@@ -42,7 +46,7 @@ def stream(text: str, name: str = "stdout", **of: str) -> dict[str, Any]:
 END = [message("execute_reply", OK), message("status", IDLE)]
 
 
-def test_output_keeps_its_order_and_its_streams() -> None:
+def test_output_keeps_its_order_and_its_stream() -> None:
     events = feed([stream("a"), stream("b", "stderr"), stream("c"), *END])
     assert events == [
         Output(3, "stdout", "a"),
@@ -53,24 +57,24 @@ def test_output_keeps_its_order_and_its_streams() -> None:
 
 
 @pytest.mark.parametrize("end", [END, END[::-1]])
-def test_the_end_needs_the_reply_and_the_idle_state(end: list[dict[str, Any]]) -> None:
+def test_a_block_ends_after_the_reply_and_the_idle_status(end: list[dict[str, Any]]) -> None:
     assert feed(end[:1]) == []
     assert feed([end[0], end[0]]) == []
     assert feed(end) == [Ended(3, 0, "ok")]
 
 
-def test_output_between_the_reply_and_the_idle_state_is_kept() -> None:
+def test_output_between_the_reply_and_the_idle_status_is_kept() -> None:
     assert feed([END[0], stream("late"), END[1]]) == [
         Output(3, "stdout", "late"),
         Ended(3, 0, "ok"),
     ]
 
 
-def test_nothing_comes_after_the_end() -> None:
+def test_messages_after_the_end_are_ignored() -> None:
     assert feed([*END, stream("more"), *END]) == [Ended(3, 0, "ok")]
 
 
-def test_other_requests_are_not_listened_to() -> None:
+def test_messages_of_other_requests_are_ignored() -> None:
     other = [
         stream("theirs", request="x"),
         message("execute_reply", ERROR, "x"),
@@ -79,7 +83,7 @@ def test_other_requests_are_not_listened_to() -> None:
     assert feed([*other, *END]) == [Ended(3, 0, "ok")]
 
 
-def test_what_earlier_requests_of_the_session_still_print_is_kept() -> None:
+def test_late_output_of_earlier_requests_of_the_session_is_kept() -> None:
     earlier = [
         stream("thread", request="x"),
         message("status", IDLE, "x"),
@@ -93,7 +97,7 @@ def test_what_earlier_requests_of_the_session_still_print_is_kept() -> None:
 
 
 @pytest.mark.parametrize("kind", ["display_data", "execute_result", "update_display_data"])
-def test_what_is_shown_is_text_and_a_bundle(kind: str) -> None:
+def test_a_display_is_both_text_and_a_mime_bundle(kind: str) -> None:
     data = {"text/plain": "<x>", "text/html": "<b>"}
     events = feed([message(kind, {"data": data, "metadata": {"w": 1}}), *END])
     assert events == [Output(3, "stdout", "<x>\n"), Display(3, data, {"w": 1}), Ended(3, 0, "ok")]
@@ -103,7 +107,7 @@ def test_what_is_shown_is_text_and_a_bundle(kind: str) -> None:
     "messages",
     [[message("error", ERROR)], [message("error", ERROR), message("execute_reply", ERROR)], []],
 )
-def test_an_error_is_told_once_and_without_colours(messages: list[dict[str, Any]]) -> None:
+def test_an_error_is_output_once_and_without_colours(messages: list[dict[str, Any]]) -> None:
     events = feed([*messages, message("execute_reply", ERROR), message("status", IDLE)])
     assert events == [Output(3, "stderr", "one\ntwo\n"), Ended(3, 1, "error")]
 
@@ -124,66 +128,68 @@ def test_an_error_is_told_once_and_without_colours(messages: list[dict[str, Any]
         ("KeyError", "3", 1, "KeyError: 3\n"),
     ],
 )
-def test_exit_codes_are_the_codes_own(name: str, value: str, exit_code: int, text: str) -> None:
+def test_exit_codes_are_taken_from_the_error(
+    name: str, value: str, exit_code: int, text: str
+) -> None:
     content: dict[str, Any] = {"status": "error", "ename": name, "evalue": value, "traceback": []}
     *output, end = feed([message("execute_reply", content), message("status", IDLE)])
     assert output == ([Output(3, "stderr", text)] if text else [])
     assert end == Ended(3, exit_code, "error" if exit_code else "ok")
 
 
-def test_a_reply_without_success_is_a_failure() -> None:
+def test_a_reply_other_than_ok_is_a_failure() -> None:
     assert feed([message("execute_reply", {"status": "aborted"}), message("status", IDLE)]) == [
         Ended(3, 1, "error")
     ]
 
 
-def test_help_that_is_paged_is_output() -> None:
+def test_paged_help_is_output() -> None:
     pages = [{"source": "page", "data": {"text/plain": "Help\x1b[0m"}}, {"source": "ask_exit"}, 3]
     assert feed([message("execute_reply", {**OK, "payload": pages})]) == [
         Output(3, "stdout", "Help\n")
     ]
 
 
-def test_a_request_for_input_is_told_once() -> None:
-    execution = Execution(3, "r")
+def test_a_request_for_input_is_reported_once() -> None:
+    execution = MessageDecoder(3, "r")
     events = [
         event
         for _ in range(2)
-        for event in execution.feed(message("input_request", {"prompt": "name?"}))
+        for event in execution.decode(message("input_request", {"prompt": "name?"}))
     ]
-    assert events == [Output(3, "stderr", NO_INPUT)]
+    assert events == [Output(3, "stderr", NO_INPUT_MESSAGE)]
     assert execution.wants_input
 
 
-def test_errors_of_our_own_interrupt_are_not_told() -> None:
-    execution = Execution(3, "r")
-    execution.quieten()
-    assert [*execution.feed(message("error", ERROR))] == []
-    assert [*execution.feed(stream("caught"))] == [Output(3, "stdout", "caught")]
+def test_errors_caused_by_an_interrupt_are_not_output() -> None:
+    execution = MessageDecoder(3, "r")
+    execution.suppress_errors()
+    assert [*execution.decode(message("error", ERROR))] == []
+    assert [*execution.decode(stream("caught"))] == [Output(3, "stdout", "caught")]
 
 
-def test_an_end_from_outside_is_the_only_one() -> None:
-    execution = Execution(3, "r")
-    assert execution.end(124, "timeout", "wall_seconds", "\nTimeout") == Ended(
+def test_an_early_finish_is_the_only_end() -> None:
+    execution = MessageDecoder(3, "r")
+    assert execution.finish(124, "timeout", "wall_seconds", "\nTimeout") == Ended(
         3, 124, "timeout", "wall_seconds", "\nTimeout", Usage()
     )
-    assert [event for item in END for event in execution.feed(item)] == []
+    assert [event for item in END for event in execution.decode(item)] == []
 
 
-def test_a_servers_news_of_a_death_is_understood() -> None:
+def test_a_servers_report_of_a_kernels_death_is_recognised() -> None:
     for state in ("restarting", "autorestarting", "dead"):
-        assert tells_of_death(
+        assert reports_kernel_death(
             {
                 "header": {"msg_type": "status"},
                 "parent_header": {},
                 "content": {"execution_state": state},
             }
         )
-    assert not tells_of_death(message("status", IDLE))
-    assert not tells_of_death(message("stream", {"execution_state": "dead"}))
+    assert not reports_kernel_death(message("status", IDLE))
+    assert not reports_kernel_death(message("stream", {"execution_state": "dead"}))
 
 
-# anything at all
+# arbitrary messages
 
 anything: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -198,8 +204,8 @@ anything: st.SearchStrategy[Any] = st.recursive(
     max_leaves=6,
 )
 KINDS = (
-    "stream display_data update_display_data execute_result error status execute_reply input_request clear_output "
-    "execute_input comm_msg"
+    "stream display_data update_display_data execute_result error status execute_reply "
+    "input_request clear_output execute_input comm_msg"
 ).split()
 FIELDS = (
     "name text data metadata ename evalue traceback status execution_state payload source".split()
@@ -224,7 +230,9 @@ messages = st.lists(
 
 
 @given(messages, st.sampled_from(["", "s"]))
-def test_no_message_is_an_exception_and_the_end_comes_once(items: list[Any], session: str) -> None:
+def test_no_message_raises_an_exception_and_a_block_ends_once(
+    items: list[Any], session: str
+) -> None:
     events = feed([*items, *END, *items, *END], session)
     assert [index for index, event in enumerate(events) if isinstance(event, Ended)] == [
         len(events) - 1
@@ -237,7 +245,7 @@ def test_no_message_is_an_exception_and_the_end_comes_once(items: list[Any], ses
 
 
 @given(st.lists(st.tuples(st.text(), st.sampled_from(["stdout", "stderr"])), max_size=8), st.data())
-def test_whatever_comes_between_output_keeps_its_order(
+def test_output_keeps_its_order_between_other_messages(
     said: list[tuple[str, str]], data: st.DataObject
 ) -> None:
     noise = st.sampled_from(

@@ -1,4 +1,4 @@
-"""Kernels whose connection drops: nothing is run twice, nothing waits for what cannot come, and the result says so."""
+"""Kernels whose connection is lost: no block runs twice or waits for a lost reply."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 from tests.tcp_proxy import TcpProxy
 
-DROPPED = "The connection to the kernel dropped during the block and was made again: output may be missing."
-LOST = "\nLost: the connection to the kernel dropped, and with it the news of how the block ended."
+RECONNECTED = (
+    "The connection to the kernel was lost during the block and restored: output may be missing."
+)
+LOST = "\nLost: the connection to the kernel was lost, and with it the result of the block."
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJupyterServer]:
     with pytest.MonkeyPatch.context() as patch:
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         with LocalJupyterServer(work_dir=work) as server:
             yield server
 
@@ -44,11 +46,14 @@ def python(proxy: TcpProxy) -> Iterator[sync.JupyterServerCodeExecutor]:
         yield executor
 
 
-def test_connections_that_are_cut_again_and_again_lose_nothing(
+def test_no_output_is_lost_when_the_connection_is_cut_repeatedly(
     python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
 ) -> None:
     seen, cuts, ended = "", 0, ""
-    code = "import time\nfor number in range(12):\n    print(number, flush=True)\n    time.sleep(0.15)\nkept = 1"
+    code = (
+        "import time\nfor number in range(12):\n"
+        "    print(number, flush=True)\n    time.sleep(0.15)\nkept = 1"
+    )
     for event in python.execute_stream([CodeBlock(code, "python")]):
         seen += getattr(event, "text", "")
         ended = getattr(event, "notice", ended)
@@ -56,11 +61,11 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
             cuts += 1
             proxy.cut()
     assert (cuts, seen) == (3, "".join(f"{number}\n" for number in range(12)))
-    assert ended == DROPPED
+    assert ended == RECONNECTED
     assert run(python, "kept").output == "1\n"
 
 
-def test_a_cut_between_blocks_goes_unnoticed(
+def test_a_connection_lost_between_blocks_has_no_effect(
     python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
 ) -> None:
     run(python, "quiet = 2")
@@ -70,46 +75,50 @@ def test_a_cut_between_blocks_goes_unnoticed(
     assert run(python, "quiet").output == "2\n"
 
 
-def test_a_lost_answer_is_told_at_once_and_the_session_goes_on(
+def test_a_lost_reply_is_reported_at_once_and_the_kernel_keeps_running(
     python: sync.JupyterServerCodeExecutor, proxy: TcpProxy, work: Path
 ) -> None:
     def lose() -> None:
         while not (work / "done").exists():
             time.sleep(0.02)
-        time.sleep(0.5)  # now the answer is under way, for sure
-        proxy.swallow_answers = False
+        time.sleep(0.5)  # the proxy has swallowed the reply by now
+        proxy.drop_responses = False
         proxy.cut()
 
-    proxy.swallow_answers = True
+    proxy.drop_responses = True
     losing = threading.Thread(target=lose)
     losing.start()
     begun = time.monotonic()
     result = run(python, "open('done', 'w').close(); answer = 42; print('not seen')")
     losing.join()
-    assert (result.exit_code, result.outcome, result.output) == (1, "error", f"{LOST}\n{DROPPED}")
+    assert (result.exit_code, result.outcome, result.output) == (
+        1,
+        "error",
+        f"{LOST}\n{RECONNECTED}",
+    )
     assert time.monotonic() - begun < 10
     assert run(python, "answer").output == "42\n"
 
 
-def test_a_request_that_is_lost_is_not_sent_twice(
+def test_a_lost_request_is_not_sent_again(
     python: sync.JupyterServerCodeExecutor, proxy: TcpProxy, work: Path
 ) -> None:
     def lose() -> None:
         time.sleep(0.5)
-        proxy.swallow_requests = False
+        proxy.drop_requests = False
         proxy.cut()
 
-    proxy.swallow_requests = True
+    proxy.drop_requests = True
     losing = threading.Thread(target=lose)
     losing.start()
     result = run(python, "open('ran', 'a').write('x')")
     losing.join()
-    assert (result.exit_code, result.output) == (1, f"{LOST}\n{DROPPED}")
+    assert (result.exit_code, result.output) == (1, f"{LOST}\n{RECONNECTED}")
     assert not (work / "ran").exists()
     assert run(python, "1").output == "1\n"
 
 
-def test_a_block_given_while_there_is_no_way_waits_for_one(
+def test_a_block_waits_for_the_connection_to_be_restored(
     python: sync.JupyterServerCodeExecutor, proxy: TcpProxy
 ) -> None:
     proxy.close()
@@ -120,7 +129,7 @@ def test_a_block_given_while_there_is_no_way_waits_for_one(
     assert (result.exit_code, result.stdout) == (0, "42\n")
 
 
-def test_the_time_limit_holds_while_there_is_no_way(proxy: TcpProxy) -> None:
+def test_the_time_limit_applies_while_the_connection_is_lost(proxy: TcpProxy) -> None:
     with sync.JupyterServerCodeExecutor(proxy, timeout=1) as executor:
         events: list[Any] = []
         opening = threading.Timer(2, proxy.open)
@@ -136,10 +145,10 @@ def test_the_time_limit_holds_while_there_is_no_way(proxy: TcpProxy) -> None:
         assert run(executor, "1").output.startswith("1\n")
 
 
-def test_a_server_out_of_reach_for_long_is_told(
+def test_a_server_that_stays_unreachable_is_reported(
     proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cellblock.executors.jupyter.remote_kernel._AGAIN", 1.0)
+    monkeypatch.setattr("cellblock.executors.jupyter.remote_kernel._RECONNECT_SECONDS", 1.0)
     with sync.JupyterServerCodeExecutor(proxy, timeout=30) as executor:
         last: Any = None
         for event in executor.execute_stream(

@@ -1,4 +1,4 @@
-"""Kernels on real Jupyter servers: our own, a kernel gateway, and ones that refuse or vanish."""
+"""Kernels on real Jupyter servers: a local one, a kernel gateway, and servers that fail."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from cellblock import (
     sync,
     with_requirements,
 )
-from cellblock.aio.background_loop import engine
+from cellblock.aio.background_loop import background_loop
 from cellblock.executors.jupyter.remote_kernel import RemoteKernel
-from cellblock.testing.subject import assert_dead, heartbeat, until, until_dead
+from cellblock.testing.liveness import assert_dead, heartbeat, wait_until, wait_until_dead
 from tests.executors.jupyter import kernels
-from tests.executors.jupyter.gateways import ask
 from tests.executors.jupyter.kernels import run
+from tests.executors.jupyter.server_inspection import kernels_status
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        kernels.prepare(patch, tmp_path_factory.mktemp("jupyter"))
+        kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
 
 
@@ -71,19 +71,19 @@ def kernel_of(executor: Any) -> RemoteKernel:
 
 
 def drop_socket(executor: Any) -> None:
-    """Cut the connection, as a proxy or a broken line does."""
+    """Cut the connection to the kernel."""
 
     async def drop() -> None:
         inner: Any = kernel_of(executor)._socket
         inner._response.connection.transport.abort()
 
-    engine().wait(drop())
+    background_loop().run(drop())
 
 
 # the executor
 
 
-def test_a_block_runs_on_the_server_and_variables_stay(
+def test_variables_persist_between_blocks_on_a_server(
     python: sync.JupyterServerCodeExecutor, work: Path
 ) -> None:
     run(python, "number = 41")
@@ -91,7 +91,7 @@ def test_a_block_runs_on_the_server_and_variables_stay(
     assert (result.exit_code, result.output) == (0, f"{work}\n42\n")
 
 
-def test_pictures_are_saved_here(python: sync.JupyterServerCodeExecutor) -> None:
+def test_images_are_saved_on_the_callers_machine(python: sync.JupyterServerCodeExecutor) -> None:
     result = run(
         python, "from IPython.display import display\ndisplay({'image/png': 'aGVsbG8='}, raw=True)"
     )
@@ -100,27 +100,33 @@ def test_pictures_are_saved_here(python: sync.JupyterServerCodeExecutor) -> None
     assert path.read_bytes() == b"hello"
 
 
-def test_a_time_limit_keeps_output_and_variables(python: sync.JupyterServerCodeExecutor) -> None:
+def test_a_timeout_keeps_output_and_variables(python: sync.JupyterServerCodeExecutor) -> None:
     run(python, "kept = 1")
     result = run(python, "print('so far', end='')\nwhile True: pass")
     assert (result.exit_code, result.outcome, result.output) == (124, "timeout", "so far\nTimeout")
     assert run(python, "kept").output == "1\n"
 
 
-def test_code_that_ignores_interrupts_ends_with_its_kernel(
+def test_code_that_ignores_interrupts_is_killed_with_its_kernel(
     python: sync.JupyterServerCodeExecutor, work: Path
 ) -> None:
-    code = "import time\nwhile True:\n  try:\n    open('deaf', 'a').write('x'); time.sleep(0.02)\n  except BaseException: pass"
+    code = (
+        "import time\nwhile True:\n"
+        "  try:\n    open('stubborn', 'a').write('x'); time.sleep(0.02)\n"
+        "  except BaseException: pass"
+    )
     result = run(python, code)
     assert (result.exit_code, result.outcome) == (124, "timeout")
     assert "variables are gone" in result.notice
-    asyncio.run(until_dead(work / "deaf"))
+    asyncio.run(wait_until_dead(work / "stubborn"))
     assert run(python, "1").output == "1\n"
 
 
-def test_a_cancelled_token_interrupts(python: sync.JupyterServerCodeExecutor) -> None:
+def test_cancelling_the_token_interrupts_the_block(python: sync.JupyterServerCodeExecutor) -> None:
     token = CancellationToken()
-    engine().loop.call_soon_threadsafe(engine().loop.call_later, 0.5, token.cancel)
+    background_loop().loop.call_soon_threadsafe(
+        background_loop().loop.call_later, 0.5, token.cancel
+    )
     result = python.execute_code_blocks(
         [CodeBlock("print('so far', end='')\nwhile True: pass", "python")], token
     )
@@ -130,13 +136,13 @@ def test_a_cancelled_token_interrupts(python: sync.JupyterServerCodeExecutor) ->
     )
 
 
-def test_a_cancelled_task_ends_the_code(server: LocalJupyterServer, work: Path) -> None:
+def test_cancelling_the_task_stops_the_code(server: LocalJupyterServer, work: Path) -> None:
     async def main() -> None:
         async with JupyterServerCodeExecutor(server) as executor:
             running = asyncio.ensure_future(
                 executor.execute_code_blocks([CodeBlock(heartbeat("task"), "python")])
             )
-            await until((work / "task").exists, "the block runs")
+            await wait_until((work / "task").exists, "the block runs")
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
@@ -145,7 +151,7 @@ def test_a_cancelled_task_ends_the_code(server: LocalJupyterServer, work: Path) 
     asyncio.run(main())
 
 
-def test_a_dead_kernel_is_told_and_replaced(server: LocalJupyterServer) -> None:
+def test_a_dead_kernel_is_reported_and_replaced(server: LocalJupyterServer) -> None:
     with sync.JupyterServerCodeExecutor(server) as executor:
         result = run(executor, "import os, time; print('x'); time.sleep(0.4); os._exit(9)")
         assert (result.exit_code, result.outcome) == (137, "killed")
@@ -156,7 +162,7 @@ def test_a_dead_kernel_is_told_and_replaced(server: LocalJupyterServer) -> None:
         assert run(executor, "1").output == "1\n"
 
 
-def test_a_dropped_connection_is_made_again(python: sync.JupyterServerCodeExecutor) -> None:
+def test_a_lost_connection_is_restored(python: sync.JupyterServerCodeExecutor) -> None:
     run(python, "kept = 1")
     before = kernel_of(python)
     drop_socket(python)
@@ -164,7 +170,7 @@ def test_a_dropped_connection_is_made_again(python: sync.JupyterServerCodeExecut
     assert kernel_of(python) is before
 
 
-def test_a_connection_that_drops_during_a_block_loses_nothing(
+def test_no_output_is_lost_when_the_connection_is_lost_during_a_block(
     python: sync.JupyterServerCodeExecutor,
 ) -> None:
     seen = ""
@@ -179,12 +185,12 @@ def test_a_connection_that_drops_during_a_block_loses_nothing(
     assert seen == "".join(f"{number}\n" for number in range(15))
 
 
-def test_other_languages_are_not_run(python: sync.JupyterServerCodeExecutor) -> None:
+def test_blocks_in_other_languages_are_not_run(python: sync.JupyterServerCodeExecutor) -> None:
     assert run(python, "echo x", "sh").output == "unknown language sh"
     assert run(python, "{}", "json").exit_code == 0
 
 
-def test_a_kernel_of_another_language_runs_its_own(server: LocalJupyterServer) -> None:
+def test_a_bash_kernel_runs_shell_blocks_only(server: LocalJupyterServer) -> None:
     with sync.JupyterServerCodeExecutor(server, "bash") as executor:
         assert run(executor, "echo $((6 * 7))", "sh").output == "42\n"
         assert run(executor, "print(1)", "python").output == "unknown language python"
@@ -192,7 +198,7 @@ def test_a_kernel_of_another_language_runs_its_own(server: LocalJupyterServer) -
 
 @with_requirements(global_imports=["math"])
 def area(radius: float) -> int:
-    """Give the area of a circle, rounded."""
+    """Return the area of a circle, rounded."""
     return round(math.pi * radius**2)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -208,22 +214,27 @@ def test_functions_can_be_imported(server: LocalJupyterServer) -> None:
         JupyterServerCodeExecutor(server, functions=[table])
 
 
-def test_a_stop_ends_the_kernel_on_the_server(server: LocalJupyterServer, work: Path) -> None:
+def test_stopping_the_executor_shuts_down_its_kernel_on_the_server(
+    server: LocalJupyterServer, work: Path
+) -> None:
     with sync.JupyterServerCodeExecutor(server) as executor:
-        code = f"import threading\nthreading.Thread(target=exec, args=({heartbeat('thread')!r}, {{}}), daemon=True).start()"
+        code = (
+            "import threading\nthreading.Thread("
+            f"target=exec, args=({heartbeat('thread')!r}, {{}}), daemon=True).start()"
+        )
         run(executor, code)
-        asyncio.run(until((work / "thread").exists, "the thread runs"))
+        asyncio.run(wait_until((work / "thread").exists, "the thread runs"))
     asyncio.run(assert_dead(work / "thread"))
 
 
-def test_wrong_arguments_are_refused(server: LocalJupyterServer) -> None:
+def test_invalid_arguments_raise_errors(server: LocalJupyterServer) -> None:
     wrong: Any = "http://127.0.0.1"
     with pytest.raises(
         ValueError, match="jupyter_server must be a JupyterConnectable or JupyterConnectionInfo."
     ):
         JupyterServerCodeExecutor(wrong)
-    with pytest.raises(ValueError, match="cannot be held to memory_bytes"):
-        JupyterServerCodeExecutor(server, limits=Limits(memory_bytes=1))
+    with pytest.raises(ValueError, match="cannot enforce memory_bytes"):
+        JupyterServerCodeExecutor(server, limits=Limits(memory_bytes=1 << 30))
     with pytest.raises(
         BackendError, match=r"'nothing' is not installed on the server .*: bash, broken, python3"
     ):
@@ -235,17 +246,21 @@ def test_wrong_arguments_are_refused(server: LocalJupyterServer) -> None:
 # the token
 
 
-def test_the_token_is_asked_for_and_shown_nowhere(
+def test_the_token_is_required_and_never_shown(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
     log, secret, wrong = tmp_path / "log", "s3cret" * 5, "wr0ng" * 5
     with LocalJupyterServer(token=secret, log_file=log, log_level="DEBUG") as server:
         info = server.connection_info
-        assert (ask(info, secret), ask(info, None), ask(info, "wrong")) == (200, 403, 403)
+        assert (
+            kernels_status(info, secret),
+            kernels_status(info, None),
+            kernels_status(info, "wrong"),
+        ) == (200, 403, 403)
         with sync.JupyterServerCodeExecutor(server) as executor:
             assert run(executor, "1").output == "1\n"
-        with pytest.raises(BackendError, match="check the token") as refused:
+        with pytest.raises(BackendError, match="Check the token") as refused:
             sync.JupyterServerCodeExecutor(
                 JupyterConnectionInfo(info.host, False, info.port, wrong)
             ).start()
@@ -266,7 +281,7 @@ def test_the_token_is_asked_for_and_shown_nowhere(
     assert refused.value.__cause__ is None
 
 
-def test_connection_infos_come_from_urls() -> None:
+def test_connection_info_is_parsed_from_a_url() -> None:
     info = JupyterConnectionInfo.from_url("http://127.0.0.1:8888/?token=abc")
     assert info == JupyterConnectionInfo("127.0.0.1", False, 8888, "abc")
     assert info.url == "http://127.0.0.1:8888"
@@ -278,7 +293,7 @@ def test_connection_infos_come_from_urls() -> None:
     )
     assert JupyterConnectionInfo.from_url("http://[::1]:8888").url == "http://[::1]:8888"
     for wrong in ("ftp://x", "127.0.0.1:8888", "http://"):
-        with pytest.raises(ValueError, match="begins with http"):
+        with pytest.raises(ValueError, match="begin with http"):
             JupyterConnectionInfo.from_url(wrong)
     for wrong in ("http://x", "", "me@x", "x?token=1"):
         with pytest.raises(ValueError, match="host"):
@@ -288,7 +303,7 @@ def test_connection_infos_come_from_urls() -> None:
 # servers
 
 
-def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
+def test_an_unreachable_server_raises_a_backend_error() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         info = JupyterConnectionInfo("127.0.0.1", False, probe.getsockname()[1])
@@ -296,7 +311,7 @@ def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
         sync.JupyterServerCodeExecutor(info).start()
 
 
-def test_a_local_server_that_takes_its_time_to_listen_is_waited_for(
+def test_starting_waits_for_a_local_server_that_is_slow_to_listen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
@@ -314,7 +329,7 @@ def test_a_local_server_that_takes_its_time_to_listen_is_waited_for(
         socket.create_connection(("127.0.0.1", server.connection_info.port or 0)).close()
 
 
-def test_a_server_that_vanishes_during_a_block_is_told() -> None:
+def test_a_server_that_stops_during_a_block_is_reported() -> None:
     server = LocalJupyterServer()
     with server, sync.JupyterServerCodeExecutor(server, timeout=50) as executor:
         stream = executor.execute_stream(
@@ -329,24 +344,27 @@ def test_a_server_that_vanishes_during_a_block_is_told() -> None:
         assert "cannot be reached" in events[-1].message
 
 
-def test_the_local_server_starts_when_asked_for_and_stops_with_its_kernels(tmp_path: Path) -> None:
+def test_the_local_server_starts_on_demand_and_stops_with_its_kernels(tmp_path: Path) -> None:
     server = LocalJupyterServer(work_dir=tmp_path)
     assert isinstance(server, JupyterConnectable)
     info = server.connection_info
     assert info.host == "127.0.0.1"
     assert server.connection_info is info
     with sync.JupyterServerCodeExecutor(server) as executor:
-        daemon = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', CODE], start_new_session=True)"
+        daemon = (
+            "import subprocess, sys\n"
+            "subprocess.Popen([sys.executable, '-c', CODE], start_new_session=True)"
+        )
         run(executor, daemon.replace("CODE", repr(heartbeat("daemon"))))
-        asyncio.run(until((tmp_path / "daemon").exists, "the daemon runs"))
+        asyncio.run(wait_until((tmp_path / "daemon").exists, "the daemon runs"))
         server.stop()
         server.stop()
         asyncio.run(assert_dead(tmp_path / "daemon"))
     with pytest.raises(urllib.error.URLError):
-        ask(info, None)
+        kernels_status(info, None)
 
 
-def test_a_client_starts_lists_and_ends_kernels(server: LocalJupyterServer) -> None:
+def test_a_client_starts_lists_and_deletes_kernels(server: LocalJupyterServer) -> None:
     async def main() -> None:
         async with server.get_client() as client:
             assert (await client.list_kernel_specs())["bash"]["spec"]["language"] == "bash"
@@ -361,19 +379,20 @@ def test_a_client_starts_lists_and_ends_kernels(server: LocalJupyterServer) -> N
     asyncio.run(main())
 
 
-def test_two_servers_have_ports_and_tokens_of_their_own() -> None:
+def test_two_servers_use_different_ports_and_tokens() -> None:
     async def main() -> None:
         async with LocalJupyterServer() as one, LocalJupyterServer() as other:
             assert one.connection_info.port != other.connection_info.port
-            assert ask(one.connection_info, other.connection_info.token) == 403
+            assert kernels_status(one.connection_info, other.connection_info.token) == 403
 
     asyncio.run(main())
 
 
-def test_a_server_ends_with_its_owner(tmp_path: Path) -> None:
+def test_a_server_stops_when_its_owner_process_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom cellblock import LocalJupyterServer\n"
-        "server = LocalJupyterServer()\nprint(server.connection_info.port, flush=True)\ntime.sleep(60)"
+        "server = LocalJupyterServer()\nprint(server.connection_info.port, flush=True)\n"
+        "time.sleep(60)"
     )
     environment = {
         **os.environ,
@@ -386,18 +405,18 @@ def test_a_server_ends_with_its_owner(tmp_path: Path) -> None:
     assert owner.stdout is not None
     with owner.stdout:
         info = JupyterConnectionInfo("127.0.0.1", False, int(owner.stdout.readline()))
-    assert ask(info, None) == 403
+    assert kernels_status(info, None) == 403
     owner.send_signal(signal.SIGKILL)
     owner.wait()
 
     def gone() -> bool:
         try:
-            ask(info, None)
+            kernels_status(info, None)
         except OSError:
             return not list(tmp_path.iterdir())
         return False
 
-    asyncio.run(until(gone, "the server and its files are gone"))
+    asyncio.run(wait_until(gone, "the server and its files are gone"))
 
 
 def test_a_server_that_cannot_start_says_why(server: LocalJupyterServer) -> None:
@@ -408,12 +427,14 @@ def test_a_server_that_cannot_start_says_why(server: LocalJupyterServer) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"), [({"ip": "0.0.0.0"}, "loopback|127.0.0.1"), ({"token": ""}, "empty")]
 )
-def test_a_server_for_everybody_is_refused(arguments: dict[str, str], words: str) -> None:
+def test_a_server_open_to_other_users_or_machines_is_refused(
+    arguments: dict[str, str], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         LocalJupyterServer(**arguments)  # pyright: ignore[reportArgumentType] - texts alone
 
 
-def test_a_kernel_gateway_is_a_server_too(tmp_path: Path) -> None:
+def test_a_kernel_gateway_works_as_a_server(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -434,7 +455,7 @@ def test_a_kernel_gateway_is_a_server_too(tmp_path: Path) -> None:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             try:
-                if ask(info, "abc") == 200:
+                if kernels_status(info, "abc") == 200:
                     break
             except OSError:
                 time.sleep(0.1)

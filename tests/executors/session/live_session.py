@@ -1,4 +1,4 @@
-"""Live sessions in plain calls, for tests; many on one server, since that starts once."""
+"""LiveSession: a session executor with synchronous methods, for tests."""
 
 from __future__ import annotations
 
@@ -16,113 +16,118 @@ from cellblock import (
     SandboxSessionServer,
     SessionCodeResult,
 )
-from cellblock.aio.background_loop import engine
-from cellblock.executors.session.checkpointing import CopiedSession
-from cellblock.sandbox.probe import unavailable
+from cellblock.aio.background_loop import background_loop
+from cellblock.executors.session.checkpointing import CheckpointableSession
+from cellblock.sandbox.probe import unavailable_reason
 
 T = TypeVar("T")
 
 RESTORED = "The session was restored: its variables are as they were before this block."
 
 
-def wait(work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` and give what comes of it."""
-    return engine().wait(work)
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the background loop and return its result."""
+    return background_loop().run(work)
 
 
-class Live:
-    """A session; `with` stops it."""
+class LiveSession:
+    """A session with synchronous methods. `with` starts and stops it."""
 
-    def __init__(self, executor: CopiedSession) -> None:
+    def __init__(self, executor: CheckpointableSession) -> None:
         self.executor = executor
 
     @property
     def folder(self) -> Path:
-        """Its work folder."""
+        """The work folder of the session."""
         return Path(self.executor.work_dir)
 
     def run(self, code: str, language: str = "python") -> SessionCodeResult:
-        """Run one block."""
-        result = wait(self.executor.execute_code_blocks([CodeBlock(code, language)]))
+        """Run one block and return its result."""
+        result = run_async(self.executor.execute_code_blocks([CodeBlock(code, language)]))
         assert isinstance(result, SessionCodeResult)
         return result
 
-    def said(self, code: str) -> str:
-        """Run one block and give its output, whatever its exit code."""
+    def output_of(self, code: str) -> str:
+        """Run one block and return its output. Ignore its exit code."""
         return self.run(code).output.strip()
 
-    def done(self, code: str, language: str = "python") -> str:
-        """Run one block, which must succeed, and give its output."""
+    def run_ok(self, code: str, language: str = "python") -> str:
+        """Run one block, check that it succeeds, and return its output."""
         result = self.run(code, language)
         assert (result.exit_code, result.outcome) == (0, "ok"), result
         return result.output.strip()
 
     def checkpoint(self, lifetime_seconds: float | None = None) -> Checkpoint:
-        """Freeze a copy."""
-        return wait(self.executor.checkpoint(lifetime_seconds=lifetime_seconds))
+        """Create a checkpoint."""
+        return run_async(self.executor.checkpoint(lifetime_seconds=lifetime_seconds))
 
-    def restore(self, mark: Checkpoint) -> None:
-        """Go back."""
-        wait(self.executor.restore(mark))
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore a checkpoint."""
+        run_async(self.executor.restore(checkpoint))
 
-    def fork(self, count: int = 1, mark: Checkpoint | None = None) -> list[Live]:
-        """Branch off. Each branch is to be stopped."""
-        return [Live(branch) for branch in wait(self.executor.fork(count, mark=mark))]
+    def fork(self, count: int = 1, checkpoint: Checkpoint | None = None) -> list[LiveSession]:
+        """Fork the session. The caller must stop the branches."""
+        return [
+            LiveSession(branch)
+            for branch in run_async(self.executor.fork(count, checkpoint=checkpoint))
+        ]
 
     def get(self, name: str) -> Any:
-        """Give a value."""
-        return wait(self.executor.get(name))
+        """Return the value of a variable."""
+        return run_async(self.executor.get(name))
 
     def set(self, name: str, value: Any) -> None:
-        """Set a value."""
-        wait(self.executor.set(name, value))
+        """Set a variable."""
+        run_async(self.executor.set(name, value))
 
     def stop(self) -> None:
-        """End it."""
-        wait(self.executor.stop())
+        """Stop the session."""
+        run_async(self.executor.stop())
 
     def __enter__(self) -> Self:
-        wait(self.executor.start())
+        run_async(self.executor.start())
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
 
-def need_sandbox() -> None:
-    """Skip the test where this machine does not allow a sandbox."""
-    if reason := unavailable():
-        pytest.skip(f"no full sandbox here: {reason}")
+def skip_without_sandbox() -> None:
+    """Skip the test if this machine does not support the sandbox."""
+    if reason := unavailable_reason():
+        pytest.skip(f"the sandbox is not available: {reason}")
 
 
 @contextlib.contextmanager
-def server(**options: Any) -> Generator[SandboxSessionServer]:
-    """Give a server that runs; skip the test where this machine does not allow a sandbox."""
-    need_sandbox()
+def open_server(**options: Any) -> Generator[SandboxSessionServer]:
+    """Yield a running server. Skip the test if this machine does not support the sandbox."""
+    skip_without_sandbox()
     running = SandboxSessionServer(**options)
-    wait(running.__aenter__())
+    run_async(running.__aenter__())
     try:
         yield running
     finally:
-        wait(running.__aexit__(None, None, None))
+        run_async(running.__aexit__(None, None, None))
 
 
-def session(
-    on: SandboxSessionServer | None,
+def open_session(
+    server: SandboxSessionServer | None,
     work_dir: Path | None = None,
     *,
     timeout: float = 15,
     **options: Any,
-) -> Live:
-    """Make a session, on a server or on one of its own."""
-    need_sandbox()
-    return Live(SandboxSessionCodeExecutor(timeout, work_dir, server=on, **options))
+) -> LiveSession:
+    """Create a session on `server`, or on a private one if it is None."""
+    skip_without_sandbox()
+    return LiveSession(SandboxSessionCodeExecutor(timeout, work_dir, server=server, **options))
 
 
 @contextlib.contextmanager
-def forked(parent: Live, count: int = 1, mark: Checkpoint | None = None) -> Generator[list[Live]]:
-    """Give branches of `parent`, and stop them."""
-    branches = parent.fork(count, mark)
+def forked(
+    parent: LiveSession, count: int = 1, checkpoint: Checkpoint | None = None
+) -> Generator[list[LiveSession]]:
+    """Yield branches of `parent` and stop them at the end."""
+    branches = parent.fork(count, checkpoint)
     try:
         yield branches
     finally:

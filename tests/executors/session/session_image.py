@@ -1,4 +1,4 @@
-"""A test image with IPython in it: that of the tests' own Python, in so far as it is Python."""
+"""Build a test image that contains the pure-Python parts of IPython from the tests' Python."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.containers import docker_engine
 _FOLDER = "usr/lib/python3/dist-packages"
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Have executors use the engine for all tests; give the reference of the image, which is built when it is not there."""
-    base = docker_engine.prepare(monkeypatch, "python")
+def use_session_image(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make executors use the shared test engine. Return the image, which is built if missing."""
+    base = docker_engine.use_shared_engine(monkeypatch, "python")
     files = dict(_files())
     key = hashlib.sha256(
         "\n".join((base, Path(__file__).read_text(), *sorted(files))).encode()
     ).hexdigest()[:12]
-    reference, running = f"cellblock-test-ipython:{key}", docker_engine.running()
+    reference, running = f"cellblock-test-ipython:{key}", docker_engine.shared_engine()
     if not running.docker("images", "--quiet", reference):
         running.docker("build", "--tag", reference, "-", data=_context(base, files))
     return reference
@@ -43,14 +43,14 @@ def _context(base: str, files: dict[str, Path]) -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    for distribution in _needed("ipython"):
+    for distribution in _required_distributions("ipython"):
         for file in distribution.files or ():
-            # What was compiled is for the tests' Python; the image has another.
+            # Compiled extensions are for the tests' Python. The image has another version.
             if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix != ".so":
                 yield str(file), Path(str(file.locate()))
 
 
-def _needed(name: str) -> Iterator[importlib.metadata.Distribution]:
+def _required_distributions(name: str) -> Iterator[importlib.metadata.Distribution]:
     seen, waiting = set[str](), [name]
     while waiting:
         found = waiting.pop().lower().replace("_", "-")
@@ -60,7 +60,7 @@ def _needed(name: str) -> Iterator[importlib.metadata.Distribution]:
         try:
             distribution = importlib.metadata.distribution(found)
         except importlib.metadata.PackageNotFoundError:
-            continue  # for another Python or system
+            continue  # required on another Python or system only
         yield distribution
         for requirement in distribution.requires or ():
             if "extra ==" not in requirement and (match := re.match(r"[\w.-]+", requirement)):

@@ -1,4 +1,4 @@
-"""Code of a session shares its process, and so the stream to the server: whatever it says there harms that session alone."""
+"""Code in a session can write to the session's stream. Forged messages only harm that session."""
 
 from __future__ import annotations
 
@@ -8,92 +8,101 @@ import pytest
 
 from cellblock import Limits, SandboxSessionServer, SessionError
 from cellblock.runtime import protocol
-from tests.executors.session.live_session import server, session, wait
+from tests.executors.session.live_session import open_server, open_session, run_async
 
-_GUARD = 10.0  # seconds for the end of a block; it takes a fraction of one
+_MAX_SECONDS = 10.0  # within which a block must end; it takes a fraction of a second
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxSessionServer]:
-    with server(limits=Limits(memory_bytes=200 << 20, processes=60)) as running:
+    with open_server(limits=Limits(memory_bytes=200 << 20, processes=60)) as running:
         yield running
 
 
-# Speaks for the block that runs, whichever number that has: the frames of others are passed over.
-SAY = """
+# Sends a frame for the running block. Its number is unknown, so it tries all: others are ignored.
+SEND_FORGED_FRAME = """
 import os, stat, struct, subprocess, time
 def say(kind, payload):
-    fd = next(f for f in range(3, 2000) if os.path.exists(f'/proc/self/fd/{f}') and stat.S_ISSOCK(os.fstat(f).st_mode))
+    fds = [f for f in range(3, 2000) if os.path.exists(f'/proc/self/fd/{f}')]
+    fd = next(f for f in fds if stat.S_ISSOCK(os.fstat(f).st_mode))
     for run in range(2000):
         os.write(fd, struct.pack('>IBI', 5 + len(payload), kind, run) + payload)
 """
 
 ANSWERS = {
-    "an exit code without end": b'{"exit": Infinity}',
+    "an infinite exit code": b'{"exit": Infinity}',
     "an exit code too large for a float": b'{"exit": 1e999}',
-    "an exit code that is a word": b'{"exit": "abc"}',
-    "a time that is a word": b'{"exit": 0, "cpu": "x"}',
-    "a time that is none": b'{"exit": 0, "cpu": NaN}',
-    "a copy without a number": b'{"keepers": [Infinity]}',
-    "copies that are no list": b'{"keepers": 5}',
-    "obstacles that are no words": b'{"refused": [5]}',
-    "an error that is no text": b'{"error": {"a": 1}}',
-    "something unknown": b'{"exit": 0, "why": "memory_bytes"}',
+    "an exit code that is a string": b'{"exit": "abc"}',
+    "a time that is a string": b'{"exit": 0, "cpu": "x"}',
+    "a time that is not a number": b'{"exit": 0, "cpu": NaN}',
+    "a checkpoint with an invalid process ID": b'{"checkpoint_pids": [Infinity]}',
+    "checkpoints that are not a list": b'{"checkpoint_pids": 5}',
+    "obstacles that are not strings": b'{"refused": [5]}',
+    "an error that is not a string": b'{"error": {"a": 1}}',
+    "an unknown key": b'{"exit": 0, "why": "memory_bytes"}',
     "a list": b"[]",
-    "no JSON": b"xx",
-    "depth": b'{"error": ' + b"[" * 100_000,
+    "invalid JSON": b"xx",
+    "deeply nested JSON": b'{"error": ' + b"[" * 100_000,
 }
 
 
 @pytest.mark.parametrize(
-    "and_then", ["", "subprocess.Popen(['sleep', '100'])\n"], ids=["", "with a child that is left"]
+    "and_then", ["", "subprocess.Popen(['sleep', '100'])\n"], ids=["", "with a leftover child"]
 )
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_false_answer_ends_its_block_and_nothing_else(
+def test_a_forged_answer_only_ends_its_own_block(
     name: str, and_then: str, shared: SandboxSessionServer
 ) -> None:
-    with session(shared) as victim, session(shared, timeout=_GUARD) as bad:
-        victim.done("x = 42")
-        bad.done(SAY)
-        result = bad.run(f"{and_then}say({protocol.ANSWER}, {ANSWERS[name]!r})\nwhile True: pass")
-        assert result.usage.wall_seconds < _GUARD, result
+    with open_session(shared) as victim, open_session(shared, timeout=_MAX_SECONDS) as bad:
+        victim.run_ok("x = 42")
+        bad.run_ok(SEND_FORGED_FRAME)
+        result = bad.run(
+            f"{and_then}say({protocol.SESSION_REPLY}, {ANSWERS[name]!r})\nwhile True: pass"
+        )
+        assert result.usage.wall_seconds < _MAX_SECONDS, result
         assert result.session_restored, result
-        assert bad.done("'say' in globals()") == "True"
-        assert victim.done("x") == "42"
+        assert bad.run_ok("'say' in globals()") == "True"
+        assert victim.run_ok("x") == "42"
 
 
-SHOWN = {
-    "a display that is no JSON": (protocol.DISPLAY, b"xx"),
+INVALID_DISPLAYS = {
+    "a display that is not JSON": (protocol.DISPLAY, b"xx"),
     "a display without data": (protocol.DISPLAY, b"{}"),
-    "a display of a word": (protocol.DISPLAY, b'{"data": "ab", "metadata": {}}'),
-    "a question that nobody is to answer": (protocol.INPUT, b'{"prompt": "name?"}'),
-    "a value that nobody asked for": (protocol.PIECE, b"abc"),
-    "a kind of the server's own": (protocol.ENDED, b"{}"),
+    "a display whose data is a string": (protocol.DISPLAY, b'{"data": "ab", "metadata": {}}'),
+    "an input request without a callback": (protocol.INPUT_REQUEST, b'{"prompt": "name?"}'),
+    "a value that was not requested": (protocol.VALUE_CHUNK, b"abc"),
+    "a frame kind reserved for the server": (protocol.ENDED, b"{}"),
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_what_makes_no_sense_is_not_shown(name: str, shared: SandboxSessionServer) -> None:
-    kind, payload = SHOWN[name]
-    with session(shared, timeout=_GUARD) as bad:
-        assert bad.done(f"{SAY}\nsay({kind}, {payload!r})\nprint('printed')") == "printed"
-        assert bad.done("1 + 1") == "2"
+@pytest.mark.parametrize("name", INVALID_DISPLAYS)
+def test_an_invalid_display_is_not_shown(name: str, shared: SandboxSessionServer) -> None:
+    kind, payload = INVALID_DISPLAYS[name]
+    with open_session(shared, timeout=_MAX_SECONDS) as bad:
+        assert (
+            bad.run_ok(f"{SEND_FORGED_FRAME}\nsay({kind}, {payload!r})\nprint('printed')")
+            == "printed"
+        )
+        assert bad.run_ok("1 + 1") == "2"
 
 
-def a_line(_prompt: str) -> str:
-    """Answer `input()`."""
+def answer_input(_prompt: str) -> str:
+    """Return the answer to `input()`."""
     return "a line"
 
 
-def test_a_question_that_is_no_json_ends_its_block(shared: SandboxSessionServer) -> None:
-    with session(shared, timeout=_GUARD, input_callback=a_line) as bad:
-        bad.done(SAY)
-        result = bad.run(f"say({protocol.INPUT}, b'xx')\nwhile True: pass")
-        assert (result.session_restored, result.usage.wall_seconds < _GUARD) == (True, True), result
-        assert bad.done("input('name? ')") == "'a line'"
+def test_an_input_request_that_is_not_json_ends_its_block(shared: SandboxSessionServer) -> None:
+    with open_session(shared, timeout=_MAX_SECONDS, input_callback=answer_input) as bad:
+        bad.run_ok(SEND_FORGED_FRAME)
+        result = bad.run(f"say({protocol.INPUT_REQUEST}, b'xx')\nwhile True: pass")
+        assert (result.session_restored, result.usage.wall_seconds < _MAX_SECONDS) == (
+            True,
+            True,
+        ), result
+        assert bad.run_ok("input('name? ')") == "'a line'"
 
 
-# Has the session's own code answer a question with `answer`, after as many megabytes of pieces as `pieces` says.
+# Makes the session reply to a request with `answer`, after `pieces` chunks of one megabyte.
 ANSWER = """
 import sys
 def control():
@@ -115,33 +124,31 @@ Control.send_frame = own_send_frame
 x = b'xx'
 """
 
-QUESTIONS = {
-    "variables without any": ("variables", b"{}"),
-    "variables that are none": ("variables", b'{"variables": 5}'),
+INVALID_ANSWERS = {
+    "a reply without variables": ("variables", b"{}"),
+    "variables that are not a list": ("variables", b'{"variables": 5}'),
     "variables that are incomplete": ("variables", b'{"variables": [{"name": "x"}]}'),
-    "a value of no kind": ("get", b"{}"),
-    "a value that is no JSON": ("get", b'{"kind": "json"}'),
-    "a table that is none": ("get", b'{"kind": "arrow"}'),
+    "a value without a kind": ("get", b"{}"),
+    "a value that is not JSON": ("get", b'{"kind": "json"}'),
+    "an invalid table": ("get", b'{"kind": "arrow"}'),
 }
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_an_answer_that_is_nonsense_is_an_error_of_the_session(
-    name: str, shared: SandboxSessionServer
-) -> None:
-    question, answer = QUESTIONS[name]
-    with session(shared, timeout=_GUARD) as bad:
-        bad.done(ANSWER.format(answer=answer, pieces=0))
+@pytest.mark.parametrize("name", INVALID_ANSWERS)
+def test_an_invalid_answer_raises_session_error(name: str, shared: SandboxSessionServer) -> None:
+    question, answer = INVALID_ANSWERS[name]
+    with open_session(shared, timeout=_MAX_SECONDS) as bad:
+        bad.run_ok(ANSWER.format(answer=answer, pieces=0))
         with pytest.raises(SessionError):
-            _ = bad.get("x") if question == "get" else wait(bad.executor.variables())
+            _ = bad.get("x") if question == "get" else run_async(bad.executor.variables())
 
 
-def test_a_value_that_is_larger_than_its_session_is_not_taken_in(
+def test_a_value_larger_than_its_session_is_not_read(
     shared: SandboxSessionServer,
 ) -> None:
-    with session(shared, timeout=60) as bad:
-        bad.done(ANSWER.format(answer=b'{"kind": "bytes"}', pieces=300))
+    with open_session(shared, timeout=60) as bad:
+        bad.run_ok(ANSWER.format(answer=b'{"kind": "bytes"}', pieces=300))
         with pytest.raises(SessionError):
             bad.get("x")
-        bad.done("Control.send_frame = send_frame\ny = bytes(50 << 20)")
+        bad.run_ok("Control.send_frame = send_frame\ny = bytes(50 << 20)")
         assert len(bad.get("y")) == 50 << 20

@@ -1,4 +1,4 @@
-"""Nobody waits for ever for a fork that the session's own code holds up: who asked is told, and the session goes on."""
+"""A fork that the session's own code delays forever raises an error, and the session continues."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ import pytest
 
 from cellblock import CheckpointError, SandboxSessionCodeExecutor, SandboxSessionServer
 from cellblock.runtime.linux.process_tree import descendants
-from cellblock.testing.subject import until
-from tests.executors.session.live_session import Live, server, wait
+from cellblock.testing.liveness import wait_until
+from tests.executors.session.live_session import LiveSession, open_server, run_async
 
-# Code may have something done before each fork: here, nothing ever again.
-HELD = "import os, time; os.register_at_fork(before=lambda: time.sleep(3600)); kept = 1"
+# Code can register a hook that runs before each fork. This one never returns.
+BLOCK_FORKS = "import os, time; os.register_at_fork(before=lambda: time.sleep(3600)); kept = 1"
 
 
-def session(server: SandboxSessionServer | None) -> Live:
-    return Live(SandboxSessionCodeExecutor(server=server, checkpoints=False))
+def session(server: SandboxSessionServer | None) -> LiveSession:
+    return LiveSession(SandboxSessionCodeExecutor(server=server, checkpoints=False))
 
 
 @pytest.mark.timeout(180)
-def test_a_fork_that_code_holds_up_ends_in_an_error() -> None:
+def test_a_fork_that_code_delays_forever_raises() -> None:
     with (
-        server() as shared,
+        open_server() as shared,
         session(shared) as itself,
         session(shared) as forked,
         session(shared) as restored,
     ):
-        marks = {
-            live: live.checkpoint() for live in (itself, forked, restored) if not live.done(HELD)
+        checkpoints = {
+            live: live.checkpoint()
+            for live in (itself, forked, restored)
+            if not live.run_ok(BLOCK_FORKS)
         }
 
-        async def all_three() -> tuple[object, ...]:
+        async def fork_and_restore() -> tuple[object, ...]:
             return await asyncio.gather(
                 itself.executor.fork(),
-                forked.executor.fork(mark=marks[forked]),
-                restored.executor.restore(marks[restored]),
+                forked.executor.fork(checkpoint=checkpoints[forked]),
+                restored.executor.restore(checkpoints[restored]),
                 return_exceptions=True,
             )
 
-        in_itself, in_a_copy, in_a_restored_one = wait(all_three())
-        for error in (in_itself, in_a_copy):
+        fork_error, checkpoint_fork_error, restored_result = run_async(fork_and_restore())
+        for error in (fork_error, checkpoint_fork_error):
             assert isinstance(error, CheckpointError), error
-            assert "did not come within 30 s" in str(error)
-        assert in_a_restored_one is None, (
-            "what code has done at forks is done in a copy that nobody sees"
-        )
-        assert {live.done("print(kept)") for live in (itself, forked, restored)} == {"1"}
-        forked.restore(marks[forked])
-        assert forked.done("print(kept)") == "1"
+            assert "did not start within 30 s" in str(error)
+        assert restored_result is None, "fork hooks of the session must not affect a restore"
+        assert {live.run_ok("print(kept)") for live in (itself, forked, restored)} == {"1"}
+        forked.restore(checkpoints[forked])
+        assert forked.run_ok("print(kept)") == "1"
 
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
@@ -60,38 +60,45 @@ FREEZER = Path("/sys/fs/cgroup/freezer")
 
 @pytest.mark.skipif(
     not os.access(FREEZER, os.W_OK),
-    reason="no control groups of version 1 that this user may freeze",
+    reason="this user cannot freeze control groups (version 1)",
 )
-def test_a_checkpoint_that_ends_while_it_is_gone_back_to_is_an_error() -> None:
+def test_a_checkpoint_that_dies_during_a_restore_raises() -> None:
     with session(None) as live:
-        live.done("kept = 1")
-        mark = live.checkpoint()
+        live.run_ok("kept = 1")
+        checkpoint = live.checkpoint()
         assert isinstance(live.executor, SandboxSessionCodeExecutor)
         assert live.executor._connection is not None
-        (keeper,) = [pid for pid in descendants(live.executor._connection.pid) if is_deaf(pid)]
+        (frozen,) = [
+            pid for pid in descendants(live.executor._connection.pid) if blocks_all_signals(pid)
+        ]
         group = Path(tempfile.mkdtemp(dir=FREEZER))
         try:
-            (group / "cgroup.procs").write_text(str(keeper))
+            (group / "cgroup.procs").write_text(str(frozen))
             (group / "freezer.state").write_text("FROZEN")
 
             async def restored() -> None:
-                restoring = asyncio.ensure_future(live.executor.restore(mark))
+                restoring = asyncio.ensure_future(live.executor.restore(checkpoint))
                 await asyncio.sleep(2)
                 assert not restoring.done()
-                os.kill(keeper, signal.SIGKILL)
+                os.kill(frozen, signal.SIGKILL)
                 (group / "freezer.state").write_text("THAWED")
                 await restoring
 
-            with pytest.raises(CheckpointError, match="started afresh"):
-                wait(restored())
+            with pytest.raises(CheckpointError, match="The checkpoint did not answer or has ended"):
+                run_async(restored())
         finally:
             (group / "freezer.state").write_text("THAWED")
-            asyncio.run(until(lambda: not (group / "cgroup.procs").read_text(), "the copy is gone"))
+            asyncio.run(
+                wait_until(
+                    lambda: not (group / "cgroup.procs").read_text(),
+                    "the checkpoint process has ended",
+                )
+            )
             group.rmdir()
         assert live.run("print('kept' in dir())").stdout == "False\n"
 
 
-def is_deaf(pid: int) -> bool:
-    """Tell whether process `pid` lets all signals wait, as copies of sessions do."""
+def blocks_all_signals(pid: int) -> bool:
+    """Return True if process `pid` blocks all signals, as checkpoint processes do."""
     blocked = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
     return bool(int(blocked, 16) & 1 << signal.SIGUSR1 - 1)

@@ -1,6 +1,4 @@
-"""Checkpoint, restore and fork of live sessions: exact copies, that never see each other again, or a refusal that says why."""
-
-# ruff: noqa: E501 - a program a line
+"""Checkpoint, restore and fork of live sessions give exact, independent copies or a clear error."""
 
 from __future__ import annotations
 
@@ -12,19 +10,25 @@ from pathlib import Path
 import pytest
 
 from cellblock import Checkpoint, CheckpointError, Limits, SandboxSessionServer
-from tests.executors.session.live_session import Live, forked, server, session, wait
+from tests.executors.session.live_session import (
+    LiveSession,
+    forked,
+    open_server,
+    open_session,
+    run_async,
+)
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxSessionServer]:
-    with server(
+    with open_server(
         limits=Limits(memory_bytes=512 << 20, processes=200, tmp_bytes=64 << 20, checkpoints=6)
     ) as running:
         yield running
 
 
 def tree(folder: Path) -> dict[str, object]:
-    """Give what is in `folder`: text of files, targets of links, and rights."""
+    """Return the contents of `folder`: text of files, targets of links, and permissions."""
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -40,80 +44,84 @@ def tree(folder: Path) -> dict[str, object]:
 # memory
 
 
-def test_restoring_brings_variables_back_as_often_as_wanted(live: Live) -> None:
-    live.done("x, data = 1, {'a': [1]}\ndef f(): return x, data")
-    mark = live.checkpoint()
+def test_variables_can_be_restored_several_times(live: LiveSession) -> None:
+    live.run_ok("x, data = 1, {'a': [1]}\ndef f(): return x, data")
+    checkpoint = live.checkpoint()
     for _ in range(3):
-        live.done("x = 2; data['a'].append(3); y = 1; del f")
-        live.restore(mark)
-        assert live.done("print(f(), 'y' in globals())") == "(1, {'a': [1]}) False"
+        live.run_ok("x = 2; data['a'].append(3); y = 1; del f")
+        live.restore(checkpoint)
+        assert live.run_ok("print(f(), 'y' in globals())") == "(1, {'a': [1]}) False"
 
 
-def test_restoring_goes_back_and_forth_between_checkpoints(live: Live) -> None:
-    marks = list[Checkpoint]()
+def test_checkpoints_can_be_restored_in_any_order(live: LiveSession) -> None:
+    checkpoints = list[Checkpoint]()
     for number in range(3):
-        live.done(f"x = {number}\nopen('x', 'w').write('{number}') and None")
-        marks.append(live.checkpoint())
+        live.run_ok(f"x = {number}\nopen('x', 'w').write('{number}') and None")
+        checkpoints.append(live.checkpoint())
     for number in (0, 2, 1, 1, 0, 2):
-        live.restore(marks[number])
-        assert live.done("print(x, open('x').read())") == f"{number} {number}"
-    assert [mark.name for mark in live.executor.checkpoints] == [mark.name for mark in marks]
+        live.restore(checkpoints[number])
+        assert live.run_ok("print(x, open('x').read())") == f"{number} {number}"
+    assert [checkpoint.name for checkpoint in live.executor.checkpoints] == [
+        checkpoint.name for checkpoint in checkpoints
+    ]
 
 
-def test_history_goes_back_as_well(live: Live) -> None:
-    live.done("1 + 1")
-    mark = live.checkpoint()
-    live.done("2 + 2")
-    live.restore(mark)
-    assert live.done("_, len(In)") == "(2, 3)"
+def test_history_is_restored_too(live: LiveSession) -> None:
+    live.run_ok("1 + 1")
+    checkpoint = live.checkpoint()
+    live.run_ok("2 + 2")
+    live.restore(checkpoint)
+    assert live.run_ok("_, len(In)") == "(2, 3)"
 
 
-def test_a_restored_session_recovers_to_what_was_restored(live: Live) -> None:
-    live.done("x = 1")
-    mark = live.checkpoint()
-    live.done("x = 2")
-    live.restore(mark)
+def test_after_a_restore_a_killed_session_recovers_the_restored_state(live: LiveSession) -> None:
+    live.run_ok("x = 1")
+    checkpoint = live.checkpoint()
+    live.run_ok("x = 2")
+    live.restore(checkpoint)
     ended = live.run("import os; os._exit(3)")
-    assert (ended.session_restored, live.done("x")) == (True, "1"), ended
+    assert (ended.session_restored, live.run_ok("x")) == (True, "1"), ended
 
 
-def test_a_session_that_failed_can_be_restored(live: Live) -> None:
-    live.done("x = 1")
-    mark = live.checkpoint()
+def test_a_session_that_failed_can_be_restored(live: LiveSession) -> None:
+    live.run_ok("x = 1")
+    checkpoint = live.checkpoint()
     live.run("x = 2\nimport os; os._exit(3)")
-    live.restore(mark)
-    assert live.done("x") == "1"
+    live.restore(checkpoint)
+    assert live.run_ok("x") == "1"
 
 
-def test_processes_and_threads_of_later_are_gone_after_a_restore(
+def test_a_restore_ends_processes_and_threads_started_since(
     shared: SandboxSessionServer,
 ) -> None:
-    with session(shared, keep_processes=True) as live:
-        live.done("import os, subprocess, threading, time")
-        mark = live.checkpoint()
-        live.done(
-            "p = subprocess.Popen(['sleep', '100']); threading.Thread(target=time.sleep, args=(100,), daemon=True).start()"
+    with open_session(shared, keep_processes=True) as live:
+        live.run_ok("import os, subprocess, threading, time")
+        checkpoint = live.checkpoint()
+        live.run_ok(
+            "p = subprocess.Popen(['sleep', '100']); threading.Thread(target=time.sleep, "
+            "args=(100,), daemon=True).start()"
         )
-        live.restore(mark)
+        live.restore(checkpoint)
         assert (
-            live.done(
-                "print(threading.active_count(), len([n for n in os.listdir('/proc') if n.isdigit()]))"
+            live.run_ok(
+                "print(threading.active_count(), "
+                "len([n for n in os.listdir('/proc') if n.isdigit()]))"
             )
             == "1 1"
         )
 
 
-def test_output_of_what_is_given_up_is_not_seen_after_a_restore(
+def test_output_of_discarded_processes_is_not_shown_after_a_restore(
     shared: SandboxSessionServer,
 ) -> None:
-    with session(shared, keep_processes=True) as live:
-        mark = live.checkpoint()
-        live.done(
+    with open_session(shared, keep_processes=True) as live:
+        checkpoint = live.checkpoint()
+        live.run_ok(
             "import subprocess, time; p = subprocess.Popen(['sh', '-c', 'sleep 0.3; echo late'])"
         )
         time.sleep(0.6)
-        live.restore(mark)
-        assert live.done("1") == "1"
+        live.restore(checkpoint)
+        assert live.run_ok("1") == "1"
 
 
 # work folder
@@ -121,96 +129,106 @@ def test_output_of_what_is_given_up_is_not_seen_after_a_restore(
 PREPARE = """
 import os
 os.makedirs('nested/deeper'); open('nested/deeper/file', 'w').write('deep')
-for name in ('same', 'changed', 'removed', 'renamed', 'touched', 'typed', 'modes', 'longer'): open(name, 'w').write(name)
-os.symlink('same', 'link'); os.symlink('missing', 'broken'); os.mkdir('empty'); os.chmod('modes', 0o640)
+for name in ('same', 'changed', 'removed', 'renamed', 'touched', 'typed', 'modes', 'longer'):
+    open(name, 'w').write(name)
+os.symlink('same', 'link'); os.symlink('missing', 'broken')
+os.mkdir('empty'); os.chmod('modes', 0o640)
 os.link('same', 'hard'); os.utime('touched', ns=(1, 1))
 """
 CHANGE = """
 import os, shutil
-open('changed', 'w').write('CHANGED'); os.unlink('removed'); os.rename('renamed', 'other'); open('added', 'w').write('new')
-os.utime('touched', ns=(5, 5)); os.unlink('typed'); os.mkdir('typed'); open('typed/x', 'w'); os.chmod('modes', 0o400)
+open('changed', 'w').write('CHANGED'); os.unlink('removed')
+os.rename('renamed', 'other'); open('added', 'w').write('new')
+os.utime('touched', ns=(5, 5)); os.unlink('typed')
+os.mkdir('typed'); open('typed/x', 'w'); os.chmod('modes', 0o400)
 open('longer', 'a').write('!'); shutil.rmtree('nested'); open('nested', 'w').write('a file now')
-os.unlink('link'); os.symlink('changed', 'link'); os.unlink('broken'); open('broken', 'w'); os.rmdir('empty')
+os.unlink('link'); os.symlink('changed', 'link')
+os.unlink('broken'); open('broken', 'w'); os.rmdir('empty')
 os.makedirs('added folder/below'); os.symlink('/etc/passwd', 'added folder/out')
 """
 
 
-def test_restoring_brings_the_work_folder_back(live: Live) -> None:
-    live.done(PREPARE)
-    before, mark = tree(live.folder), live.checkpoint()
+def test_restore_brings_back_the_work_folder(live: LiveSession) -> None:
+    live.run_ok(PREPARE)
+    before, checkpoint = tree(live.folder), live.checkpoint()
     assert len(before) == 15
     for _ in range(2):
-        live.done(CHANGE)
+        live.run_ok(CHANGE)
         assert tree(live.folder) != before
-        live.restore(mark)
+        live.restore(checkpoint)
         assert tree(live.folder) == before
 
 
-def test_a_change_that_hides_is_seen(live: Live) -> None:
-    """Same size, same time of modification: only the time of change tells, which nobody can set."""
-    live.done("import os\nopen('f', 'w').write('one'); os.utime('f', ns=(7, 7))")
+def test_a_change_with_the_same_size_and_mtime_is_detected(live: LiveSession) -> None:
+    """Size and modification time are equal. Only the change time differs, which code cannot set."""
+    live.run_ok("import os\nopen('f', 'w').write('one'); os.utime('f', ns=(7, 7))")
     first = live.checkpoint()
-    live.done("open('f', 'r+').write('two'); os.utime('f', ns=(7, 7))")
+    live.run_ok("open('f', 'r+').write('two'); os.utime('f', ns=(7, 7))")
     second = live.checkpoint()
-    for mark, text in ((first, "one"), (second, "two"), (first, "one")):
-        live.restore(mark)
-        assert live.done("print(open('f').read())") == text
+    for checkpoint, text in ((first, "one"), (second, "two"), (first, "one")):
+        live.restore(checkpoint)
+        assert live.run_ok("print(open('f').read())") == text
 
 
-def test_what_has_not_changed_is_not_copied_again(live: Live) -> None:
-    live.done(
-        "open('large', 'wb').write(bytes(range(256)) * 4096) and None; open('small', 'w').write('1') and None"
+def test_unchanged_files_are_not_copied_again(live: LiveSession) -> None:
+    live.run_ok(
+        "open('large', 'wb').write(bytes(range(256)) * 4096) and None; open('small', "
+        "'w').write('1') and None"
     )
     first = live.checkpoint()
-    live.done("open('small', 'w').write('22') and None")
+    live.run_ok("open('small', 'w').write('22') and None")
     second = live.checkpoint()
     assert first.copied_bytes + first.shared_bytes == (1 << 20) + 1
     assert (second.copied_bytes <= 2, second.copied_bytes + second.shared_bytes) == (
         True,
         (1 << 20) + 2,
     )
-    live.done("open('large', 'r+b').write(b'changed') and None")
-    for mark in (second, first):
-        live.restore(mark)
-        assert live.done("print(open('large', 'rb').read() == bytes(range(256)) * 4096)") == "True"
-
-
-def test_writing_into_the_work_folder_never_changes_a_checkpoint(live: Live) -> None:
-    live.done("import mmap\nopen('f', 'w').write('frozen') and None")
-    marks = [live.checkpoint(), live.checkpoint()]
-    live.done(
-        "f = open('f', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[:6] = b'melted'; m.flush(); m.close(); f.close()"
-    )
-    for mark in marks:
-        live.restore(mark)
-        assert live.done("print(open('f').read())") == "frozen"
-
-
-def test_open_files_go_on_where_they_were(live: Live) -> None:
-    live.done(
-        "out = open('log', 'w'); out.write('one\\n'); lines = open('data', 'w+'); lines.write('a\\nb\\nc\\n'); lines.seek(0)"
-    )
-    assert live.done("lines.readline()") == "'a\\n'"
-    mark = live.checkpoint()
-    for text in ("two", "three"):
-        live.done(f"out.write('{text}\\n'); out.flush()")
+    live.run_ok("open('large', 'r+b').write(b'changed') and None")
+    for checkpoint in (second, first):
+        live.restore(checkpoint)
         assert (
-            live.done("print(open('log').read().split(), lines.readline())")
+            live.run_ok("print(open('large', 'rb').read() == bytes(range(256)) * 4096)") == "True"
+        )
+
+
+def test_writing_into_the_work_folder_never_changes_a_checkpoint(live: LiveSession) -> None:
+    live.run_ok("import mmap\nopen('f', 'w').write('frozen') and None")
+    checkpoints = [live.checkpoint(), live.checkpoint()]
+    live.run_ok(
+        "f = open('f', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[:6] = b'melted'; "
+        "m.flush(); m.close(); f.close()"
+    )
+    for checkpoint in checkpoints:
+        live.restore(checkpoint)
+        assert live.run_ok("print(open('f').read())") == "frozen"
+
+
+def test_open_files_keep_their_position(live: LiveSession) -> None:
+    live.run_ok(
+        "out = open('log', 'w'); out.write('one\\n'); lines = open('data', 'w+'); "
+        "lines.write('a\\nb\\nc\\n'); lines.seek(0)"
+    )
+    assert live.run_ok("lines.readline()") == "'a\\n'"
+    checkpoint = live.checkpoint()
+    for text in ("two", "three"):
+        live.run_ok(f"out.write('{text}\\n'); out.flush()")
+        assert (
+            live.run_ok("print(open('log').read().split(), lines.readline())")
             == f"['one', '{text}'] b"
         )
-        live.restore(mark)
+        live.restore(checkpoint)
     with forked(live, 2) as (one, other):
-        one.done("out.write('of one\\n'); out.close()")
-        other.done("out.write('of other\\n'); out.close()")
+        one.run_ok("out.write('of one\\n'); out.close()")
+        other.run_ok("out.write('of other\\n'); out.close()")
         assert [
-            branch.done("print(open('log').read().split('\\n'), lines.read())")
+            branch.run_ok("print(open('log').read().split('\\n'), lines.read())")
             for branch in (one, other)
         ] == [
             "['one', 'of one', ''] b\nc",
             "['one', 'of other', ''] b\nc",
         ]
-    live.done("out.close()")
-    assert live.done("print(open('log').read())") == "one"
+    live.run_ok("out.close()")
+    assert live.run_ok("print(open('log').read())") == "one"
 
 
 # random numbers
@@ -218,190 +236,218 @@ def test_open_files_go_on_where_they_were(live: Live) -> None:
 RANDOM = "import random, os; print(random.random(), random.randrange(10**9))"
 
 
-def test_random_numbers_repeat_after_a_restore_and_differ_in_forks(live: Live) -> None:
-    live.done("import random; random.seed(1)")
-    mark = live.checkpoint()
+def test_random_numbers_repeat_after_a_restore_and_differ_in_forks(live: LiveSession) -> None:
+    live.run_ok("import random; random.seed(1)")
+    checkpoint = live.checkpoint()
     found = set[str]()
     for _ in range(3):
-        found.add(live.done(RANDOM))
-        live.restore(mark)
+        found.add(live.run_ok(RANDOM))
+        live.restore(checkpoint)
     assert len(found) == 1
     with forked(live, 3) as branches:
-        assert len(found | {branch.done(RANDOM) for branch in branches}) == 4
-    assert live.done(RANDOM) in found
+        assert len(found | {branch.run_ok(RANDOM) for branch in branches}) == 4
+    assert live.run_ok(RANDOM) in found
 
 
-def test_numpys_random_numbers_repeat_after_a_restore_and_differ_in_forks() -> None:
+def test_numpy_random_numbers_repeat_after_a_restore_and_differ_in_forks() -> None:
     pytest.importorskip("numpy", reason="numpy is not installed")
-    with session(None) as live:
-        live.done("import numpy; numpy.random.seed(1)")
-        mark, code = live.checkpoint(), "print(numpy.random.random(2).tolist())"
-        first = live.done(code)
-        live.restore(mark)
-        assert live.done(code) == first
-        with forked(live, 2, mark) as branches:
-            assert len({first, *(branch.done(code) for branch in branches)}) == 3
+    with open_session(None) as live:
+        live.run_ok("import numpy; numpy.random.seed(1)")
+        checkpoint, code = live.checkpoint(), "print(numpy.random.random(2).tolist())"
+        first = live.run_ok(code)
+        live.restore(checkpoint)
+        assert live.run_ok(code) == first
+        with forked(live, 2, checkpoint) as branches:
+            assert len({first, *(branch.run_ok(code) for branch in branches)}) == 3
 
 
 # refusals
 
-REFUSED = {
-    "a thread": ("import threading, time\nt = threading.Thread(target=time.sleep, args=(3,), name='counter')\nt.start()",
-                 "the Python thread 'counter'"),
-    "a child": ("import subprocess; p = subprocess.Popen(['sleep', '100'])", r"the child process \d+ \(sleep\)"),
-    "a connection": ("import socket\ns = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname())",
-                     "a network socket"),
+UNSUPPORTED = {
+    "a thread": (
+        (
+            "import threading, time\nt = threading.Thread(target=time.sleep, args=(3,), "
+            "name='counter')\nt.start()"
+        ),
+        "the Python thread 'counter'",
+    ),
+    "a child": (
+        "import subprocess; p = subprocess.Popen(['sleep', '100'])",
+        r"the child process \d+ \(sleep\)",
+    ),
+    "a connection": (
+        (
+            "import socket\ns = socket.create_server(('127.0.0.1', 0)); "
+            "c = socket.create_connection(s.getsockname())"
+        ),
+        "a network socket",
+    ),
     "a terminal": ("import pty; ends = pty.openpty()", "an open terminal"),
-    "shared memory": ("import mmap; m = mmap.mmap(-1, 4096)", "memory that is shared on purpose"),
-    "shared memory with a name": ("import multiprocessing.shared_memory as m; s = m.SharedMemory('cbx', True, 4096)",
-                                  "memory that is shared on purpose|child process"),
-    "a pool": ("import multiprocessing; p = multiprocessing.get_context('fork').Pool(2)", "thread|child process"),
-    "a task": ("import asyncio\nasync def later(): await asyncio.sleep(60)\n"
-               "async def begin(): return asyncio.create_task(later(), name='left-over')\ntask = await begin()",
-               "the asyncio task 'left-over'"),
-}  # fmt: skip
+    "shared memory": ("import mmap; m = mmap.mmap(-1, 4096)", "writable shared memory"),
+    "shared memory with a name": (
+        "import multiprocessing.shared_memory as m; s = m.SharedMemory('cbx', True, 4096)",
+        "writable shared memory|child process",
+    ),
+    "a pool": (
+        "import multiprocessing; p = multiprocessing.get_context('fork').Pool(2)",
+        "thread|child process",
+    ),
+    "a task": (
+        "import asyncio\nasync def later(): await asyncio.sleep(60)\n"
+        "async def begin(): return asyncio.create_task(later(), "
+        "name='left-over')\ntask = await begin()",
+        "the asyncio task 'left-over'",
+    ),
+}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_copied_is_refused_by_name(name: str, shared: SandboxSessionServer) -> None:
-    code, named = REFUSED[name]
-    with session(shared, keep_processes=True) as live:
-        live.done("x = 1")
-        mark = live.checkpoint()
-        live.done(code)
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_state_that_cannot_be_copied_is_refused_and_named(
+    name: str, shared: SandboxSessionServer
+) -> None:
+    code, named = UNSUPPORTED[name]
+    with open_session(shared, keep_processes=True) as live:
+        live.run_ok("x = 1")
+        checkpoint = live.checkpoint()
+        live.run_ok(code)
         with pytest.raises(CheckpointError, match=named):
             live.checkpoint()
         with pytest.raises(CheckpointError, match=named):
             live.fork()
-        assert live.done("x") == "1"
+        assert live.run_ok("x") == "1"
         assert len(live.executor.checkpoints) == 1
-        live.restore(mark)
-        assert live.done("x") == "1"
+        live.restore(checkpoint)
+        assert live.run_ok("x") == "1"
         live.checkpoint()
 
 
-# scripts
+# script magics
 
 
-def test_after_a_script_cell_the_session_can_be_copied(live: Live) -> None:
-    """IPython has such cells' programs looked after by a thread of its own, which no copy could carry over."""
-    live.done("import os, threading\nx = 1")
-    assert live.done("%%bash\necho one") == "one"
-    mark = live.checkpoint()
-    assert live.done("threading.active_count(), len(os.listdir('/proc/self/task'))") == "(1, 1)"
-    assert live.done("x = 2\nget_ipython().run_cell_magic('sh', '', 'echo two')") == "two"
+def test_after_a_script_block_the_session_can_be_copied(live: LiveSession) -> None:
+    """IPython watches the program of a script block in a thread, which a fork would lose."""
+    live.run_ok("import os, threading\nx = 1")
+    assert live.run_ok("%%bash\necho one") == "one"
+    checkpoint = live.checkpoint()
+    assert live.run_ok("threading.active_count(), len(os.listdir('/proc/self/task'))") == "(1, 1)"
+    assert live.run_ok("x = 2\nget_ipython().run_cell_magic('sh', '', 'echo two')") == "two"
     ended = live.run("import os; os._exit(3)")
-    assert (ended.session_restored, live.done("x")) == (True, "2"), ended
-    assert live.done("%%script bash --out said\necho three") == ""
-    with forked(live) as (branch,), forked(live, mark=mark) as (earlier,):
-        assert [one.done("%%bash\necho branch") for one in (branch, earlier, live)] == [
+    assert (ended.session_restored, live.run_ok("x")) == (True, "2"), ended
+    assert live.run_ok("%%script bash --out said\necho three") == ""
+    with forked(live) as (branch,), forked(live, checkpoint=checkpoint) as (earlier,):
+        assert [one.run_ok("%%bash\necho branch") for one in (branch, earlier, live)] == [
             "branch"
         ] * 3
-        assert branch.done("x, said") == "(2, 'three\\n')"
+        assert branch.run_ok("x, said") == "(2, 'three\\n')"
         ended = branch.run("import os; os._exit(3)")
-        assert (ended.session_restored, branch.done("x"), earlier.done("x")) == (True, "2", "1"), (
-            ended
-        )
-    live.restore(mark)
-    assert live.done("%%bash\necho four") == "four"
+        assert (ended.session_restored, branch.run_ok("x"), earlier.run_ok("x")) == (
+            True,
+            "2",
+            "1",
+        ), ended
+    live.restore(checkpoint)
+    assert live.run_ok("%%bash\necho four") == "four"
 
 
 @pytest.mark.parametrize(
     "code", ["exit 3", "sleep 100", "sleep 100 & echo so far; wait", "trap '' INT; sleep 100"]
 )
-def test_after_a_script_cell_that_failed_the_session_recovers(
+def test_after_a_failed_script_block_the_session_recovers(
     code: str, shared: SandboxSessionServer
 ) -> None:
-    with session(shared, timeout=2) as live:
-        live.done("x = 1")
+    with open_session(shared, timeout=2) as live:
+        live.run_ok("x = 1")
         assert live.run(f"x = 2\nget_ipython().run_cell_magic('bash', '', {code!r})").exit_code != 0
-        before = live.done("x")
+        before = live.run_ok("x")
         ended = live.run("x = 3; import os; os._exit(3)")
-        assert (ended.session_restored, live.done("x")) == (True, before), ended
-        assert live.done("%%bash\necho again") == "again"
+        assert (ended.session_restored, live.run_ok("x")) == (True, before), ended
+        assert live.run_ok("%%bash\necho again") == "again"
         live.checkpoint()
 
 
-def test_a_script_in_the_background_keeps_its_thread_while_it_is_needed(
+def test_a_background_script_keeps_its_thread_while_it_runs(
     shared: SandboxSessionServer,
 ) -> None:
-    with session(shared, keep_processes=True) as live:
-        live.done("%%bash --bg --out said --proc process\necho done")
-        assert live.done("(await said.read()).decode()") == "'done\\n'"
-        assert live.done("await process.wait()") == "0"
+    with open_session(shared, keep_processes=True) as live:
+        live.run_ok("%%bash --bg --out said --proc process\necho done")
+        assert live.run_ok("(await said.read()).decode()") == "'done\\n'"
+        assert live.run_ok("await process.wait()") == "0"
         with pytest.raises(CheckpointError, match="run_forever"):
             live.checkpoint()
-        live.done("del said, process")
-        live.done("%%bash --bg\nexec sleep 100")
+        live.run_ok("del said, process")
+        live.run_ok("%%bash --bg\nexec sleep 100")
         with pytest.raises(CheckpointError, match="run_forever"):
             live.checkpoint()
-        live.done("%killbgscripts")
+        live.run_ok("%killbgscripts")
         live.checkpoint()
 
 
-# lifetime
+# lifetime and limits
 
 
-def test_checkpoints_are_bounded_and_room_comes_by_dropping(live: Live) -> None:
-    marks = [live.checkpoint() for _ in range(6)]
-    with pytest.raises(CheckpointError, match=r"6 checkpoints already \(Limits.checkpoints\)"):
+def test_the_number_of_checkpoints_is_limited_and_dropping_frees_one(live: LiveSession) -> None:
+    checkpoints = [live.checkpoint() for _ in range(6)]
+    with pytest.raises(CheckpointError, match=r"already has 6 checkpoints \(Limits.checkpoints\)"):
         live.checkpoint()
     for _ in range(2):
-        wait(live.executor.drop(marks[2]))
-    assert [mark.name for mark in live.executor.checkpoints] == [
-        mark.name for mark in marks if mark is not marks[2]
+        run_async(live.executor.drop(checkpoints[2]))
+    assert [checkpoint.name for checkpoint in live.executor.checkpoints] == [
+        checkpoint.name for checkpoint in checkpoints if checkpoint is not checkpoints[2]
     ]
     with pytest.raises(CheckpointError, match="dropped"):
-        live.restore(marks[2])
+        live.restore(checkpoints[2])
     with pytest.raises(CheckpointError, match="dropped"):
-        live.fork(1, marks[2])
+        live.fork(1, checkpoints[2])
     live.checkpoint()
 
 
-def test_a_checkpoint_expires(live: Live) -> None:
-    live.done("x = 1")
-    mark = live.checkpoint(lifetime_seconds=0.2)
-    assert mark.expires_at is not None
+def test_a_checkpoint_expires(live: LiveSession) -> None:
+    live.run_ok("x = 1")
+    checkpoint = live.checkpoint(lifetime_seconds=0.2)
+    assert checkpoint.expires_at is not None
     deadline = time.monotonic() + 10
     while live.executor.checkpoints and time.monotonic() < deadline:
-        live.done("x")
+        live.run_ok("x")
     with pytest.raises(CheckpointError, match="expired"):
-        live.restore(mark)
-    assert live.done("x") == "1"
+        live.restore(checkpoint)
+    assert live.run_ok("x") == "1"
 
 
-def test_checkpoints_end_with_their_session(live: Live) -> None:
-    live.done("x = 1")
-    mark = live.checkpoint()
-    wait(live.executor.restart())
+def test_checkpoints_are_deleted_with_their_session(live: LiveSession) -> None:
+    live.run_ok("x = 1")
+    checkpoint = live.checkpoint()
+    run_async(live.executor.restart())
     assert live.executor.checkpoints == ()
     with pytest.raises(CheckpointError):
-        live.restore(mark)
+        live.restore(checkpoint)
     assert live.run("x").exit_code == 1
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_fork_into_none_is_refused(count: int, live: Live) -> None:
+def test_a_fork_count_below_one_is_refused(count: int, live: LiveSession) -> None:
     with pytest.raises(ValueError, match="count"):
         live.fork(count)
 
 
-def test_a_folder_that_is_nested_too_deep_is_refused_and_not_cut(live: Live) -> None:
-    live.done("import os\nfor _ in range(80): os.mkdir('d'); os.chdir('d')\nos.chdir('/workspace')")
+def test_a_folder_that_is_nested_too_deep_is_refused(live: LiveSession) -> None:
+    live.run_ok(
+        "import os\nfor _ in range(80): os.mkdir('d'); os.chdir('d')\nos.chdir('/workspace')"
+    )
     for copy in (live.checkpoint, live.fork):
         with pytest.raises(CheckpointError, match="64 folders deep"):
             copy()
-    assert live.done("1") == "1"
+    assert live.run_ok("1") == "1"
 
 
-def test_a_branch_has_terminals_of_its_own(live: Live) -> None:
+def test_a_branch_can_create_terminals(live: LiveSession) -> None:
     assert (
-        live.done("import os, pty; mine = pty.openpty(); os.listdir('/dev/pts')") == "['0', 'ptmx']"
+        live.run_ok("import os, pty; mine = pty.openpty(); os.listdir('/dev/pts')")
+        == "['0', 'ptmx']"
     )
-    live.done("[os.close(end) for end in mine] and None")
+    live.run_ok("[os.close(end) for end in mine] and None")
     with forked(live) as (branch,):
-        live.done("mine = pty.openpty() and None")
+        live.run_ok("mine = pty.openpty() and None")
         assert (
-            branch.done("mine = pty.openpty(); os.ttyname(mine[1]), os.listdir('/dev/pts')")
+            branch.run_ok("mine = pty.openpty(); os.ttyname(mine[1]), os.listdir('/dev/pts')")
             == "('/dev/pts/0', ['0', 'ptmx'])"
         )

@@ -1,4 +1,4 @@
-"""Folders in which code has made more than anybody wants to look at: what each look costs is bounded."""
+"""The cost of each scan is limited, even in a folder with very many files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from cellblock.executors.workspace.workspace import Workspace
 from cellblock.runtime.linux.rmtree import remove_tree
-from cellblock.sandbox.setup.chown import change_owner
+from cellblock.sandbox.setup.chown import chown_tree
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
-class Counted:
-    """What `os.scandir` and `os.listdir` give, with the entries counted that are taken."""
+class EntryCounter:
+    """Count the folders and entries that `os.scandir` and `os.listdir` read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folders = self.entries = 0
@@ -50,76 +50,77 @@ class Counted:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    return Counted(monkeypatch)
+def counted(monkeypatch: pytest.MonkeyPatch) -> EntryCounter:
+    return EntryCounter(monkeypatch)
 
 
 def fill(folder: Path, count: int) -> None:
-    """Put many hidden files into a folder."""
+    """Create many hidden files in a folder."""
     for number in range(count):
-        if (
-            first := number // 30_000 * 30_000
-        ) == number:  # of those that are one file, with as many names as disks allow
+        # Hard links are cheap. A file can have a limited number of them.
+        if (first := number // 30_000 * 30_000) == number:
             (folder / f".{first}").write_text("")
         else:
             os.link(folder / f".{first}", folder / f".{number}")
 
 
-def test_of_many_hidden_files_only_a_part_is_looked_at(
-    workspace: Workspace, counted: Counted
+def test_only_a_part_of_many_hidden_files_is_scanned(
+    workspace: Workspace, counted: EntryCounter
 ) -> None:
     fill(workspace.path, 130_000)
-    beside_a_block = Workspace(workspace.path)
-    beside_a_block.write_temporary(workspace.temporary_name("py"), "")
-    for looking in (workspace, workspace, beside_a_block):
+    with_running_block = Workspace(workspace.path)
+    with_running_block.write_temporary(workspace.temporary_name("py"), "")
+    for scanned in (workspace, workspace, with_running_block):
         counted.entries = 0
-        looking.changed(0, besides="")
+        scanned.list_changes(0, exclude="")
         assert counted.entries < 110_000
-        assert not looking.is_small
+        assert not scanned.is_small
 
 
-def test_of_many_folders_only_a_part_is_looked_into(workspace: Workspace, counted: Counted) -> None:
+def test_only_a_part_of_many_folders_is_scanned(
+    workspace: Workspace, counted: EntryCounter
+) -> None:
     for number in range(100):
         for inner in range(100):
             (workspace.path / str(number) / str(inner)).mkdir(parents=True)
-    counted.folders = 0  # mkdir
-    workspace.changed(0, besides="")
+    counted.folders = 0  # ignore those that mkdir read
+    workspace.list_changes(0, exclude="")
     assert counted.folders < 6_000
     assert not workspace.is_small
 
 
 @pytest.mark.parametrize(
-    "deal_with",
+    "process_tree",
     [
         remove_tree,
         functools.partial(
-            change_owner, before=(os.getuid(), os.getgid()), after=(os.getuid(), os.getgid())
+            chown_tree, before=(os.getuid(), os.getgid()), after=(os.getuid(), os.getgid())
         ),
     ],
 )
-def test_a_folder_of_many_files_is_dealt_with_without_a_list_of_them(
-    deal_with: Callable[[str], None], tmp_path: Path
+def test_a_folder_with_many_files_is_processed_without_listing_them_in_memory(
+    process_tree: Callable[[str], None], tmp_path: Path
 ) -> None:
     fill(tmp_path, 20_000)
     (tmp_path / "folder").mkdir()
     fill(tmp_path / "folder", 20_000)
     tracemalloc.start()
     try:
-        deal_with(str(tmp_path))
+        process_tree(str(tmp_path))
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
-    assert tmp_path.exists() == (deal_with is not remove_tree)
+    assert tmp_path.exists() == (process_tree is not remove_tree)
 
 
-def test_a_large_folder_is_small_again_when_it_was_emptied(workspace: Workspace) -> None:
+def test_a_large_folder_is_small_again_after_it_was_emptied(workspace: Workspace) -> None:
     fill(workspace.path, 3_000)
-    workspace.changed(0, besides="")
+    workspace.list_changes(0, exclude="")
     assert not workspace.is_small
     for path in workspace.path.glob(".*"):
         path.unlink()
     since = workspace.write("a.py", "")
-    assert ("a.py", 0) in workspace.changed(since, besides="")
+    assert ("a.py", 0) in workspace.list_changes(since, exclude="")
     assert workspace.is_small
 
 
@@ -129,22 +130,22 @@ def test_the_files_of_an_ordinary_large_project_are_all_listed(workspace: Worksp
         (workspace.path / f"package_{number}" / "__pycache__").mkdir(parents=True)
         for name in ("a.py", "b.py", ".hidden"):
             (workspace.path / f"package_{number}" / name).write_text("")
-    found = [name for name, _ in workspace.changed(0, besides="")]
+    found = [name for name, _ in workspace.list_changes(0, exclude="")]
     assert found == sorted(
         f"package_{number}/{name}.py" for number in range(2_000) for name in "ab"
     )
 
 
-def test_an_empty_folder_is_listed_no_more_until_something_has_come(
-    tmp_path: Path, counted: Counted
+def test_an_empty_folder_is_not_listed_again_until_it_changes(
+    tmp_path: Path, counted: EntryCounter
 ) -> None:
     workspace = Workspace(tmp_path)
     for _ in range(5):
-        assert workspace.changed(0, besides="") == []
+        assert workspace.list_changes(0, exclude="") == []
         time.sleep(0.03)
     assert counted.folders == 2
     (tmp_path / "new.txt").write_text("new")
     os.utime(tmp_path, ns=(0, 0))
-    assert workspace.changed(0, besides="") == [("new.txt", 3)]
+    assert workspace.list_changes(0, exclude="") == [("new.txt", 3)]
     (tmp_path / "new.txt").unlink()
-    assert workspace.changed(0, besides="") == []
+    assert workspace.list_changes(0, exclude="") == []

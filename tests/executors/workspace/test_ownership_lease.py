@@ -1,4 +1,4 @@
-"""Work folders of root on a filesystem that cannot map owners are their owner's again when no executor uses them."""
+"""A work folder of root whose filesystem has no ID-mapped mounts gets its owner back after use."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from cellblock import FunctionError, FunctionWithRequirements
-from cellblock.sandbox.setup.namespaces import OUTER_USERS, is_root
+from cellblock.sandbox.setup.namespaces import OUTER_USERS, can_use_outer_users
 from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor
-from tests.sandbox.probes import done
+from tests.sandbox.probes import checked_output
 
-OTHER = 12345
-WRITE = "import os; open('file', 'a').write('!'); os.makedirs('deep/er', exist_ok=True); open('deep/er/made', 'w')"
+OTHER_USER = 12345
+WRITE = (
+    "import os; open('file', 'a').write('!'); os.makedirs('deep/er', exist_ok=True); "
+    "open('deep/er/made', 'w')"
+)
 NAMED = ("# filename: named.py\nprint('first')", "# filename: below/named.py\nprint('second')")
 CHANGE = "for name in ('named.py', 'below/named.py', 'below/new'): open(name, 'a').write('#')"
 KILLED = """
@@ -32,21 +35,21 @@ with SandboxCommandLineCodeExecutor(work_dir=sys.argv[1]) as executor:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder in which something of root's lies, something of somebody else's, and a link out of it."""
+    """Yield a folder with a file of root, a file of another user, and a link out of it."""
     if (
-        not is_root()
+        not can_use_outer_users()
         or subprocess.run(
             ["mount", "-t", "ramfs", "ramfs", tmp_path], capture_output=True
         ).returncode
         != 0
     ):
-        pytest.skip("root alone lends folders, and can mount a filesystem that makes it do so")
+        pytest.skip("only root leases folders and can mount a filesystem without ID mapping")
     try:
         work = tmp_path / "work"
         work.mkdir()
         (work / "file").write_text("")
         (work / "other").write_text("")
-        os.chown(work / "other", OTHER, OTHER)
+        os.chown(work / "other", OTHER_USER, OTHER_USER)
         (work / "link").symlink_to("/etc/hostname")
         yield work
     finally:
@@ -54,36 +57,36 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def owners(folder: Path) -> set[int]:
-    """Give whose `folder` is, and all in it but what was somebody else's."""
+    """Return the owners of `folder` and its contents, except for the file of another user."""
     found = {path.lstat().st_uid for path in (folder, *folder.rglob("*")) if path.name != "other"}
-    assert (folder / "other").stat().st_uid == OTHER
+    assert (folder / "other").stat().st_uid == OTHER_USER
     assert os.stat("/etc/hostname").st_uid == 0
     return found
 
 
 @pytest.mark.parametrize("kind", [SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor])
-def test_a_folder_comes_back_with_all_that_blocks_made_in_it(kind: type, folder: Path) -> None:
+def test_a_folder_is_returned_with_all_files_that_blocks_created(kind: type, folder: Path) -> None:
     with kind(work_dir=folder) as executor:
-        done(executor, WRITE)
+        checked_output(executor, WRITE)
         assert folder.stat().st_uid in OUTER_USERS, (
-            "this kernel maps owners here as well: the test needs another filesystem"
+            "this filesystem supports ID-mapped mounts: the test needs another one"
         )
         executor.restart()
-        done(executor, WRITE)
+        checked_output(executor, WRITE)
     assert owners(folder) == {0}
     assert (folder / "file").read_text() == "!!"
 
 
-def test_it_stays_lent_until_the_last_executor_stops(folder: Path) -> None:
+def test_it_stays_leased_until_the_last_executor_stops(folder: Path) -> None:
     with SandboxCommandLineCodeExecutor(work_dir=folder) as first:
         with SandboxCommandLineCodeExecutor(work_dir=folder) as second:
-            done(second, WRITE)
-        done(first, WRITE)
+            checked_output(second, WRITE)
+        checked_output(first, WRITE)
         assert folder.stat().st_uid in OUTER_USERS
     assert owners(folder) == {0}
 
 
-def test_it_comes_back_where_the_executor_does_not_start(folder: Path) -> None:
+def test_it_is_returned_if_the_executor_fails_to_start(folder: Path) -> None:
     function = FunctionWithRequirements.from_str(
         "def one() -> int:\n    return 1", global_imports=["not_there"]
     )
@@ -95,31 +98,33 @@ def test_it_comes_back_where_the_executor_does_not_start(folder: Path) -> None:
     assert owners(folder) == {0}
 
 
-def test_what_a_killed_owner_could_not_take_back_the_next_one_does(folder: Path) -> None:
+def test_the_next_executor_returns_a_folder_that_a_killed_process_left(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     killed = subprocess.run([sys.executable, "-c", KILLED, folder], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert owners(folder) - {0}
     (folder / "of root").write_text("")
     with SandboxCommandLineCodeExecutor(work_dir=folder) as executor:
-        done(executor, f"{WRITE}; open('killed', 'a'); open('of root', 'a')")
+        checked_output(executor, f"{WRITE}; open('killed', 'a'); open('of root', 'a')")
     assert owners(folder) == {0}
 
 
-def test_later_blocks_change_what_a_block_has_named(folder: Path) -> None:
+def test_later_blocks_can_change_named_files(folder: Path) -> None:
     with SandboxCommandLineCodeExecutor(work_dir=folder) as executor:
         for code in (*NAMED, CHANGE):
-            done(executor, code)
+            checked_output(executor, code)
     assert owners(folder) == {0}
     assert (folder / "below" / "named.py").read_text().endswith("#")
 
 
-@pytest.mark.skipif(not is_root(), reason="root alone works in somebody else's folder")
-def test_later_blocks_change_what_a_block_has_named_in_somebody_elses_folder(
+@pytest.mark.skipif(
+    not can_use_outer_users(), reason="only root can use the folder of another user"
+)
+def test_later_blocks_can_change_named_files_in_another_users_folder(
     tmp_path: Path,
 ) -> None:
-    os.chown(tmp_path, OTHER, OTHER)
+    os.chown(tmp_path, OTHER_USER, OTHER_USER)
     with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         for code in (*NAMED, CHANGE):
-            done(executor, code)
-    assert {path.stat().st_uid for path in tmp_path.rglob("*")} == {OTHER}
+            checked_output(executor, code)
+    assert {path.stat().st_uid for path in tmp_path.rglob("*")} == {OTHER_USER}

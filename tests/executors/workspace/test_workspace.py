@@ -1,4 +1,4 @@
-"""The work folder: names stay inside it, whatever the code made of it, and what changed is listed."""
+"""Workspace: names stay in the work folder despite links, and changed files are listed."""
 
 import functools
 import os
@@ -32,9 +32,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAMES | st.text(max_size=20))
-def test_place_gives_a_path_inside_or_refuses(workspace: Workspace, name: str) -> None:
+def test_resolve_returns_a_path_inside_or_raises(workspace: Workspace, name: str) -> None:
     try:
-        inside = workspace.place(name)
+        inside = workspace.resolve(name)
     except OutsideWorkspace:
         return
     real = Path(os.path.realpath(workspace.path / inside))
@@ -56,12 +56,12 @@ def test_place_gives_a_path_inside_or_refuses(workspace: Workspace, name: str) -
         ("..a/b", "..a/b"),
     ],
 )
-def test_name_inside(workspace: Workspace, name: str, inside: str) -> None:
-    assert workspace.place(name) == inside
+def test_a_name_inside_is_resolved(workspace: Workspace, name: str, inside: str) -> None:
+    assert workspace.resolve(name) == inside
 
 
-def test_absolute_name_inside_is_taken(workspace: Workspace) -> None:
-    assert workspace.place(str(workspace.path / "a.py")) == "a.py"
+def test_an_absolute_name_inside_is_accepted(workspace: Workspace) -> None:
+    assert workspace.resolve(str(workspace.path / "a.py")) == "a.py"
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_absolute_name_inside_is_taken(workspace: Workspace) -> None:
         "../work2/a",
     ],
 )
-def test_name_outside_is_refused(workspace: Workspace, name: str) -> None:
+def test_a_name_outside_is_refused(workspace: Workspace, name: str) -> None:
     with pytest.raises(OutsideWorkspace):
-        workspace.place(name)
+        workspace.resolve(name)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_name_outside_is_refused(workspace: Workspace, name: str) -> None:
         ("link/../link/a.py", "folder/a.py"),
     ],
 )
-def test_links_that_lead_nowhere_or_in_a_circle_are_files_to_be_made(
+def test_dangling_links_and_link_loops_are_new_files(
     workspace: Workspace, name: str, inside: str
 ) -> None:
     links = {
@@ -111,37 +111,37 @@ def test_links_that_lead_nowhere_or_in_a_circle_are_files_to_be_made(
     }
     for link, target in links.items():
         (workspace.path / link).symlink_to(target)
-    assert workspace.place(name) == inside
+    assert workspace.resolve(name) == inside
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What was asked whether it is a link."""
-    looks = list[object]()
+def link_lookups(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return the paths that were checked for links."""
+    link_lookups = list[object]()
 
-    def noted(look: Callable[..., object], path: object, **given: object) -> object:
-        looks.append(path)
-        return look(path, **given)
+    def record(lookup: Callable[..., object], path: object, **options: object) -> object:
+        link_lookups.append(path)
+        return lookup(path, **options)
 
-    monkeypatch.setattr(os, "lstat", functools.partial(noted, os.lstat))
-    monkeypatch.setattr(os, "readlink", functools.partial(noted, os.readlink))
-    return looks
+    monkeypatch.setattr(os, "lstat", functools.partial(record, os.lstat))
+    monkeypatch.setattr(os, "readlink", functools.partial(record, os.readlink))
+    return link_lookups
 
 
 def test_a_name_follows_no_more_links_than_the_kernel_does(
-    workspace: Workspace, looks: list[object]
+    workspace: Workspace, link_lookups: list[object]
 ) -> None:
     (workspace.path / "0").symlink_to("end.py")
     for number in range(1, 1500):
         (workspace.path / str(number)).symlink_to(str(number - 1))
     for name in ("40", "1499", "1499/../a.py", f"{workspace.path}/1499"):
         with pytest.raises(OutsideWorkspace):
-            workspace.place(name)
-    assert len(looks) < 500
+            workspace.resolve(name)
+    assert len(link_lookups) < 500
 
 
-def test_links_to_many_links_and_long_names_are_not_followed_for_long(
-    workspace: Workspace, looks: list[object]
+def test_many_links_and_long_names_are_refused_quickly(
+    workspace: Workspace, link_lookups: list[object]
 ) -> None:
     for number in range(800):
         (workspace.path / f"m{number:03}").symlink_to(".")
@@ -154,33 +154,33 @@ def test_links_to_many_links_and_long_names_are_not_followed_for_long(
     (workspace.path / "l.py").symlink_to("k0/k1/k2/x.py")
     for name in ("l.py", "/".join(["m000", ".."] * 100_000), f"{body}/{body}/a.py"):
         with pytest.raises(OutsideWorkspace):
-            workspace.place(name)
-    assert len(looks) < 10_000
+            workspace.resolve(name)
+    assert len(link_lookups) < 10_000
 
 
-def test_write_makes_folders_and_replaces(workspace: Workspace) -> None:
+def test_write_creates_folders_and_replaces_files(workspace: Workspace) -> None:
     workspace.write("new/deep/a.py", "one")
     workspace.write("new/deep/a.py", "two é \udc80")
     assert (workspace.path / "new/deep/a.py").read_text() == "two é ?"
     assert [path.name for path in (workspace.path / "new/deep").iterdir()] == ["a.py"]
 
 
-def test_link_put_in_the_way_meanwhile_is_not_followed(
+def test_a_link_inserted_after_resolve_is_not_followed(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    inside = workspace.place("sub/a.py")
+    inside = workspace.resolve("sub/a.py")
     (workspace.path / "sub").symlink_to(tmp_path / "outside")
     with pytest.raises(OutsideWorkspace):
         workspace.write(inside, "text")
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_file_that_is_a_link_is_replaced_and_its_target_kept(
+def test_a_file_that_is_a_link_is_replaced_and_its_target_kept(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     target = tmp_path / "outside" / "kept"
     target.write_text("kept")
-    inside = workspace.place("new.py")
+    inside = workspace.resolve("new.py")
     (workspace.path / "new.py").symlink_to(target)
     workspace.write(inside, "text")
     assert (target.read_text(), (workspace.path / "new.py").read_text()) == ("kept", "text")
@@ -194,51 +194,51 @@ def test_remove_does_not_follow_links(workspace: Workspace, tmp_path: Path) -> N
     workspace.remove("not there")
 
 
-def test_vanished_folder_is_named(workspace: Workspace) -> None:
+def test_a_missing_work_folder_is_named(workspace: Workspace) -> None:
     workspace.path.rename(workspace.path.with_name("moved"))
-    with pytest.raises(WorkspaceError, match=f"{workspace.shown} is not there"):
-        workspace.check()
+    with pytest.raises(WorkspaceError, match=f"{workspace.display_path} cannot be opened"):
+        workspace.check_identity()
     with pytest.raises(WorkspaceError, match="a.py cannot be written"):
         workspace.write("a.py", "")
 
 
-def test_replaced_folder_is_noticed(workspace: Workspace) -> None:
+def test_a_replaced_work_folder_is_detected(workspace: Workspace) -> None:
     workspace.path.rename(workspace.path.with_name("moved"))
     workspace.path.mkdir()
     with pytest.raises(WorkspaceError, match="was replaced by another"):
-        workspace.check()
+        workspace.check_identity()
 
 
-def test_changed_lists_new_and_changed_files_once(workspace: Workspace) -> None:
+def test_new_and_changed_files_are_listed_once(workspace: Workspace) -> None:
     (workspace.path / "before").write_text("")
     first = workspace.write("script.py", "")
     (workspace.path / "made.csv").write_text("12345")
     (workspace.path / "folder" / "inner").write_text("1")
-    listed = workspace.changed(first, besides="script.py")
+    listed = workspace.list_changes(first, exclude="script.py")
     assert [item for item in listed if item[0] != "before"] == [
         ("folder/inner", 1),
         ("made.csv", 5),
     ]
-    assert workspace.changed(workspace.write("script.py", ""), besides="script.py") == []
+    assert workspace.list_changes(workspace.write("script.py", ""), exclude="script.py") == []
 
 
-def test_changed_leaves_out_hidden_files_links_and_bytecode(workspace: Workspace) -> None:
+def test_hidden_files_links_and_bytecode_are_not_listed(workspace: Workspace) -> None:
     since = workspace.write("script.py", "")
     (workspace.path / ".hidden").write_text("")
     (workspace.path / "__pycache__").mkdir()
     (workspace.path / "__pycache__" / "a.pyc").write_text("")
     (workspace.path / "new_link").symlink_to("script.py")
     os.mkfifo(workspace.path / "pipe")
-    assert workspace.changed(since, besides="script.py") == []
+    assert workspace.list_changes(since, exclude="script.py") == []
 
 
-def test_name_that_is_not_utf_8_can_be_printed(workspace: Workspace) -> None:
+def test_a_name_that_is_not_utf_8_can_be_printed(workspace: Workspace) -> None:
     since = workspace.write("script.py", "")
     Path(os.fsdecode(os.fsencode(workspace.path) + b"/bad\xff")).write_text("")
-    assert workspace.changed(since, besides="script.py") == [("bad\ufffd", 0)]
+    assert workspace.list_changes(since, exclude="script.py") == [("bad\ufffd", 0)]
 
 
-def test_file_that_could_not_be_written_whole_is_not_left(workspace: Workspace) -> None:
+def test_an_incomplete_file_is_removed(workspace: Workspace) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
@@ -250,15 +250,17 @@ def test_file_that_could_not_be_written_whole_is_not_left(workspace: Workspace) 
     assert {path.name for path in workspace.path.iterdir()} == {"folder", "link", "out"}
 
 
-def test_temporary_file_never_replaces_another(workspace: Workspace) -> None:
+def test_a_temporary_file_never_replaces_another(workspace: Workspace) -> None:
     (workspace.path / "taken.py").write_text("kept")
     with pytest.raises(WorkspaceError, match=r"taken.py cannot be written"):
         workspace.write_temporary("taken.py", "new")
     assert (workspace.path / "taken.py").read_text() == "kept"
 
 
-@pytest.mark.parametrize("make", [files.open_at, functools.partial(files.write_at, data=b"1")])
-def test_the_server_makes_files_in_no_folder_that_was_made_a_link(
+@pytest.mark.parametrize(
+    "make", [files.create_file_at, functools.partial(files.write_new_file_at, data=b"1")]
+)
+def test_the_server_creates_no_files_through_a_link(
     make: Callable[[str], int], tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -272,55 +274,58 @@ def test_the_server_makes_files_in_no_folder_that_was_made_a_link(
     assert taken.value.filename == made
 
 
-def test_the_server_knows_when_it_wrote_a_file_as_the_disk_has_it(tmp_path: Path) -> None:
-    assert files.write_at(str(tmp_path / "a.py"), b"1") == (tmp_path / "a.py").stat().st_ctime_ns
+def test_the_server_reports_the_change_time_on_disk(tmp_path: Path) -> None:
+    assert (
+        files.write_new_file_at(str(tmp_path / "a.py"), b"1")
+        == (tmp_path / "a.py").stat().st_ctime_ns
+    )
 
 
-def test_files_of_blocks_are_seen_to_change_while_they_are_among_the_last(
+def test_changes_to_the_files_of_the_last_blocks_are_listed(
     workspace: Workspace,
 ) -> None:
     names = [workspace.temporary_name("py") for _ in range(200)]
     for name in names:
         workspace.write_temporary(name, "1")
-        workspace.keep(name)
+        workspace.mark_finished(name)
         (workspace.path / name).write_text("another")
     (workspace.path / "tmp_code_of_somebody.py").write_text("else")
     since = workspace.write("mine.py", "") - 10**9
-    found = [name for name, _ in workspace.changed(since, besides="mine.py")]
+    found = [name for name, _ in workspace.list_changes(since, exclude="mine.py")]
     assert found == sorted([*names[-20:], "tmp_code_of_somebody.py"])
 
 
 @pytest.mark.parametrize("own_name", ["", "mine.py"])
-def test_files_of_blocks_are_made_by_none_also_in_the_same_tick_of_the_clock(
+def test_files_of_blocks_are_not_listed_even_in_the_same_clock_tick(
     workspace: Workspace, own_name: str
 ) -> None:
     name = own_name or workspace.temporary_name("py")
     since = (workspace.write if own_name else workspace.write_temporary)(name, "1")
-    assert workspace.changed(since, besides=name) == []
+    assert workspace.list_changes(since, exclude=name) == []
     if not own_name:
-        workspace.keep(name)
-    assert workspace.changed(since, besides="of the next block") == []
+        workspace.mark_finished(name)
+    assert workspace.list_changes(since, exclude="of the next block") == []
     (workspace.path / name).write_text("another")
-    assert workspace.changed(since, besides="of the next block") == [(name, 7)]
+    assert workspace.list_changes(since, exclude="of the next block") == [(name, 7)]
 
 
-def test_folders_full_of_old_blocks_hide_nothing(workspace: Workspace) -> None:
+def test_many_files_of_old_blocks_hide_no_changes(workspace: Workspace) -> None:
     for _ in range(15_000):
         name = workspace.temporary_name("py")
         workspace.write_temporary(name, "")
-        workspace.keep(name)
+        workspace.mark_finished(name)
     since = workspace.write("mine.py", "")
     made = sorted(f"made_{number}" for number in range(30))
     for name in made:
         (workspace.path / name).write_text("by a block")
-    found = {name for name, _ in workspace.changed(since, besides="mine.py")}
+    found = {name for name, _ in workspace.list_changes(since, exclude="mine.py")}
     assert found >= set(made)
 
 
-def test_a_file_that_comes_right_after_a_look_is_seen(tmp_path: Path) -> None:
+def test_a_file_created_right_after_a_scan_is_listed(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     for number in range(300):
-        assert workspace.changed(0, besides="") == []
+        assert workspace.list_changes(0, exclude="") == []
         (tmp_path / f"{number}.txt").write_text("")
-        assert workspace.changed(0, besides="") == [(f"{number}.txt", 0)]
+        assert workspace.list_changes(0, exclude="") == [(f"{number}.txt", 0)]
         (tmp_path / f"{number}.txt").unlink()

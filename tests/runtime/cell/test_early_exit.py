@@ -1,4 +1,4 @@
-"""A block that ends well says so itself: who is believed, and that nothing of it is in the way of the next."""
+"""The early exit of a successful block: which notifications count, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -14,59 +14,70 @@ import pytest
 
 from cellblock import CodeBlock, Limits
 from cellblock.limits import MIB
-from cellblock.runtime.cell.early_exit import Farewell
+from cellblock.runtime.cell.early_exit import EarlyExit
 from cellblock.sandbox import cgroups
 from cellblock.sync import (
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
     SyncCodeExecutor,
 )
-from tests.executors.session.live_session import need_sandbox
+from tests.executors.session.live_session import skip_without_sandbox
 from tests.sandbox.probes import local, sandbox
 
-EXPECT = "one.expect(main)"
-BELIEVED = "(['killed', (0, True, 0)], True) reaped"
-NOT_BELIEVED = "([], False) reaped"
-LOCK = "import fcntl, os\nfcntl.flock(os.open('lock', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
-PORT = "import socket\nlistener = socket.create_server(('127.0.0.1', 4321), reuse_port=False)\nheld = listener.dup().detach()\n"
-# Nobody lets go of it but the kernel, which takes its time.
-LARGE = "import ctypes\nlarge = b'x' * (300 << 20)\nctypes.pythonapi.Py_IncRef(ctypes.py_object(large))\n"
+WATCH = "handler.watch(main)"
+CONFIRMED = "(['killed', (0, True, 0)], True) reaped"
+IGNORED = "([], False) reaped"
+LOCK = """import fcntl, os
+fcntl.flock(os.open('lock', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+PORT = """import socket
+listener = socket.create_server(('127.0.0.1', 4321), reuse_port=False)
+held = listener.dup().detach()
+"""
+# Memory that only the kernel frees, which takes time.
+LARGE = """import ctypes
+large = b'x' * (300 << 20)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(large))
+"""
 
 
-def said(before: str, after: str) -> str:
-    """Run a process with a child that says farewell; do `before` it is said, and `after` that."""
+def notify_from_child(before: str, after: str) -> str:
+    """Run a process whose child notifies it. Execute `before` before that, and `after` after it.
+
+    Return the calls of the callbacks, whether the early exit was confirmed, and "reaped" if it was.
+    """
     program = f"""
         import os, signal, struct, time
         from cellblock.runtime.cell import early_exit
-        early_exit._FIRST = os.getpid()
-        heard, report = [], struct.Struct("<idq")
+        early_exit._INIT_PID = os.getpid()
+        calls, report = [], struct.Struct("<idq")
 
         def kill():
-            heard.append("killed")
+            calls.append("killed")
             os.kill(main, signal.SIGKILL)
 
-        def tell(data):
+        def send_report(data):
             status, seconds, peak = report.unpack(data)
-            heard.append((status, seconds > 0, peak))
+            calls.append((status, seconds > 0, peak))
 
-        one = early_exit.Farewell(kill, tell, report)
-        one.listen()
-        one.begin()
+        handler = early_exit.EarlyExit(kill, send_report, report)
+        handler.enable()
+        handler.reset()
         wait, go = os.pipe()
         main = os.fork()
         if main == 0:
-            one.leave()
+            handler.disable_in_child()
             os.read(wait, 1)
-            early_exit.say()
+            early_exit.notify()
             signal.pause()
-        one._last_begun = lambda: main
+        handler._last_started = lambda: main
         {before}
         os.write(go, b"x")
-        while not one._said:
+        while not handler._is_notified:
             time.sleep(0.01)
         {after}
-        os.write(1, repr((heard, one.is_over)).encode())
-        if not one.is_over:
+        os.write(1, repr((calls, handler.is_confirmed)).encode())
+        if not handler.is_confirmed:
             os.kill(main, signal.SIGKILL)
             os.waitpid(main, 0)
         try:
@@ -79,37 +90,37 @@ def said(before: str, after: str) -> str:
     ).stdout.decode()
 
 
-def test_it_is_killed_first_and_then_told_of_with_its_time() -> None:
-    assert said(EXPECT, "") == BELIEVED
+def test_the_process_is_killed_before_its_end_and_cpu_time_are_reported() -> None:
+    assert notify_from_child(WATCH, "") == CONFIRMED
 
 
-def test_it_may_be_said_before_anybody_knows_who_says_it() -> None:
-    assert said("", EXPECT) == BELIEVED
-    assert said("", "") == NOT_BELIEVED
+def test_a_notification_may_arrive_before_the_process_is_watched() -> None:
+    assert notify_from_child("", WATCH) == CONFIRMED
+    assert notify_from_child("", "") == IGNORED
 
 
-def test_it_is_told_of_once() -> None:
-    assert said(EXPECT, "os.kill(os.getpid(), early_exit._SIGNAL)") == BELIEVED
+def test_a_repeated_notification_is_reported_once() -> None:
+    assert notify_from_child(WATCH, "os.kill(os.getpid(), early_exit._SIGNAL)") == CONFIRMED
 
 
-def test_who_is_not_alone_is_not_believed() -> None:
-    assert said(f"{EXPECT}; one._last_begun = lambda: 4_000_000", "") == NOT_BELIEVED
+def test_a_notification_is_ignored_if_another_process_was_started() -> None:
+    assert notify_from_child(f"{WATCH}; handler._last_started = lambda: 4_000_000", "") == IGNORED
 
 
-def test_another_one_is_not_believed() -> None:
-    assert said("one.expect(1 << 22)", "") == NOT_BELIEVED
+def test_a_notification_of_another_process_is_ignored() -> None:
+    assert notify_from_child("handler.watch(1 << 22)", "") == IGNORED
 
 
-def test_who_does_not_listen_looks_at_nothing() -> None:
-    one = Farewell(pytest.fail, lambda _: pytest.fail("told"), struct.Struct("<idq"))
-    one.begin()
-    one.expect(os.getpid())
-    assert not one.is_over
+def test_without_enable_nothing_is_checked() -> None:
+    handler = EarlyExit(pytest.fail, lambda _: pytest.fail("reported"), struct.Struct("<idq"))
+    handler.reset()
+    handler.watch(os.getpid())
+    assert not handler.is_confirmed
 
 
 @pytest.fixture
 def executor(tmp_path: Path) -> SandboxCommandLineCodeExecutor:
-    need_sandbox()
+    skip_without_sandbox()
     return SandboxCommandLineCodeExecutor(work_dir=tmp_path, limits=Limits(memory_bytes=1024 * MIB))
 
 
@@ -122,13 +133,13 @@ def outputs(executor: SandboxCommandLineCodeExecutor, *codes: str) -> list[str]:
 
 
 @pytest.mark.parametrize("code", [LOCK, PORT], ids=["lock", "port"])
-def test_what_a_block_held_is_free_for_the_next(
+def test_locks_and_ports_of_a_block_are_free_for_the_next(
     code: str, executor: SandboxCommandLineCodeExecutor
 ) -> None:
     assert outputs(executor, *[f"{code}{LARGE}print('mine')"] * 4) == ["mine\n"] * 4
 
 
-def test_time_and_memory_are_those_of_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
+def test_usage_is_that_of_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
     with executor:
         result = executor.execute_code_blocks(
             [CodeBlock("x = b'x' * (200 << 20)\nfor _ in range(3_000_000): pass", "python")]
@@ -137,15 +148,15 @@ def test_time_and_memory_are_those_of_the_block(executor: SandboxCommandLineCode
     assert 0.02 < result.usage.cpu_seconds < 10
 
 
-def test_files_of_earlier_blocks_are_no_memory_of_later_ones(
+def test_files_of_earlier_blocks_do_not_count_as_memory_of_later_ones(
     executor: SandboxCommandLineCodeExecutor,
 ) -> None:
-    if not cgroups.find().memory:
+    if not cgroups.find_cgroups().memory:
         pytest.skip("no control groups that count memory can be made here")
     codes = [
         "open('large', 'wb').write(b'x' * (100 << 20))",
         *["print('small')"] * 4,
-    ]  # two cells take turns
+    ]  # two cells alternate
     with executor:
         peaks = [
             executor.execute_code_blocks([CodeBlock(code, "python")]).usage.peak_memory_bytes
@@ -155,8 +166,8 @@ def test_files_of_earlier_blocks_are_no_memory_of_later_ones(
     assert all(0 < peak < 50 * MIB for peak in peaks[1:]), peaks
 
 
-def test_files_of_earlier_blocks_that_gave_way_take_nothing_from_the_peak(tmp_path: Path) -> None:
-    if not cgroups.find().memory:
+def test_files_that_the_kernel_dropped_do_not_reduce_the_peak(tmp_path: Path) -> None:
+    if not cgroups.find_cgroups().memory:
         pytest.skip("no control groups that count memory can be made here")
     written = (
         "with open('large', 'wb') as file:\n  for _ in range(150): file.write(b'x' * (1 << 20))"
@@ -171,7 +182,7 @@ def test_files_of_earlier_blocks_that_gave_way_take_nothing_from_the_peak(tmp_pa
 
 
 @pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
-def test_too_much_time_is_named_also_where_nobody_saw_it(
+def test_an_exceeded_cpu_limit_is_reported_also_after_the_block_has_ended(
     kind: Callable[..., SyncCodeExecutor],
 ) -> None:
     with kind(limits=Limits(cpu_seconds=0.02)) as executor:
@@ -183,10 +194,10 @@ def test_too_much_time_is_named_also_where_nobody_saw_it(
 
 
 @pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
-def test_children_that_nobody_waits_for_use_time_as_well(
+def test_cpu_time_of_children_that_are_not_waited_for_counts(
     kind: Callable[..., SyncCodeExecutor],
 ) -> None:
-    if not cgroups.find().time:
+    if not cgroups.find_cgroups().cpu_time:
         pytest.skip("no control groups that count CPU time can be made here")
     code = """
 import os, signal, time
@@ -203,12 +214,20 @@ for _ in range(100):
     with kind(limits=Limits(cpu_seconds=0.3)) as executor:
         result = executor.execute_code_blocks([CodeBlock(code, "python")])
     assert (result.exit_code, result.limit) == (124, "cpu_seconds")
-    assert 0.3 < result.usage.cpu_seconds < 3  # they would use 4
+    assert 0.3 < result.usage.cpu_seconds < 3  # without the limit, they would use 4
 
 
-def test_children_count_as_well_and_end_with_it(executor: SandboxCommandLineCodeExecutor) -> None:
-    spin = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'for _ in range(3_000_000): pass'])\n"
-    left = "import os, time\nif os.fork() == 0:\n    time.sleep(0.3)\n    open('lived', 'w').close()\n    os._exit(0)\n"
+def test_children_count_for_the_usage_and_end_with_the_block(
+    executor: SandboxCommandLineCodeExecutor,
+) -> None:
+    spin = (
+        "import subprocess, sys\n"
+        "subprocess.run([sys.executable, '-c', 'for _ in range(3_000_000): pass'])\n"
+    )
+    left = (
+        "import os, time\nif os.fork() == 0:\n    time.sleep(0.3)\n"
+        "    open('lived', 'w').close()\n    os._exit(0)\n"
+    )
     with executor:
         result = executor.execute_code_blocks([CodeBlock(spin, "python")])
         executor.execute_code_blocks([CodeBlock(left, "python")])
@@ -222,13 +241,22 @@ def test_children_count_as_well_and_end_with_it(executor: SandboxCommandLineCode
 def test_a_child_that_runs_to_the_end_of_the_script_ends_only_itself(
     executor: SandboxCommandLineCodeExecutor,
 ) -> None:
-    code = "import os, time\nif os.fork() > 0:\n    os.wait()\n    time.sleep(0.2)\n    print('parent')\nelse: print('child')\n"
+    code = (
+        "import os, time\nif os.fork() > 0:\n    os.wait()\n    time.sleep(0.2)\n"
+        "    print('parent')\nelse: print('child')\n"
+    )
     assert outputs(executor, code) == ["child\nparent\n"]
 
 
-def test_who_says_it_too_early_is_ended_by_it(executor: SandboxCommandLineCodeExecutor) -> None:
-    # More than once: who is just about to wait does not hear the first one, and does not need to if it is true.
-    say = "import os, time\nprint('said', flush=True)\nfor _ in range(50):\n    os.kill(1, 62)\n    time.sleep(0.1)\n"
+def test_a_block_that_sends_the_signal_itself_is_killed(
+    executor: SandboxCommandLineCodeExecutor,
+) -> None:
+    # Several times: the first process may miss a signal just before it waits. That is harmless for
+    # a real notification, since the block ends by itself.
+    notify = (
+        "import os, time\nprint('sent', flush=True)\n"
+        "for _ in range(50):\n    os.kill(1, 62)\n    time.sleep(0.1)\n"
+    )
     assert outputs(
-        executor, f"{say}open('lived', 'w')", "import os; print('lived' in os.listdir())"
-    ) == ["said\n", "False\n"]
+        executor, f"{notify}open('lived', 'w')", "import os; print('lived' in os.listdir())"
+    ) == ["sent\n", "False\n"]

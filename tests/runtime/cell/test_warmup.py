@@ -1,4 +1,4 @@
-"""Practice in the zygote: forks pay for fewer pages, and find no trace of it."""
+"""The warm-up of the zygote: forks copy fewer pages, and blocks see no trace of it."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from cellblock.sync import SandboxCommandLineCodeExecutor
 
 CELLBLOCK = Path(bootstrap.__file__).resolve().parent.parent
 
-_ALONE = """
+_ZYGOTE = """
 import sys, types
 package = types.ModuleType("cellblock")
 package.__path__ = [sys.argv[1]]
@@ -25,56 +25,58 @@ def faults():
     reader, writer = os.pipe()
     if os.fork() == 0:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        script.prepare()
+        script.prepare_main()
         code, namespace = script.load({"script": os.devnull})
-        exec(compile("def f(x):\\n    return x + 1\\nf(1)", "f", "exec", dont_inherit=True), namespace)
-        script.let_go()
+        text = "def f(x):\\n    return x + 1\\nf(1)"
+        exec(compile(text, "f", "exec", dont_inherit=True), namespace)
+        script.release_modules()
         os.write(writer, str(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before).encode())
         os._exit(0)
     os.wait()
     return int(os.read(reader, 100))
 
-def trace():
-    return list(sys.modules), sys.modules["__main__"], sys.path[:], sys.argv, sorted(vars(sys)), dict(os.environ)
+def state():
+    modules = list(sys.modules), sys.modules["__main__"]
+    return *modules, sys.path[:], sys.argv, sorted(vars(sys)), dict(os.environ)
 """
 
 
-def _alone(code: str, *arguments: str) -> str:
-    argv = [sys.executable, "-c", f"{_ALONE}\n{code}", str(CELLBLOCK), *arguments]
+def _run(code: str, *arguments: str) -> str:
+    argv = [sys.executable, "-c", f"{_ZYGOTE}\n{code}", str(CELLBLOCK), *arguments]
     return subprocess.run(
         argv, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
     ).stdout
 
 
-def test_fork_writes_to_fewer_pages_after_practice() -> None:
-    found = _alone(
-        "gc.freeze(); before = faults(); warmup.practise(); gc.freeze(); print(before, faults())"
+def test_a_fork_copies_fewer_pages_after_the_warm_up() -> None:
+    found = _run(
+        "gc.freeze(); before = faults(); warmup.warm_up(); gc.freeze(); print(before, faults())"
     )
     before, after = map(int, found.split())
     assert after < before - 5
 
 
-def test_practice_leaves_no_trace() -> None:
+def test_the_warm_up_leaves_no_trace() -> None:
     code = """
-before = trace()
-warmup.practise()
-assert trace() == before
+before = state()
+warmup.warm_up()
+assert state() == before
 gc.unfreeze()
 gc.collect()
 assert not [one for one in gc.get_objects() if isinstance(one, type) and one.__name__ == "Point"]
 print("as before")
 """
-    assert _alone(code) == "as before\n"
+    assert _run(code) == "as before\n"
 
 
-_REHEARSAL = """
-warmup.practise()
+_PRETOUCH = """
+warmup.warm_up()
 gc.freeze()
-script.prepare()
-rehearse = warmup.rehearse if sys.argv[2] == "after" else lambda: None
-before = trace()
-rehearse()
-after = trace()
+script.prepare_main()
+pretouch = warmup.pretouch if sys.argv[2] == "after" else lambda: None
+before = state()
+pretouch()
+after = state()
 assert before[:3] == after[:3] and before[4:] == after[4:], (before, after)
 first = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 code, namespace = script.load({"script": os.devnull})
@@ -82,8 +84,8 @@ print(sys.argv, sorted(namespace), resource.getrusage(resource.RUSAGE_SELF).ru_m
 """
 
 
-def test_a_rehearsal_leaves_no_trace_and_prints_nothing() -> None:
-    namespaces = [_alone(_REHEARSAL, when).rpartition(" ")[0] for when in ("after", "without")]
+def test_pretouching_leaves_no_trace_and_prints_nothing() -> None:
+    namespaces = [_run(_PRETOUCH, when).rpartition(" ")[0] for when in ("after", "never")]
     assert namespaces[0] == namespaces[1] != ""
 
 
@@ -96,17 +98,17 @@ def faults_after_a_while(executor: SandboxCommandLineCodeExecutor) -> int:
     return int(executor.execute_code_blocks([CodeBlock(FAULTS, "python")]).output)
 
 
-def test_a_process_that_waits_rehearses_unless_blocks_run_that_need_the_processors() -> None:
+def test_a_waiting_process_pretouches_memory_unless_blocks_run() -> None:
     faults, long = [CodeBlock(FAULTS, "python")], [CodeBlock(LONG, "python")]
     at_once = list[int]()
     with SandboxCommandLineCodeExecutor() as executor:
         for _ in range(20):
             at_once.append(int(executor.execute_code_blocks(faults).output))
         few = min(at_once) + 20
-        until_rehearsed(executor, few)
+        wait_until_pretouched(executor, few)
         with ThreadPoolExecutor(1) as threads:
             running = threads.submit(executor.execute_code_blocks, long)
-            for _ in range(10):  # until those are used up that had time before
+            for _ in range(10):  # until the pretouched processes are used up
                 executor.execute_code_blocks(faults)
             time.sleep(0.2)
             beside = int(executor.execute_code_blocks(faults).output)
@@ -116,14 +118,14 @@ def test_a_process_that_waits_rehearses_unless_blocks_run_that_need_the_processo
     assert few > beside
 
 
-def until_rehearsed(executor: SandboxCommandLineCodeExecutor, few: int) -> None:
-    """Wait until the faults were there before the block came, which needs a moment in which our neighbours are quiet."""
+def wait_until_pretouched(executor: SandboxCommandLineCodeExecutor, few: int) -> None:
+    """Wait for a block with few page faults. This needs a moment without load on the machine."""
     deadline = time.monotonic() + 60
     while faults_after_a_while(executor) <= few:
         assert time.monotonic() < deadline
 
 
-def test_nobody_rehearses_while_others_need_the_processors() -> None:
+def test_waiting_processes_do_not_pretouch_memory_while_the_cpus_are_busy() -> None:
     with SandboxCommandLineCodeExecutor() as executor:
         few = 20 + min(
             int(executor.execute_code_blocks([CodeBlock(FAULTS, "python")]).output)
@@ -134,7 +136,7 @@ def test_nobody_rehearses_while_others_need_the_processors() -> None:
             for _ in range(2 * (os.cpu_count() or 1))
         ]
         try:
-            for _ in range(5):  # until those are used up that had time before
+            for _ in range(5):  # until the pretouched processes are used up
                 executor.execute_code_blocks([CodeBlock("1", "python")])
             assert max(faults_after_a_while(executor) for _ in range(5)) < few
         finally:
@@ -143,8 +145,11 @@ def test_nobody_rehearses_while_others_need_the_processors() -> None:
                 process.wait()
 
 
-def test_block_sees_nothing_of_the_practice() -> None:
-    code = "import sys; print(sys.argv, [name for name in dir() if name[0] != '_'], '/dev' in sys.path)"
+def test_a_block_sees_no_trace_of_the_warm_up() -> None:
+    code = (
+        "import sys\n"
+        "print(sys.argv, [name for name in dir() if name[0] != '_'], '/dev' in sys.path)"
+    )
     with SandboxCommandLineCodeExecutor() as executor:
         result = executor.execute_code_blocks([CodeBlock(f"# filename: a.py\n{code}", "python")])
     assert result.output == "['/workspace/a.py'] ['sys'] False\n"

@@ -1,4 +1,4 @@
-"""A server's control groups are made by it, removed by it, and swept away after it when it was killed."""
+"""A server removes its control groups at its end; if it was killed, another one removes them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from pathlib import Path
 import pytest
 
 from cellblock import CodeBlock, Limits, SandboxCommandLineCodeExecutor, sync
-from cellblock.cli.clean import _clean_groups
+from cellblock.cli.clean import _remove_control_groups
 from cellblock.runtime.linux import process_tree
-from cellblock.runtime.server.cgroups import sweep
+from cellblock.runtime.server.cgroups import remove_orphans
 from cellblock.sandbox import cgroups
 
-FOLDERS = cgroups.find().folders
+FOLDERS = cgroups.find_cgroups().folders
 pytestmark = pytest.mark.skipif(not FOLDERS, reason="control groups cannot be made here")
 LIMITS = Limits(memory_bytes=256 << 20, processes=100)
 OWNER = """
 import asyncio, sys
 from cellblock import CodeBlock, Limits, LocalCommandLineCodeExecutor
 async def main():
-    executor = LocalCommandLineCodeExecutor(work_dir=sys.argv[1], limits=Limits(processes=100, memory_bytes=1 << 28))
+    limits = Limits(processes=100, memory_bytes=1 << 28)
+    executor = LocalCommandLineCodeExecutor(work_dir=sys.argv[1], limits=limits)
     await executor.start()
     await executor.execute_code_blocks([CodeBlock("1", "python")])
     print(executor._connection.pid, flush=True)
@@ -35,8 +36,8 @@ asyncio.run(main())
 """
 
 
-def parents(pid: int) -> list[str]:
-    """List the groups of the server with process id `pid`."""
+def cgroups_of(pid: int) -> list[str]:
+    """Return the control groups of the server with process ID `pid`."""
     return [
         f"{folder}/{name}"
         for folder in FOLDERS
@@ -46,55 +47,57 @@ def parents(pid: int) -> list[str]:
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until the cells of the server `pid` are gone with it."""
+    """Wait until the server `pid` and all its cells have ended."""
     deadline = time.monotonic() + 10
-    while process_tree.began(pid) or any(
-        Path(path).read_text() for group in parents(pid) for path in _lists(group)
+    while process_tree.start_time(pid) or any(
+        Path(path).read_text() for group in cgroups_of(pid) for path in _process_files(group)
     ):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def _lists(group: str) -> Iterator[str]:
+def _process_files(group: str) -> Iterator[str]:
     for folder, _, _ in os.walk(group):
         yield f"{folder}/cgroup.procs"
 
 
-def test_the_next_server_removes_what_a_killed_one_left() -> None:
+def test_the_next_server_removes_the_groups_of_a_killed_one() -> None:
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor(limits=LIMITS) as executor:
             assert executor._connection is not None
             killed = executor._connection.pid
             await executor.execute_code_blocks([CodeBlock("1", "python")])
-            assert parents(killed)
+            assert cgroups_of(killed)
             os.kill(killed, signal.SIGKILL)
             wait_for_end(killed)
             await executor.restart()
-            assert not parents(killed)
-            assert parents(living := executor._connection.pid)
+            assert not cgroups_of(killed)
+            assert cgroups_of(living := executor._connection.pid)
             async with SandboxCommandLineCodeExecutor(limits=LIMITS):
-                assert parents(living)
-        assert not parents(living)
+                assert cgroups_of(living)
+        assert not cgroups_of(living)
 
     asyncio.run(main())
 
 
-def test_clean_removes_what_a_killed_server_of_a_killed_owner_left(tmp_path: Path) -> None:
+def test_clean_removes_the_groups_of_a_server_that_was_killed_with_its_owner(
+    tmp_path: Path,
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE
     ) as owner:
         assert owner.stdout is not None
         server = int(owner.stdout.readline())
-        assert parents(server)
-        owner.send_signal(signal.SIGSTOP)  # it must not have time to do anything about it
+        assert cgroups_of(server)
+        owner.send_signal(signal.SIGSTOP)  # so that it cannot react
         os.kill(server, signal.SIGKILL)
         owner.kill()
     wait_for_end(server)
-    _clean_groups()
-    assert not parents(server)
+    _remove_control_groups()
+    assert not cgroups_of(server)
 
 
-def test_groups_of_the_living_of_others_and_of_another_process_namespace_stay() -> None:
+def test_only_groups_of_dead_servers_of_this_process_namespace_are_removed() -> None:
     dead, alive = (
         subprocess.run(
             [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
@@ -103,19 +106,19 @@ def test_groups_of_the_living_of_others_and_of_another_process_namespace_stay() 
     )
     own = os.stat("/proc/self/ns/pid").st_ino
     names = {
-        "living": f"cellblock-{own}-{alive}-{process_tree.began(alive)}",
-        "another namespace's": f"cellblock-{own + 1}-{int(dead.stdout)}-1",
+        "alive": f"cellblock-{own}-{alive}-{process_tree.start_time(alive)}",
+        "of another namespace": f"cellblock-{own + 1}-{int(dead.stdout)}-1",
         "of no process": f"cellblock-{own}-x-1",
-        "somebody else's": f"somebody-{own}-{int(dead.stdout)}-1",
+        "of another program": f"other-{own}-{int(dead.stdout)}-1",
         "dead": f"cellblock-{own}-{int(dead.stdout)}-1",
-        "dead, its number taken": f"cellblock-{own}-{alive}-1",
+        "dead, process ID reused": f"cellblock-{own}-{alive}-1",
     }
     for name in names.values():
         os.makedirs(f"{FOLDERS[0]}/{name}/cell-1")
     try:
-        sweep(FOLDERS[0])
+        remove_orphans(FOLDERS[0])
         left = {case for case, name in names.items() if os.path.exists(f"{FOLDERS[0]}/{name}")}
-        assert left == {"living", "another namespace's", "of no process", "somebody else's"}
+        assert left == {"alive", "of another namespace", "of no process", "of another program"}
     finally:
         for name in names.values():
             if os.path.exists(f"{FOLDERS[0]}/{name}"):
@@ -123,7 +126,7 @@ def test_groups_of_the_living_of_others_and_of_another_process_namespace_stay() 
                 os.rmdir(f"{FOLDERS[0]}/{name}")
 
 
-def test_a_group_that_is_still_in_use_stays_and_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_group_that_is_still_in_use_stays(tmp_path: Path) -> None:
     dead = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
     )
@@ -132,13 +135,12 @@ def test_a_group_that_is_still_in_use_stays_and_leaves_nothing_open(tmp_path: Pa
         / f"cellblock-{os.stat('/proc/self/ns/pid').st_ino}-{int(dead.stdout)}-1"
         / "cell-1"
     )
-    (used / "what keeps it").mkdir(parents=True)
-    assert (
-        sweep(str(tmp_path)) == []
-    )  # an iterator that was left open would be an error after the test
+    (used / "in use").mkdir(parents=True)
+    # If it left an iterator open, a warning would fail the test.
+    assert remove_orphans(str(tmp_path)) == []
     assert used.exists()
 
 
-def test_more_processes_than_a_machine_can_have_are_no_limit() -> None:
+def test_a_process_limit_above_the_maximum_of_the_kernel_is_accepted() -> None:
     with sync.SandboxCommandLineCodeExecutor(limits=Limits(processes=5_000_000)) as executor:
         assert executor.execute_code_blocks([CodeBlock("print('hi')", "python")]).output == "hi\n"

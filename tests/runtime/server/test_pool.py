@@ -1,4 +1,4 @@
-"""The cells of one zygote: how many are made, and when."""
+"""The pool and the scheduler: how many cells are started, and when."""
 
 from __future__ import annotations
 
@@ -10,146 +10,152 @@ from collections.abc import Callable
 import pytest
 
 import cellblock.runtime.server.pool
-from cellblock.runtime.cell import init
+from cellblock.runtime import handshake
 from cellblock.runtime.server.cell import Cell, Job
-from cellblock.runtime.server.cgroups import Groups
+from cellblock.runtime.server.cgroups import CellCgroups
 from cellblock.runtime.server.pool import Pool
-from cellblock.runtime.server.scheduler import Crowd, Member
+from cellblock.runtime.server.scheduler import ScheduledPool, Scheduler
 
 SPEC = {"limits": {}, "zygote": {"own_processes": True, "scripts": False, "namespaces": False}}
 
 
-class Nobody:
-    """An owner for whom nothing ever comes."""
+class NoClient:
+    """A client without events."""
 
     is_full = False
 
-    def watch(
+    def register(
         self, descriptor: int, handler: Callable[[], None], flags: int = select.EPOLLIN
     ) -> None: ...
-    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None: ...
-    def hold(self, descriptor: int, flags: int) -> None: ...
-    def again(self, descriptor: int, flags: int) -> None: ...
+    def unregister(self, descriptor: int, *, closing: bool = False) -> None: ...
+    def pause_reading(self, descriptor: int, flags: int) -> None: ...
+    def rearm(self, descriptor: int, flags: int) -> None: ...
     def send(self, frame: bytes, *, can_wait: bool = False) -> None: ...
-    def answer(self, frame: bytes, backlog: int) -> None: ...
+    def reply(self, frame: bytes, backlog: int) -> None: ...
     def flush(self) -> None: ...
 
 
-class Others(Crowd):
-    """A crowd whose other members go first for as long as they are said to."""
+class OthersFirst(Scheduler):
+    """A scheduler in which other pools go first while `go_first` is set."""
 
     go_first = True
 
-    def has_its_share(self, member: Member, useful: int) -> bool:
-        """See `Crowd`."""
+    def has_used_share(self, pool: ScheduledPool, useful: int) -> bool:
+        """See `Scheduler`."""
         return self.go_first
 
 
-def test_while_others_go_first_no_cells_are_made_beside_those_that_are_ready() -> None:
+def test_no_cells_are_started_beside_ready_ones_while_other_pools_go_first() -> None:
     ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     zygote.setblocking(False)
-    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=(crowd := Others()))
-    ready = Cell("ready", SPEC, Groups([], []))
-    ready.request(ours)
+    pool = Pool(
+        NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=(scheduler := OthersFirst())
+    )
+    ready = Cell("ready", SPEC, CellCgroups([], []))
+    ready.request_fork(ours)
     pool._ready.append(ready)
     for number in range(4):
-        pool.add(Job(number, {}, time.monotonic()))
-    assert pool._warming == set()
-    crowd.go_first = False
+        pool.submit(Job(number, {}, time.monotonic()))
+    assert pool._starting == set()
+    scheduler.go_first = False
     pool._ready.clear()
-    pool.add(Job(4, {}, time.monotonic()))
-    assert len(pool._warming) == 4  # which none had kept from being made
-    for cell in (ready, *pool._warming):
+    pool.submit(Job(4, {}, time.monotonic()))
+    assert len(pool._starting) == 4  # would be fewer if the jobs before had started cells
+    for cell in (ready, *pool._starting):
         cell.close()
     for end in (ours, zygote):
         end.close()
 
 
-def test_a_pool_that_has_nothing_to_do_is_not_counted_among_those_that_share() -> None:
+def test_an_idle_pool_does_not_count_for_the_share_of_others() -> None:
     ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=(crowd := Crowd()))
-    crowd.join(pool)
-    crowd.join(other := Busy(1))
-    assert crowd.has_its_share(other, useful=2)  # one cell, where each of two may have one
-    pool._rest_soon()
-    assert not crowd.has_its_share(other, useful=2)
+    pool = Pool(
+        NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=(scheduler := Scheduler())
+    )
+    scheduler.add(pool)
+    scheduler.add(other := BusyPool(1))
+    # It has one cell, and each of two pools may have one.
+    assert scheduler.has_used_share(other, useful=2)
+    pool._schedule_idle_work()
+    assert not scheduler.has_used_share(other, useful=2)
     for end in (ours, zygote):
         end.close()
 
 
-def test_cells_rehearse_only_while_no_pool_of_their_server_has_anything_to_do(
+def test_cells_pretouch_memory_only_while_all_pools_of_the_server_are_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        cellblock.runtime.server.pool, "processors_are_free", lambda: True
-    )  # whatever else this machine does
+    # Independent of the load of this machine.
+    monkeypatch.setattr(cellblock.runtime.server.pool, "has_idle_cpu", lambda: True)
     ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=(crowd := Crowd()))
-    pool._ready.append(cell := Cell("ready", SPEC, Groups([], [])))
-    crowd.join(other := Busy(1))
-    pool._rehearse()
+    pool = Pool(
+        NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=(scheduler := Scheduler())
+    )
+    pool._ready.append(cell := Cell("ready", SPEC, CellCgroups([], [])))
+    scheduler.add(other := BusyPool(1))
+    pool._pretouch()
     with pytest.raises(BlockingIOError):
-        cell._theirs.recv(10, socket.MSG_DONTWAIT)
+        cell._peer.recv(10, socket.MSG_DONTWAIT)
     other.cells = 0
-    pool._rehearse()
-    assert cell._theirs.recv(10, socket.MSG_DONTWAIT) == init.REHEARSE
+    pool._pretouch()
+    assert cell._peer.recv(10, socket.MSG_DONTWAIT) == handshake.PRETOUCH
     cell.close()
-    cell._theirs.close()
+    cell._peer.close()
     for end in (ours, zygote):
         end.close()
 
 
-def test_cells_go_as_well_where_all_that_waited_was_cancelled(
+def test_idle_cells_are_retired_also_after_all_waiting_blocks_were_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cellblock.runtime.server.pool, "_IDLE", 0.0)
+    monkeypatch.setattr(cellblock.runtime.server.pool, "_TRIM_AFTER", 0.0)
     ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pool = Pool(Nobody(), ours, 0, SPEC, Groups([], []), crowd=Others())
-    cells = [Cell(name, SPEC, Groups([], [])) for name in ("first", "second")]
+    pool = Pool(NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=OthersFirst())
+    cells = [Cell(name, SPEC, CellCgroups([], [])) for name in ("first", "second")]
     pool._ready.extend(cells)
-    pool.add(Job(1, {}, time.monotonic()))
-    pool._rest_soon()  # the block before it has ended
+    pool.submit(Job(1, {}, time.monotonic()))
+    pool._schedule_idle_work()  # the previous block has ended
     pool.cancel(1)
-    pool.tend()
+    pool.on_timer()
     assert list(pool._ready) == cells[1:]
     for cell in cells:
         cell.close()
-        cell._theirs.close()
+        cell._peer.close()
     for end in (ours, zygote):
         end.close()
 
 
-class Busy:
-    """A pool of which some cells run blocks that began just now."""
+class BusyPool:
+    """A pool with cells whose blocks have just started."""
 
     def __init__(self, cells: int) -> None:
         self.cells = cells
 
-    def at_work(self) -> int:
-        """See `Member`."""
+    def active_cells(self) -> int:
+        """See `ScheduledPool`."""
         return self.cells
 
-    def young(self, since: float) -> int:
-        """See `Member`."""
+    def started_since(self, since: float) -> int:
+        """See `ScheduledPool`."""
         return self.cells if since < time.monotonic() else 0
 
 
 @pytest.mark.parametrize(("pools", "share"), [(2, 3), (4, 1), (8, 1)])
-def test_a_pool_begins_its_part_of_six_blocks_while_others_are_busy_and_one_at_least(
+def test_a_pool_starts_its_share_of_six_blocks_but_at_least_one_while_others_are_busy(
     pools: int, share: int
 ) -> None:
-    crowd, members = Crowd(), [Busy(1) for _ in range(pools)]
-    for member in members:
-        crowd.join(member)
+    scheduler, pools_in_use = Scheduler(), [BusyPool(1) for _ in range(pools)]
+    for pool in pools_in_use:
+        scheduler.add(pool)
     allowed = 0
     for cells in range(6):
-        members[0].cells = cells
-        allowed += not crowd.has_its_share(members[0], 6)
-        crowd.join(members[0])
+        pools_in_use[0].cells = cells
+        allowed += not scheduler.has_used_share(pools_in_use[0], 6)
+        scheduler.add(pools_in_use[0])
     assert allowed == share
 
 
-def test_a_pool_that_is_alone_begins_as_many_blocks_as_it_has_cells_for() -> None:
-    crowd, member = Crowd(), Busy(50)
-    crowd.join(member)
-    assert not crowd.has_its_share(member, 6)
+def test_a_single_pool_starts_as_many_blocks_as_it_has_cells() -> None:
+    scheduler, pool = Scheduler(), BusyPool(50)
+    scheduler.add(pool)
+    assert not scheduler.has_used_share(pool, 6)

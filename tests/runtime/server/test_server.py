@@ -1,4 +1,4 @@
-"""The cell server's processes: who is whose child, and that nobody is left."""
+"""The processes and the event loop of the runtime server."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.runtime import protocol
 from cellblock.runtime.linux.process_tree import children, descendants
-from cellblock.runtime.server.client import Client, Post
-from cellblock.runtime.server.event_loop import Loop
+from cellblock.runtime.server.client import Client, ReplyBatch
+from cellblock.runtime.server.event_loop import EventLoop
 
-IDLE = 5  # the porter, two zygotes, and a cell of two processes
+IDLE = 5  # the mount broker, two zygotes, and a cell of two processes
 
 
 async def until_idle(server: int) -> None:
@@ -31,14 +31,16 @@ async def until_idle(server: int) -> None:
     raise AssertionError(f"{len(descendants(server))} processes, not {IDLE}")
 
 
-def test_all_of_a_sandbox_hangs_below_the_server_and_goes_with_it(tmp_path: Path) -> None:
+def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_path: Path) -> None:
     async def main() -> None:
         executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
         await executor.start()
         assert executor._connection is not None
         server = executor._connection.pid
         await until_idle(server)
-        assert len(children(server)) == 2, "the porter and the zygote are not the server's children"
+        assert len(children(server)) == 2, (
+            "the mount broker and the zygote are not children of the server"
+        )
         below = descendants(server)
         os.kill(server, signal.SIGKILL)
         for _ in range(500):
@@ -52,7 +54,7 @@ def test_all_of_a_sandbox_hangs_below_the_server_and_goes_with_it(tmp_path: Path
     asyncio.run(main())
 
 
-def test_cells_that_are_needed_no_more_go(tmp_path: Path) -> None:
+def test_cells_that_are_not_needed_any_more_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
             assert executor._connection is not None
@@ -66,26 +68,28 @@ def test_cells_that_are_needed_no_more_go(tmp_path: Path) -> None:
             many = len(descendants(server))
             await asyncio.sleep(3)
             assert len(descendants(server)) > many - 6, (
-                "they went before their callers could come again"
+                "cells ended before their callers could come back"
             )
             many = len(descendants(server))
             while len(descendants(server)) >= many:
                 await asyncio.sleep(0.02)
             await asyncio.sleep(1)
             few = len(descendants(server))
-            assert few > IDLE, "all go at once, and have to be made again for the next callers"
+            assert few > IDLE, "all cells ended at once: the next callers have to wait for new ones"
             while len(descendants(server)) == few:
                 await asyncio.sleep(0.02)
 
     asyncio.run(main())
 
 
-def test_a_block_ends_by_a_signal_that_its_caller_ignores() -> None:
+def test_a_block_ends_by_sighup_although_its_caller_ignores_it() -> None:
     code = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from cellblock import CodeBlock\nfrom cellblock.sync import SandboxCommandLineCodeExecutor\n"
+        "from cellblock import CodeBlock\n"
+        "from cellblock.sync import SandboxCommandLineCodeExecutor\n"
         "with SandboxCommandLineCodeExecutor(timeout=10) as executor:\n"
-        "    block = CodeBlock('import os, time; os.kill(os.getpid(), 1); time.sleep(60)', 'python')\n"
+        "    code = 'import os, time; os.kill(os.getpid(), 1); time.sleep(60)'\n"
+        "    block = CodeBlock(code, 'python')\n"
         "    print(executor.execute_code_blocks([block]).exit_code)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -95,56 +99,59 @@ def test_a_block_ends_by_a_signal_that_its_caller_ignores() -> None:
     assert done.stdout == "129\n", done.stdout + done.stderr
 
 
-def test_answers_go_out_together_where_more_blocks_wait_than_that_many_callers_could_ask_for() -> (
-    None
-):
+def test_replies_are_sent_together_while_enough_blocks_wait() -> None:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    loop = Loop()
+    loop = EventLoop()
     client = Client(loop, ours.fileno(), ours.fileno(), protocol.Decoder(), lambda _client: None)
-    client.serve([])
-    client.answer(b"alone", 1)
+    client.start_reading([])
+    client.reply(b"alone", 1)
     assert theirs.recv(100) == b"alone"
     for count in range(7):
-        client.answer(b"%d" % count, 8)
+        client.reply(b"%d" % count, 8)
         with pytest.raises(BlockingIOError):
             theirs.recv(100)
-    client.answer(b"7", 8)
+    client.reply(b"7", 8)
     assert theirs.recv(100) == b"01234567"
-    client.answer(b"the last", 8)
-    loop.note(client)
+    client.reply(b"the last", 8)
+    loop.update_deadline(client)
     while client._outgoing:
-        loop.turn()
+        loop.run_once()
     assert theirs.recv(100) == b"the last"
     for one in (ours, theirs):
         one.close()
 
 
-def test_answers_of_all_streams_go_out_when_those_of_one_do() -> None:
-    loop, post = Loop(), Post()
+def test_replies_to_all_clients_are_sent_with_those_to_one() -> None:
+    loop, post = EventLoop(), ReplyBatch()
     pairs = [socket.socketpair() for _ in range(2)]
     clients = [
         Client(
-            loop, ours.fileno(), ours.fileno(), protocol.Decoder(), lambda _client: None, post=post
+            loop,
+            ours.fileno(),
+            ours.fileno(),
+            protocol.Decoder(),
+            lambda _client: None,
+            reply_batch=post,
         )
         for ours, _ in pairs
     ]
     for client, (_, theirs) in zip(clients, pairs, strict=True):
         theirs.setblocking(False)
-        client.serve([])
-    clients[0].answer(b"early", 8)
+        client.start_reading([])
+    clients[0].reply(b"early", 8)
     with pytest.raises(BlockingIOError):
         pairs[0][1].recv(100)
-    clients[1].answer(b"now", 0)
+    clients[1].reply(b"now", 0)
     assert [theirs.recv(100) for _, theirs in pairs] == [b"early", b"now"]
-    assert not post.waiting
+    assert not post.clients
     for one in (*pairs[0], *pairs[1]):
         one.close()
 
 
-def test_what_the_caller_did_not_take_at_once_is_sent_when_it_has_read() -> None:
+def test_output_that_did_not_fit_is_sent_when_the_caller_has_read() -> None:
     ours, theirs = socket.socketpair()
-    loop = Loop()
+    loop = EventLoop()
     client = Client(loop, ours.fileno(), ours.fileno(), protocol.Decoder(), lambda _client: None)
     ours.setblocking(False)
     size = 8 << 20
@@ -153,7 +160,7 @@ def test_what_the_caller_did_not_take_at_once_is_sent_when_it_has_read() -> None
         client.send(b"x" * size)
         client.flush()
         while client._outgoing:
-            loop.turn()
+            loop.run_once()
 
     with ThreadPoolExecutor(1) as threads:
         served = threads.submit(serve)

@@ -1,4 +1,4 @@
-"""Attachment: our end of a container's standard streams. What it says is heard, and it can hold on to us."""
+"""AttachedStreams: the standard streams of a container, attached from before its start."""
 
 from __future__ import annotations
 
@@ -7,61 +7,68 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ...errors import BackendError
-from ..client import translated
+from ..client import translate_errors
 from ..container import Container
 
 if TYPE_CHECKING:
     from aiodocker.stream import Stream
 
-_WORDS = 2000  # bytes of what it said last
+_TAIL_BYTES = 2000  # of the output, for error messages
 
 
-class Attachment:
-    """The streams of `container`, from before its start until its end. Belongs to the engine's loop."""
+class AttachedStreams:
+    """The streams of `container`. Use it only on the background loop.
+
+    While they are attached, a container whose process 1 watches its standard input sees when this
+    process dies.
+    """
 
     def __init__(self, container: Container) -> None:
         self._container = container
         self._stream: Stream | None = None
-        self._hold: Stream | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._said = b""
+        self._lease: Stream | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._tail = b""
 
     async def open(self) -> None:
-        """Attach to it. Raises `BackendError`."""
-        with translated(f"Container {self._container.name} cannot be heard"):
+        """Attach to the container. Raise `BackendError` on failure."""
+        with translate_errors(f"Container {self._container.name} cannot be attached to"):
             stream: Stream = self._container._inner.attach(stdin=True, stdout=True, stderr=True)
             self._stream = await stream.__aenter__()
-        self._listening = asyncio.create_task(self._listen(self._stream))
+        self._reader = asyncio.create_task(self._read_output(self._stream))
 
-    async def hold(self) -> None:
-        """Have a process of ours run in the container, for all to see that it has an owner; see `owners`."""
-        execution = await self._container.execute(["/bin/sh", "-c", "read _"])
-        with translated(f"Container {self._container.name} runs nothing more"):
-            self._hold = await execution.start(detach=False).__aenter__()
+    async def start_lease(self) -> None:
+        """Start a process in the container that shows other machines that it has an owner.
+
+        See `orphans`. Raise `BackendError` on failure.
+        """
+        execution = await self._container.create_exec(["/bin/sh", "-c", "read _"])
+        with translate_errors(f"Container {self._container.name} cannot run a command"):
+            self._lease = await execution.start(detach=False).__aenter__()
 
     @property
     def has_ended(self) -> bool:
-        """Whether the container has ended, or the connection to it."""
-        return self._listening is None or self._listening.done()
+        """Whether the container has exited or the connection to it was lost."""
+        return self._reader is None or self._reader.done()
 
     @property
-    def last_words(self) -> str:
-        """What the container said last."""
-        return self._said.decode(errors="replace").strip()
+    def output_tail(self) -> str:
+        """The end of the container's output."""
+        return self._tail.decode(errors="replace").strip()
 
     async def close(self) -> None:
-        """Let go: a container that holds on to us ends."""
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
-        for stream in (self._stream, self._hold):
+        """Detach. A container that watches its standard input exits."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+        for stream in (self._stream, self._lease):
             if stream is not None:
                 await stream.close()
 
-    async def _listen(self, stream: Stream) -> None:
+    async def _read_output(self, stream: Stream) -> None:
         with (
             contextlib.suppress(OSError, BackendError),
-            translated(f"Container {self._container.name} is heard no more"),
+            translate_errors(f"Container {self._container.name} is no longer attached"),
         ):
             while (message := await stream.read_out()) is not None:
-                self._said = (self._said + message.data)[-_WORDS:]
+                self._tail = (self._tail + message.data)[-_TAIL_BYTES:]

@@ -1,11 +1,11 @@
-"""What is in our image of a Jupyter kernel gateway: its Dockerfile and programs, as text. They run in the container."""
+"""The Dockerfile and the programs of the Jupyter kernel gateway's image, as text."""
 
 from __future__ import annotations
 
 FOLDER = "/opt/cellblock"
 REQUIREMENTS = ("ipykernel>=6", "jupyter_kernel_gateway>=3")
 
-# The packages lie apart, so that those of the base image stay as they are.
+# The packages are in a folder of their own, so that those of the base image are not changed.
 DOCKERFILE = f"""\
 FROM {{base}}
 COPY . {FOLDER}/
@@ -20,10 +20,11 @@ KERNEL_SPEC = {
     "language": "python",
 }
 
-# The relay is the only one who asks, so the container's own loopback will do.
+# Only the port forward connects to the gateway, so it listens on the container's own loopback.
 GATEWAY = f"""\
 import os, site, sys
-os.makedirs(site.getusersitepackages(), exist_ok=True)  # else what pip puts there cannot be imported
+# Python ignores the user's site-packages if it does not exist at the start, but pip installs there.
+os.makedirs(site.getusersitepackages(), exist_ok=True)
 token, port = os.environ.pop("TOKEN"), os.environ.pop("PORT")
 for name in ("JUPYTER_TOKEN", "KG_AUTH_TOKEN"):
     os.environ.pop(name, None)
@@ -36,62 +37,64 @@ settings = {{
     "KernelGatewayApp.auth_token": token,
     "JupyterWebsocketPersonality.list_kernels": True,
     "KernelRestarter.time_to_dead": 1.0,
-    "ZMQChannelsWebsocketConnection.limit_rate": False,  # else output beyond a megabyte a second is dropped
+    # The rate limit drops output beyond a megabyte a second.
+    "ZMQChannelsWebsocketConnection.limit_rate": False,
 }}
 KernelGatewayApp.launch_instance([f"--{{name}}={{value}}" for name, value in settings.items()])
 """
 
-# A kernel, and above it a process that ends with the kernel all that the kernel started: nothing of a block is left running.
-# Of the image's own packages and ours, its own come first.
+# A kernel, and a parent process that kills everything the kernel has started once the kernel exits.
+# The image's own packages take precedence over those of the gateway.
 KERNEL = f"""\
 import ctypes, os, signal, sys
 prctl = ctypes.CDLL(None).prctl
-prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what loses its parent becomes a child of this process
-above, below = os.getpid(), os.fork()
-if below == 0:
+prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphaned descendants become children of this process
+parent, kernel = os.getpid(), os.fork()
+if kernel == 0:
     os.setsid()
     prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # when memory runs out, this process goes and not the gateway
-    os.environ["JPY_PARENT_PID"] = str(above)
+        file.write("1000")  # the OOM killer picks the kernel, not the gateway
+    os.environ["JPY_PARENT_PID"] = str(parent)
     sys.path[0:1] = []
     sys.path.append("{FOLDER}/packages")
     from ipykernel.kernelapp import launch_new_instance
     launch_new_instance()
     os._exit(0)
 
-def pass_on(number, frame):
+def forward_signal(number, frame):
     try:
-        os.killpg(below, number)
+        os.killpg(kernel, number)
     except ProcessLookupError:
         pass
 
 def children():
-    with open(f"/proc/{{above}}/task/{{above}}/children") as file:
+    with open(f"/proc/{{parent}}/task/{{parent}}/children") as file:
         return [int(word) for word in file.read().split()]
 
-signal.signal(signal.SIGINT, pass_on)
-signal.signal(signal.SIGTERM, lambda number, frame: pass_on(signal.SIGKILL, frame))
-ended = 0
-while ended != below:
-    ended, status = os.wait()
-while left := children():
-    for process in left:
+signal.signal(signal.SIGINT, forward_signal)
+signal.signal(signal.SIGTERM, lambda number, frame: forward_signal(signal.SIGKILL, frame))
+exited = 0
+while exited != kernel:
+    exited, status = os.wait()
+while orphans := children():
+    for process in orphans:
         os.kill(process, signal.SIGKILL)
     os.wait()
 code = os.waitstatus_to_exitcode(status)
 os._exit(code if code >= 0 else 128 - code)
 """
 
-# Process 1, given rlimits and the command of the image: reaps, and ends the container with the command, or with us: when our
-# end of its standard input closes. The kernel ends all others with it.
+# Process 1. Its arguments are "watch" or "stay", rlimits, and the command of the image. It reaps
+# orphans, and exits with the command; in the mode "watch" also when its standard input is closed,
+# that is, when its owner dies. The other processes of the container are killed when it exits.
 INIT = """
 import _thread, os, resource, signal, sys
-for name, most in (item.split("=") for item in sys.argv[2].split()):
+for name, value in (item.split("=") for item in sys.argv[2].split()):
     kind = getattr(resource, "RLIMIT_" + name)
     hard = resource.getrlimit(kind)[1]
-    most = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
-    resource.setrlimit(kind, (most, most))
+    limit = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+    resource.setrlimit(kind, (limit, limit))
 def watch():
     while os.read(0, 4096):
         pass
@@ -99,34 +102,36 @@ def watch():
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 if sys.argv[1] == "watch":
     _thread.start_new_thread(watch, ())
-nothing = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
-child = os.posix_spawnp(sys.argv[3], sys.argv[3:], os.environ, file_actions=nothing)
+no_input = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
+child = os.posix_spawnp(sys.argv[3], sys.argv[3:], os.environ, file_actions=no_input)
 while True:
     process, status = os.wait()
     if process == child:
         os._exit(os.waitstatus_to_exitcode(status) & 255)
 """
 
-# One connection: its standard input and output to a port of the container's loopback and back. Waits for the port to open.
-RELAY = """
+# One forwarded connection: copy standard input to a port on the container's loopback, and the
+# port's data to standard output. Wait until the port is open.
+PORT_FORWARD = """
 import _socket, _thread, os, sys, time
-until = time.monotonic() + float(sys.argv[2])
+deadline = time.monotonic() + float(sys.argv[2])
 while True:
-    end = _socket.socket()
+    connection = _socket.socket()
     try:
-        end.connect(("127.0.0.1", int(sys.argv[1])))
+        connection.connect(("127.0.0.1", int(sys.argv[1])))
         break
     except OSError:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise SystemExit(1)
         time.sleep(0.02)
-def forth():
+def copy_input():
     while data := os.read(0, 65536):
-        end.sendall(data)
+        connection.sendall(data)
     os._exit(0)
-_thread.start_new_thread(forth, ())
-while data := end.recv(65536):
-    end.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_QUICKACK, 1)  # else the next answer waits 40 ms for it
+_thread.start_new_thread(copy_input, ())
+while data := connection.recv(65536):
+    # Without an immediate ACK, the next response is delayed by 40 ms.
+    connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_QUICKACK, 1)
     while data:
         data = data[os.write(1, data):]
 os._exit(0)

@@ -1,7 +1,7 @@
-"""The image of a Jupyter kernel gateway: any image with Python, and our Dockerfile over it. Built once, kept by the engine.
+"""The image of a Jupyter kernel gateway: a layer on top of any image with Python, built once.
 
-The packages are fetched here, by this machine's uv with its settings, for the image's Python; so building needs no network,
-and the image no pip.
+uv downloads the packages on the host, with the host's settings, for the Python of the image. So the
+build needs no network and the image no pip.
 """
 
 from __future__ import annotations
@@ -9,69 +9,64 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ...aio.shielded import run_in_thread
 from ...environments.requirements import digest
-from ...environments.uv import Workshop, cache_folder, in_thread, run_uv, to_log
+from ...environments.uv import UvInstaller, log_line, run_uv, user_cache_dir
 from ...errors import PackageError
 from ...runtime.linux.rmtree import remove_tree
-from ..client import Client
-from ..image_build import build_image, pack, unless_there
-from ..image_python import python_of
-from ..images import OnPull, fetched_facts
+from ..client import EngineClient
+from ..image_build import build_if_missing, build_image, pack_context
+from ..image_python import inspect_python
+from ..images import OnPull, inspect_or_pull
 from .dockerfile import DOCKERFILE, GATEWAY, KERNEL, KERNEL_SPEC, REQUIREMENTS
 
 _REPOSITORY = "cellblock-jupyter"
 
 
-async def gateway_image(client: Client, base: str, on_pull: OnPull | None = None) -> str:
-    """Give the reference of an image with a kernel gateway over the image `base`, built when it is not there.
+async def gateway_image(client: EngineClient, base: str, on_pull: OnPull | None = None) -> str:
+    """Return the reference of `base` plus a kernel gateway. Build the image if it is missing.
 
-    `base` is fetched when the engine has it not. Raises `ImageUnavailable`, `PackageError` when the packages cannot be had,
-    `BackendError` with the end of what a failed build said.
+    Raise `ImageUnavailable` if `base` cannot be pulled, `PackageError` if the gateway's packages
+    cannot be installed, `BackendError`, which quotes the build's output, if the build fails.
     """
-    facts = await fetched_facts(client, base, on_pull)
+    image_info = await inspect_or_pull(client, base, on_pull)
     recipe = json.dumps([DOCKERFILE, GATEWAY, KERNEL, KERNEL_SPEC])
-    workshop = Workshop(
-        cache_folder("images"), await in_thread(digest, REQUIREMENTS, recipe, facts["Id"])
-    )
-    reference = f"{_REPOSITORY}:{workshop.digest}"
+    key = await run_in_thread(digest, REQUIREMENTS, recipe, image_info["Id"])
+    installer = UvInstaller(user_cache_dir("images"), key)
+    reference = f"{_REPOSITORY}:{installer.digest}"
 
     async def build(lock: int) -> None:
-        python = await python_of(client, base, facts)
-        packages = workshop.folder / "packages"
-        if words := await run_uv(
-            python.installation(REQUIREMENTS, packages), workshop, lock, to_log
-        ):
+        python = await inspect_python(client, base, image_info)
+        packages = installer.partial_dir / "packages"
+        arguments = python.uv_install_arguments(REQUIREMENTS, packages)
+        if error := await run_uv(arguments, installer, lock, log_line):
             raise PackageError(
-                f"The packages of a Jupyter kernel gateway cannot be had for Python {python.version} of the image {base}. "
-                f"uv says:\n{words}"
+                "The packages of the Jupyter kernel gateway cannot be installed for Python "
+                f"{python.version} of the image {base}. uv says:\n{error}"
             )
-        # A debugger for front-ends, which nobody here has; without it kernels start faster.
-        await in_thread(remove_tree, str(packages / "debugpy"))
-        await build_image(client, reference, await in_thread(_context, workshop, str(facts["Id"])))
+        # Only front-ends use the debugger, and kernels start faster without it.
+        await run_in_thread(remove_tree, str(packages / "debugpy"))
+        context = await run_in_thread(_pack_context, installer, str(image_info["Id"]))
+        await build_image(client, reference, context)
 
-    await unless_there(client, reference, workshop, to_log, build)
+    await build_if_missing(client, reference, installer, log_line, build)
     return reference
 
 
-def _context(workshop: Workshop, base: str) -> Path:
-    """Pack what the build needs."""
-    texts = {
+def _pack_context(installer: UvInstaller, base: str) -> Path:
+    """Write the build context, and return its path."""
+    files = {
         "Dockerfile": DOCKERFILE.format(base=base.removeprefix("sha256:")),
         "gateway.py": GATEWAY,
         "kernel.py": KERNEL,
         "share/kernels/python3/kernel.json": json.dumps(KERNEL_SPEC),
     }
-    with workshop.trouble():
-        for name, text in texts.items():
-            path = workshop.folder / name
+    with installer.translate_errors():
+        for name, text in files.items():
+            path = installer.partial_dir / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        packed = workshop.folder / "context.tar"
-        pack(
-            packed,
-            *(
-                workshop.folder / name
-                for name in ("Dockerfile", "gateway.py", "kernel.py", "share", "packages")
-            ),
-        )
-    return packed
+        archive = installer.partial_dir / "context.tar"
+        names = ("Dockerfile", "gateway.py", "kernel.py", "share", "packages")
+        pack_context(archive, *(installer.partial_dir / name for name in names))
+    return archive

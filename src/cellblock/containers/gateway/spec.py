@@ -1,4 +1,4 @@
-"""GatewaySettings: how a container with a Jupyter kernel gateway is to be."""
+"""GatewaySpec: the options of a container that runs a Jupyter kernel gateway."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from ...limits import Limits
 from .. import users
-from ..client import Client
-from ..spec import HOME, ContainerSettings
+from ..client import EngineClient
+from ..spec import HOME, ContainerSpec
 from . import dockerfile
 
-_HELD = (
+_ENFORCED_LIMITS = (
     "memory_bytes",
     "processes",
     "processors",
@@ -22,13 +22,14 @@ _HELD = (
     "tmp_bytes",
     "output_bytes",
 )
-# Under any of these names images look for the token: AutoGen's, Jupyter's own, the kernel gateway's.
-_TOKEN = ("TOKEN", "JUPYTER_TOKEN", "KG_AUTH_TOKEN")
+_RUN_PYTHON = ("python3", "-I", "-S", "-c")
+# The variables that images read the token from: AutoGen's, Jupyter's, the kernel gateway's.
+_TOKEN_VARIABLES = ("TOKEN", "JUPYTER_TOKEN", "KG_AUTH_TOKEN")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewaySettings:
-    """What a `DockerJupyterServer` is made with, as far as its container is concerned; see there."""
+class GatewaySpec:
+    """The parameters of `DockerJupyterServer` that concern its container. See there."""
 
     custom_image_name: str | None
     base_image: str
@@ -46,16 +47,17 @@ class GatewaySettings:
     create_kwargs: Mapping[str, Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        inside = PurePosixPath(self.work_dir)
-        if not inside.is_absolute() or inside == PurePosixPath("/"):
+        folder = PurePosixPath(self.work_dir)
+        if not folder.is_absolute() or folder == PurePosixPath("/"):
             raise ValueError(
-                f"work_dir must be the absolute path of a folder inside the container, not {self.work_dir!r}."
+                "work_dir must be the absolute path of a folder inside the container, "
+                f"not {self.work_dir!r}."
             )
         if isinstance(self.expose_port, bool) or not 0 < self.expose_port < 1 << 16:
-            raise ValueError(f"expose_port must be a port, not {self.expose_port!r}.")
+            raise ValueError(f"expose_port must be a port number, not {self.expose_port!r}.")
         if self.network == "host":
             raise ValueError(
-                "network must not be 'host': everybody on this machine could reach the gateway."
+                "network must not be 'host': every user of this machine could reach the gateway."
             )
         for name in ("auto_remove", "stop_container"):
             if not isinstance(getattr(self, name), bool):
@@ -63,28 +65,21 @@ class GatewaySettings:
         if other := [
             name
             for name, value in self.limits.to_dict().items()
-            if value is not None and name not in _HELD
+            if value is not None and name not in _ENFORCED_LIMITS
         ]:
             raise ValueError(
-                f"A container of kernels cannot be held to {', '.join(other)}: only to {', '.join(_HELD)}."
+                f"DockerJupyterServer cannot enforce {', '.join(other)}. Set only "
+                f"{', '.join(_ENFORCED_LIMITS)}."
             )
 
-    def container(
-        self, client: Client, image: str, facts: Mapping[str, Any], token: str
-    ) -> ContainerSettings:
-        """Describe the container; `facts` are the engine's about `image`."""
-        config: Mapping[str, Any] = facts["Config"]
-        way = "watch" if self.stop_container else "stay"
+    def container_spec(
+        self, client: EngineClient, image: str, image_info: Mapping[str, Any], token: str
+    ) -> ContainerSpec:
+        """Return the spec of the container; `image_info` is the engine's description of `image`."""
+        config: Mapping[str, Any] = image_info["Config"]
+        mode = "watch" if self.stop_container else "stay"
         own: dict[str, Any] = {
-            "Entrypoint": [
-                "python3",
-                "-I",
-                "-S",
-                "-c",
-                dockerfile.INIT,
-                way,
-                self._rlimits(client),
-            ],
+            "Entrypoint": [*_RUN_PYTHON, dockerfile.INIT, mode, self._rlimits(client)],
             "Cmd": [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())],
             "OpenStdin": self.stop_container,
             "StdinOnce": self.stop_container,
@@ -96,45 +91,45 @@ class GatewaySettings:
             if self.bind_dir is None
             else {str(self.bind_dir.resolve()): {"bind": self.work_dir, "mode": "rw"}}
         )
-        return ContainerSettings(
+        return ContainerSpec(
             image=image,
-            user=self.user or users.own_user(client, self.bind_dir),
+            user=self.user or users.container_user(client, self.bind_dir),
             limits=self.limits,
             network=self.network,
             environment=self._environment(config, token),
             volumes=volumes,
             runtime=self.runtime,
             read_only=self.custom_image_name is None,
-            holds_limits=client.holds_limits,
+            enforces_limits=client.enforces_limits,
             auto_remove=self.auto_remove,
-            extra=_merged(own, self.create_kwargs),
+            extra=_merge_body(own, self.create_kwargs),
         )
 
-    def _rlimits(self, client: Client) -> str:
-        """Give what each process is held to; not by the engine, since not every one does as it is told."""
+    def _rlimits(self, client: EngineClient) -> str:
+        """Return the rlimits for process 1 to set, because not every engine applies rlimits."""
         limits = {"NOFILE": self.limits.open_files, "FSIZE": self.limits.file_bytes}
-        if not client.holds_limits:
+        if not client.enforces_limits:
             limits |= {"DATA": self.limits.memory_bytes, "NPROC": self.limits.processes}
-        return " ".join(f"{name}={most}" for name, most in limits.items() if most is not None)
+        return " ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
 
     def _environment(self, config: Mapping[str, Any], token: str) -> dict[str, str]:
-        listed = cast("list[str]", config.get("Env") or [])
-        own = {name: value for name, _, value in (item.partition("=") for item in listed)}
-        if "PATH" in own:
-            own["PATH"] = f"{HOME}/.local/bin:{own['PATH']}"
+        entries = cast("list[str]", config.get("Env") or [])
+        of_image = {name: value for name, _, value in (item.partition("=") for item in entries)}
+        if "PATH" in of_image:
+            of_image["PATH"] = f"{HOME}/.local/bin:{of_image['PATH']}"
         port = {} if self.custom_image_name else {"PORT": str(self.expose_port)}
-        return {**own, **dict.fromkeys(_TOKEN, token), **port, **self.docker_env}
+        return {**of_image, **dict.fromkeys(_TOKEN_VARIABLES, token), **port, **self.docker_env}
 
-    def _host_config(self, client: Client) -> dict[str, Any]:
+    def _host_config(self, client: EngineClient) -> dict[str, Any]:
         host = dict[str, Any]()
         if self.bind_dir is None:
             size = f",size={self.limits.tmp_bytes}" if self.limits.tmp_bytes else ""
             host["Tmpfs"] = {self.work_dir: f"rw,exec,nosuid,nodev,mode=1777{size}"}
         else:
-            host |= users.unmapped(client)
+            host |= users.userns_config(client)
         return host
 
 
-def _merged(made: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay the engine's own words of the caller over ours; of `HostConfig`, each word."""
-    return {**made, **extra, "HostConfig": {**made["HostConfig"], **extra.get("HostConfig", {})}}
+def _merge_body(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` updated with `extra`. The entries of `HostConfig` are merged."""
+    return {**base, **extra, "HostConfig": {**base["HostConfig"], **extra.get("HostConfig", {})}}

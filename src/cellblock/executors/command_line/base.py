@@ -1,4 +1,4 @@
-"""The command-line executors: each block becomes a file, and a fresh process runs it."""
+"""CommandLineExecutor: write each block to a file and run the file in a fresh process."""
 
 from __future__ import annotations
 
@@ -13,47 +13,67 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from ...backends.base import Connection, Place
-from ...blocks import CodeBlock, action_on, file_name, silence_pip
+from ...backends.base import Backend
+from ...backends.connection import Connection
+from ...blocks import CodeBlock, action_for_block, file_name, silence_pip
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
 from ...errors import BackendLost, FunctionError
 from ...events import Ended, Event, FileCreated, Output, Started
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import LANGUAGES, Action, Language, check_policies, find_language
-from ...limits import Limits
+from ...limits import SANDBOX_LIMITS, Limits
 from ...runtime.linux.rmtree import remove_tree
 from ...runtime.protocol import Frame
+from ..argument_checks import (
+    check_bool,
+    check_folder,
+    check_limits,
+    check_strings,
+    check_timeout,
+    create_folder,
+    shortest,
+)
 from ..base import CodeExecutor
-from ..frame_decoder import Frames
-from ..workspace.workspace import OutsideWorkspace, Workspace
+from ..frame_decoder import FrameDecoder
+from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
-_CALLERS = 2  # threads at most that run blocks of one executor by themselves; with more, one loop for all costs less
-_LARGE = 1 << 16  # characters of code that are handed over in a file at once
+# If more threads use one executor, the background loop costs less than a loop in each thread.
+_MAX_INLINE_RUNS = 2
+_MAX_INLINE_CODE = 1 << 16  # characters; longer code is written to a file, not sent in the request
 
 
 class _CodeFile(NamedTuple):
-    """The file of a block: whether its name is the block's own wish, and when it was written; `None`: it has yet to be."""
+    """The file of a block.
+
+    has_own_name   the block names the file with `# filename:`
+    written_at     change time in nanoseconds; `None` if the server has yet to write the file
+    code           the text that the server writes
+    """
 
     name: str
-    is_named: bool
-    since: int | None
-    code: str = ""  # what is to be written
+    has_own_name: bool
+    written_at: int | None
+    code: str = ""
 
 
 class CommandLineExecutor(CodeExecutor):
-    """What the command-line executors share. The parameters of all of them:
+    """Base class of the command-line executors. They share these parameters:
 
-    timeout               seconds that one block may run; at least 1
-    work_dir              the folder that blocks share, made when missing; `None`: a temporary one, removed by `stop`
+    timeout               seconds that one block may run, at least 1. `None` means no limit
+    work_dir              the folder that blocks share, created if it is missing. `None` creates a
+                          temporary folder, which `stop` removes
     functions             functions that blocks can import from the module `functions_module`
-    cleanup_temp_files    remove the files of blocks that have no `# filename:` of their own
-    packages              requirements for the blocks' Python, installed once and cached; their commands come first in PATH
-    limits                how much one block may use
-    execution_policies    language to "execute", "save" or "ignore", where that is to differ from the table's; what the table
-                          ignores is saved where the block has a `# filename:`
-    save_output           keep the whole output of each block in a file `output_….txt` in the work folder
+    cleanup_temp_files    remove the files of blocks that have no `# filename:` comment
+    packages              requirements for the blocks' Python, installed once and cached. Their
+                          commands come first in PATH
+    limits                how much one block may use. A limit that is not named keeps its default
+    execution_policies    maps a language to "execute", "save" or "ignore" to override the default.
+                          A block with a `# filename:` comment is saved even if the default
+                          ignores its language
+    save_output           save the complete output of each block to a file `output_….txt` in the
+                          work folder
     """
 
     SUPPORTED_LANGUAGES: ClassVar[list[str]] = [
@@ -63,11 +83,13 @@ class CommandLineExecutor(CodeExecutor):
         for name in (language.name, *language.aliases)
     ]
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
-    _server_writes: ClassVar[bool] = True  # whether the server sees the work folder as it is here
+    # True if the runtime server can write into the work folder under the paths used here.
+    _server_writes_files: ClassVar[bool] = True
+    _default_limits: ClassVar[Limits] = SANDBOX_LIMITS
 
     def __init__(
         self,
-        timeout: float,
+        timeout: float | None,
         work_dir: str | os.PathLike[str] | None,
         functions: Sequence[Function],
         functions_module: str,
@@ -79,47 +101,48 @@ class CommandLineExecutor(CodeExecutor):
         save_output: bool,
     ) -> None:
         super().__init__()
-        if isinstance(timeout, bool) or not timeout >= 1:
-            raise ValueError("Timeout must be greater than or equal to 1.")
-        self._timeout = timeout
+        self._timeout = check_timeout(timeout)
         self._module = FunctionModule(functions, functions_module)
-        self._cleanup_temp_files = truth("cleanup_temp_files", cleanup_temp_files)
-        self._packages = texts("packages", packages)
-        self._limits = limits
+        self._cleanup_temp_files = check_bool("cleanup_temp_files", cleanup_temp_files)
+        self._packages = check_strings("packages", packages)
+        self._limits = check_limits(limits, self._default_limits)
         self._execution_policies: dict[str, Action] = dict(execution_policies or {})
         check_policies(self._execution_policies)
-        self._save_output = truth("save_output", save_output)
-        self._given_work_dir = None if work_dir is None else Path(work_dir)
-        self._remove_temporary: weakref.finalize[[str], Any] | None = None
-        self._temporary: Path | None = None
+        self._save_output = check_bool("save_output", save_output)
+        self._given_work_dir = check_folder("work_dir", work_dir)
+        self._remove_temp_dir: weakref.finalize[[str, int], Any] | None = None
+        self._temp_dir: Path | None = None
+        self._temp_dir_creator = 0  # the process ID of the process that created it
         if self._given_work_dir is not None:
-            self._given_work_dir.mkdir(parents=True, exist_ok=True)
+            create_folder("work_dir", self._given_work_dir)
         self._workspace: Workspace | None = None
         self._connection: Connection | None = None
-        # Answers what a block asks for, where it may ask.
+        # Answers `input()` in a block. `None` if the executor does not support it.
         self._on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None
-        self._made: list[str] = []  # what the cell server removes, unless it was killed
+        # The runtime server deletes these too, but it may have been killed before that.
+        self._paths_to_delete: list[str] = []
 
-    # what AutoGen's users know
+    # public properties, as in AutoGen
 
     @property
-    def timeout(self) -> float:
-        """Seconds that one block may run."""
+    def timeout(self) -> float | None:
+        """Seconds that one block may run. None means no limit."""
         return self._timeout
 
     @property
     def work_dir(self) -> Path:
-        """The folder that the blocks share."""
+        """The folder that the blocks share. Created if it is temporary and does not exist yet."""
         if self._given_work_dir is not None:
             return self._given_work_dir
-        if self._temporary is None or not self._temporary.exists():
-            self._temporary = Path(tempfile.mkdtemp(prefix="cellblock-work-"))
-            self._remove_temporary = weakref.finalize(self, remove_tree, str(self._temporary))
-        return self._temporary
+        if self._temp_dir is None or not self._temp_dir.exists():
+            self._temp_dir = Path(tempfile.mkdtemp(prefix="cellblock-work-"))
+            self._temp_dir_creator = os.getpid()
+            self._remove_temp_dir = remove_with_owner(self, self._temp_dir)
+        return self._temp_dir
 
     @property
     def functions_module(self) -> str:
-        """The name of the module that holds the functions."""
+        """The name of the module that contains the functions."""
         return self._module.module_name
 
     @property
@@ -129,7 +152,7 @@ class CommandLineExecutor(CodeExecutor):
 
     @property
     def cleanup_temp_files(self) -> bool:
-        """Whether the files of blocks are removed when these are over."""
+        """Whether the file of a block is removed when the block has ended."""
         return self._cleanup_temp_files
 
     @property
@@ -138,23 +161,27 @@ class CommandLineExecutor(CodeExecutor):
         return self._limits
 
     def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
-        """Describe the functions for a model; the template has `$module_name` and `$functions`."""
+        """Describe the functions for a model.
+
+        The template contains the placeholders `$module_name` and `$functions`.
+        """
         return self._module.format_for_prompt(prompt_template)
 
-    # what the kinds of executors fill in
+    # implemented by subclasses
 
     @abstractmethod
-    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
-        """Give the place, with folders of `packages` importable; it removes the paths in `delete` when it ends.
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
+        """Return a backend whose Python can import from the folders in `packages`.
 
-        Whatever is made for it goes into `delete` at once, so that it is removed as well when something fails.
+        The backend deletes the paths in `delete` when it closes. Append every path that is created
+        here to `delete` immediately, so that it is also deleted if opening fails.
         """
 
     @abstractmethod
     def _command(self, language: Language, name: str) -> dict[str, Any]:
-        """Give the part of a request that says how to run the file `name` of the work folder."""
+        """Return the part of a request that says how to run the file `name` in the work folder."""
 
-    # the template
+    # open and close
 
     async def _open(self) -> None:
         self._workspace = Workspace(
@@ -163,14 +190,14 @@ class CommandLineExecutor(CodeExecutor):
         required = (*self._packages, *self._module.packages)
         packages: tuple[str, ...] = ()
         if required:
-            packages = await self._install(required)
-        delete = [str(self._temporary)] if self._temporary is not None else []
-        self._made = delete
+            packages = await self._install_packages(required)
+        delete = self._own_temp_dirs()
+        self._paths_to_delete = delete
         try:
-            place = await self._make_place(packages, delete)
-            self._connection = await place.open()
+            backend = await self._make_backend(packages, delete)
+            self._connection = await backend.open()
         except BaseException:
-            _remove_all(delete, [str(self._temporary)])
+            _remove_all(delete, [str(self._temp_dir)])
             raise
         try:
             if self._module.functions:
@@ -179,32 +206,43 @@ class CommandLineExecutor(CodeExecutor):
             await self._close(restarting=True)
             raise
 
-    async def _install(self, required: tuple[str, ...]) -> tuple[str, ...]:
-        """Give folders in which the blocks' Python finds what is `required`. Raises `PackageError`."""
-        environment = await environment_for(required, python=self._python())
+    def _own_temp_dirs(self) -> list[str]:
+        """Return the temporary work folder, if this process created it and may delete it."""
+        is_own = self._temp_dir is not None and self._temp_dir_creator == os.getpid()
+        return [str(self._temp_dir)] if is_own else []
+
+    async def _install_packages(self, required: tuple[str, ...]) -> tuple[str, ...]:
+        """Install the `required` packages and return the folders that contain them.
+
+        Raises `PackageError`.
+        """
+        environment = await environment_for(required, python=self._python_path())
         return (str(site_packages(environment)),)
 
-    def _python(self) -> str | None:
-        """The Python for which packages are installed; `None` means the one that runs this."""
+    def _python_path(self) -> str | None:
+        """Return the path of the Python to install packages for. `None` means this Python."""
         return None
 
     async def _load_functions(self) -> None:
-        """Write the functions' module and run it once, so that what is wrong with it shows now."""
+        """Write the functions module and run it once, so that its errors appear at the start."""
         assert self._workspace is not None
         name = f"{self._module.module_name}.py"
         await asyncio.to_thread(self._workspace.write, name, self._module.source)
         language = find_language("python")
         assert language is not None
-        await self._expect(
-            {**self._command(language, name), "wall_seconds": max(self._timeout, 60)}
+        await self._run_function_loader(
+            {
+                **self._command(language, name),
+                "wall_seconds": None if self._timeout is None else max(self._timeout, 60),
+            }
         )
 
-    async def _expect(self, request: dict[str, Any]) -> None:
-        """Run what loads the functions; raise what it said when that did not end well."""
+    async def _run_function_loader(self, request: dict[str, Any]) -> None:
+        """Run the request that loads the functions. Raises `FunctionError` with its output."""
         text, exit_code = "", 0
-        frames = Frames(0, self._limits)
+        decoder = FrameDecoder(0, self._limits)
         async for frame in self._frames(request):
-            for event in frames.events(frame):
+            for event in decoder.decode(frame):
                 if isinstance(event, Output):
                     text += event.text
                 elif isinstance(event, Ended):
@@ -215,122 +253,133 @@ class CommandLineExecutor(CodeExecutor):
     async def _close(self, *, restarting: bool) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            keep = [str(self._temporary)] if restarting and self._temporary is not None else []
+            keep = [str(self._temp_dir)] if restarting and self._temp_dir is not None else []
             await connection.close(keep=keep)
-            await asyncio.to_thread(_remove_all, self._made, keep)
-        if not restarting and self._remove_temporary is not None:
-            await asyncio.to_thread(self._remove_temporary)
-            self._remove_temporary = self._temporary = None
+            await asyncio.to_thread(_remove_all, self._paths_to_delete, keep)
+        if not restarting and self._remove_temp_dir is not None:
+            await asyncio.to_thread(self._remove_temp_dir)
+            self._remove_temp_dir = self._temp_dir = None
 
-    def is_at_hand(self) -> bool:
+    def can_run_inline(self) -> bool:
         """See `CodeExecutor`."""
         connection = self._connection
-        return self._serves_all_loops() and connection is not None and connection.runs < _CALLERS
-
-    def _serves_all_loops(self) -> bool:
-        near = self._is_open and self._connection is not None and self._connection.serves_all_loops
-        # Whose input is asked for may take his time, and a large folder takes time to look through.
         return (
-            near
+            self._supports_any_loop()
+            and connection is not None
+            and connection.run_count < _MAX_INLINE_RUNS
+        )
+
+    def _supports_any_loop(self) -> bool:
+        connection = self._connection
+        # Answering `input()` and scanning a large folder would block the caller's loop.
+        return (
+            self._is_open
+            and connection is not None
+            and connection.supports_any_loop
             and self._on_input is None
             and self._workspace is not None
             and self._workspace.is_small
         )
 
-    # One generator from here to the connection: each one more is a turn for every event.
+    # blocks
+
+    # There is one generator from here to the connection: each further one slows down every event.
     async def _run_block(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
-        action = action_on(block, language, self._execution_policies) if language else "ignore"
+        action = (
+            action_for_block(block, language, self._execution_policies) if language else "ignore"
+        )
         if language is None or action == "ignore":
             yield Started(number, block.language)
-            yield _unknown(number, block) if language is None else Ended(number, 0, "ok")
+            yield _unknown_language(number, block) if language is None else Ended(number, 0, "ok")
             return
         assert self._workspace is not None
         workspace = self._workspace
-        workspace.check()
+        workspace.check_identity()
         try:
-            file = self._lay(block, language, action)
+            file = self._place_code_file(block, language, action)
         except OutsideWorkspace:
             yield Started(number, block.language)
-            yield Ended(number, 1, "error", message="Filename is not in the workspace")
+            yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
             return
-        code_file = workspace.shown_name(file.name)
+        code_file = workspace.display_path_of(file.name)
         yield Started(number, block.language, code_file)
         if action == "save":
-            if not file.is_named:
-                workspace.keep(file.name)
+            if not file.has_own_name:
+                workspace.mark_finished(file.name)
             yield Output(number, "stdout", f"Code saved to {code_file}\n")
             yield Ended(number, 0, "ok")
             return
         try:
-            frames, received = (
-                Frames(number, self._limits),
-                self._frames(self._request(language, file), token),
-            )
+            decoder = FrameDecoder(number, self._limits)
+            frames = self._frames(self._request(language, file), token)
             try:
-                async for frame in received:
-                    for event in frames.events(frame):
+                async for frame in frames:
+                    for event in decoder.decode(frame):
                         if isinstance(event, Ended):
-                            since = frames.since if file.since is None else file.since
-                            for path, size in workspace.changed(since, besides=file.name):
+                            since = file.written_at
+                            since = decoder.written_at if since is None else since
+                            for path, size in workspace.list_changes(since, exclude=file.name):
                                 yield FileCreated(number, path, size)
                         yield event
             finally:
-                await received.aclose()
+                await frames.aclose()
         finally:
-            if not file.is_named:
-                (workspace.remove if self._cleanup_temp_files else workspace.keep)(file.name)
+            if not file.has_own_name:
+                (workspace.remove if self._cleanup_temp_files else workspace.mark_finished)(
+                    file.name
+                )
 
-    def _lay(self, block: CodeBlock, language: Language, action: Action) -> _CodeFile:
-        """Write the block's file, or leave that to the server, which does it when the block begins.
+    def _place_code_file(self, block: CodeBlock, language: Language, action: Action) -> _CodeFile:
+        """Write the block's file, or let the runtime server write it when the block starts.
 
-        Raises `OutsideWorkspace`, `WorkspaceError`.
+        Raises `OutsideWorkspace` or `WorkspaceError`.
         """
         assert self._workspace is not None
         workspace, code = self._workspace, silence_pip(block.code, block.language)
         if own_name := file_name(block.code):
-            name = workspace.place(own_name)
+            name = workspace.resolve(own_name)
             content = code if language.comments else code.partition("\n")[2]
             return _CodeFile(name, True, workspace.write(name, content))
         name = workspace.temporary_name(language.suffix)
         if (
-            self._server_writes
+            self._server_writes_files
             and self._cleanup_temp_files
             and action == "execute"
-            and len(code) <= _LARGE
+            and len(code) <= _MAX_INLINE_CODE
         ):
-            workspace.expect(name)
+            workspace.register_running(name)
             return _CodeFile(name, False, None, code)
         return _CodeFile(name, False, workspace.write_temporary(name, code))
 
     def _request(self, language: Language, file: _CodeFile) -> dict[str, Any]:
         request = {**self._command(language, file.name), "wall_seconds": self._wall_seconds()}
-        if file.since is None:
-            request["write"] = self._as_seen(file.name), file.code
+        if file.written_at is None:
+            request["write"] = self._path_in_backend(file.name), file.code
         if self._save_output:
-            request["save"] = self._as_seen(f"output_{secrets.token_hex(8)}.txt")
+            request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
         return request
 
-    def _as_seen(self, name: str) -> str:
-        """Give the path under which the cell server knows the file `name` of the work folder."""
+    def _path_in_backend(self, name: str) -> str:
+        """Return the path of the file `name` in the work folder, as the backend sees it."""
         assert self._workspace is not None
-        return self._workspace.whole_name(name)
+        return self._workspace.absolute_path(name)
 
     def _frames(
         self, request: dict[str, Any], token: Token | None = None
     ) -> AsyncGenerator[Frame, None]:
-        return self._connected().run(request, token, on_input=self._on_input)
+        return self._require_connection().run(request, token, on_input=self._on_input)
 
-    def _connected(self) -> Connection:
-        """Give the connection. Raises `BackendLost` when there is none any more: `stop` may be called in another thread."""
+    def _require_connection(self) -> Connection:
+        """Return the connection. Raises `BackendLost` if another thread has called `stop`."""
         if (connection := self._connection) is None:
-            raise BackendLost("The executor was stopped.")
+            raise BackendLost("The executor was stopped. Call start() to use it again.")
         return connection
 
-    def _wall_seconds(self) -> float:
-        return min(self._timeout, self._limits.wall_seconds or self._timeout)
+    def _wall_seconds(self) -> float | None:
+        return shortest(self._timeout, self._limits.wall_seconds)
 
     # saved configurations
 
@@ -354,12 +403,12 @@ class CommandLineExecutor(CodeExecutor):
         module = values.get("functions_module", "functions")
         if (functions := values.pop("functions", None)) is not None:
             values["functions"] = FunctionModule.from_list(functions, module).functions
-        if (limits := values.pop("limits", None)) is not None:
-            values["limits"] = Limits.from_dict(limits)
+        if "limits" in values:
+            values["limits"] = Limits.from_dict(values["limits"])
         return cls(**values)
 
 
-def _unknown(number: int, block: CodeBlock) -> Ended:
+def _unknown_language(number: int, block: CodeBlock) -> Ended:
     return Ended(number, 1, "error", message=f"unknown language {block.language}")
 
 
@@ -369,29 +418,12 @@ def _remove_all(paths: Iterable[str], keep: Sequence[str]) -> None:
             remove_tree(path)
 
 
-def texts(name: str, values: object) -> tuple[str, ...]:
-    """Give `values` as a tuple of texts. Raises `ValueError`: a lone text is a mistake, and so is anything else."""
-    items: list[object] = (
-        [] if isinstance(values, str) or not isinstance(values, Sequence) else [*values]
-    )
-    if not all(isinstance(item, str) for item in items) or (not items and values not in ((), [])):
-        raise ValueError(f"{name} must be a list of texts, not {values!r}.")
-    return tuple(str(item) for item in items)
-
-
-def truth(name: str, value: object) -> bool:
-    """Give `value`, which must be true or false. Raises `ValueError`."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, not {value!r}.")
-    return value
-
-
 def command_on_host(
     workspace: Workspace | None, language: Language, name: str, python: str
 ) -> dict[str, Any]:
-    """Give the part of a request that runs the file `name` as a plain program, under its name outside."""
+    """Return the part of a request that runs the file `name` under its path on this machine."""
     assert workspace is not None
-    path = workspace.whole_name(name)
+    path = workspace.absolute_path(name)
     if language.name == "python":
         return {"argv": [python, "-u", path]}
     return {"argv": [*(language.argv or ()), path]}

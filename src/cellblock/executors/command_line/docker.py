@@ -1,4 +1,4 @@
-"""DockerCommandLineCodeExecutor: blocks in a container of a Docker-compatible engine, at the cost of a fork for each."""
+"""DockerCommandLineCodeExecutor: run blocks in a container of a Docker-compatible engine."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from ...backends.base import Connection, Place
-from ...backends.container import ContainerPlace
-from ...backends.module_bundle import compiled
+from ...backends.base import Backend
+from ...backends.connection import Connection
+from ...backends.container import ContainerBackend
+from ...backends.module_bundle import compiled_modules
 from ...cancellation import Token
 from ...containers import users
-from ...containers.client import Client, connect
-from ...containers.image_packages import image_with
-from ...containers.lifecycle import Tenant
+from ...containers.client import EngineClient, connect
+from ...containers.image_packages import image_with_packages
+from ...containers.lifecycle import ContainerLifecycle
 from ...containers.spec import (
     WORK_DIR,
     ContainerOptions,
-    ContainerSettings,
-    checked_gifts,
-    checked_options,
+    ContainerSpec,
+    validate_options,
+    validate_resources,
 )
 from ...errors import BackendError, BackendLost, PackageError
 from ...events import Event, PullProgress
@@ -34,59 +35,66 @@ from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...runtime import protocol
 from ...runtime.protocol import Frame
-from ..workspace.temp_dirs import Caretaker
-from .base import CommandLineExecutor, texts, truth
-from .docker_file_sync import Copies
+from ..argument_checks import check_bool, check_strings
+from ..workspace.cleanup_watchdog import CleanupWatchdog
+from .base import CommandLineExecutor
+from .docker_file_sync import FileSync
 
 IMAGE = "python:3-slim"
-_EMPTIED = "all that ran in the container was ended, and another server started"
-_RESTARTED = "the container was restarted"
-_REPLACED = (
-    "the container was gone, and what was made in it outside the work folder; there is a new one"
+_SERVER_RESTARTED = "all processes in the container were killed and the server was restarted"
+_CONTAINER_RESTARTED = "the container was restarted"
+_CONTAINER_REPLACED = (
+    "the container was missing and was replaced by a new one, "
+    "without the files that were created outside the work folder"
 )
 
 
 class DockerCommandLineCodeExecutor(CommandLineExecutor):
-    """Run blocks in a container: they see their work folder as /workspace, the image, and nothing else of the machine.
+    """Run blocks in a container. They see the work folder as /workspace, and the image.
 
-    image              its reference; it needs `sh`, and Python 3.10 or later for all that is not a shell's
-    container_name     its name; `None`: a new one at each start
-    bind_dir           the work folder as the engine's machine has it, where that is another: Docker out of Docker
-    auto_remove        remove the container when it ends
-    stop_container     end it in `stop`; otherwise it goes on, and `start` finds it again by its name
-    device_requests    `docker.types.DeviceRequest` objects, or the dicts that they are
-    extra_volumes      source -> {"bind": path inside, "mode": "rw" or "ro"}
-    extra_hosts        name -> address
-    init_command       a shell command that is run before the first block
-    delete_tmp_files   remove the files of blocks that have no `# filename:` of their own
-    packages           requirements for the image's Python, from wheels alone: they are put over the image once, and kept
-    preload            modules to import once, so that blocks find them imported; `PackageError` where that does not work
-    container          how the container is made: see `ContainerOptions`
+    image              the image reference. The image needs `sh`, and Python 3.10 or later to run
+                       anything except shell blocks
+    container_name     name of the container. `None` generates a new name at each start
+    bind_dir           path of the work folder on the engine's machine, if it differs from
+                       `work_dir`, for example because this process runs in a container itself
+    auto_remove        remove the container when it stops
+    stop_container     stop the container in `stop`. If False, it keeps running, and `start` finds
+                       it again by its name
+    device_requests    `docker.types.DeviceRequest` objects, or dicts of the same shape
+    extra_volumes      maps a source to {"bind": path in the container, "mode": "rw" or "ro"}
+    extra_hosts        maps a host name to an address
+    init_command       a shell command to run before the first block
+    delete_tmp_files   remove the files of blocks that have no `# filename:` comment
+    packages           requirements for the image's Python. They are installed from wheels into a
+                       derived image, which is cached
+    preload            modules to import once, before the blocks start. Starting raises
+                       `PackageError` if a module cannot be imported
+    container          further options of the container. See `ContainerOptions`
 
-    For the other parameters see `CommandLineExecutor`. Blocks of one container share its memory, its /tmp and its user.
-    Starting raises `ContainerEngineUnavailable`, `ImageUnavailable` or another `BackendError`.
+    For the other parameters see `CommandLineExecutor`. Blocks in one container share its memory,
+    its /tmp and its user. Starting raises `ContainerEngineUnavailable`, `ImageUnavailable` or
+    another `BackendError`.
     """
 
-    _server_writes = False  # it may be on another machine, and be another user
+    # The server can run on another machine and as another user.
+    _server_writes_files = False
 
-    _given: dict[
-        str, Any
-    ]  # for configurations; what the engine is told is made of it at each start
-    _client: Client | None = None
-    _image: str = ""  # of the container: the one that was given, or that with packages
-    _tenant: Tenant | None = None
-    _place: ContainerPlace | None = None
-    _copies: Copies | None = None
-    _caretaker: Caretaker | None = None  # of a temporary work folder
-    _watch: asyncio.Task[None] | None = None
-    _became = ""  # of the container, when its server was last lost
+    _options: dict[str, Any]  # saved in configurations; each start derives a container spec from it
+    _client: EngineClient | None = None
+    _image: str = ""  # the requested image, or the derived image with packages
+    _lifecycle: ContainerLifecycle | None = None
+    _backend: ContainerBackend | None = None
+    _file_sync: FileSync | None = None
+    _watchdog: CleanupWatchdog | None = None  # for a temporary work folder
+    _watch_task: asyncio.Task[None] | None = None
+    _last_recovery = ""  # what happened to the container when its server was last lost
 
     def __init__(
         self,
         image: str = IMAGE,
         container_name: str | None = None,
         *,
-        timeout: float = 60,
+        timeout: float | None = 60,
         work_dir: str | os.PathLike[str] | None = None,
         bind_dir: str | os.PathLike[str] | None = None,
         auto_remove: bool = True,
@@ -105,7 +113,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         save_output: bool = False,
         **container: Unpack[ContainerOptions],
     ) -> None:
-        _warn_of_current_folder(work_dir)
+        _warn_if_current_dir(work_dir)
         super().__init__(
             timeout,
             work_dir,
@@ -117,152 +125,156 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._preload = texts("preload", preload)
-        self._listeners = set[
-            asyncio.Queue[Event | None]
-        ]()  # those who wait for a start, and want to know how far it is
+        self._preload = check_strings("preload", preload)
+        # Callers that wait for the start and receive its progress events.
+        self._start_listeners = set[asyncio.Queue[Event | None]]()
         self._bind_dir = None if bind_dir is None else Path(bind_dir)
-        self._given = {
+        self._options = {
             "image": image,
             "container_name": container_name,
-            "auto_remove": truth("auto_remove", auto_remove),
-            "stop_container": truth("stop_container", stop_container),
+            "auto_remove": check_bool("auto_remove", auto_remove),
+            "stop_container": check_bool("stop_container", stop_container),
             "init_command": init_command,
-            **checked_gifts(device_requests, extra_volumes, extra_hosts),
-            **checked_options(container),
+            **validate_resources(device_requests, extra_volumes, extra_hosts),
+            **validate_options(container),
         }
 
     @property
     def container(self) -> str | None:
-        """The name of the container that is used now."""
-        return None if self._place is None else self._place.container.name
+        """The name of the current container, or `None` if none is running."""
+        return None if self._backend is None else self._backend.container.name
 
     # the container
 
-    async def _starting(self) -> AsyncGenerator[Event, None]:
-        news: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._listeners.add(news)
+    async def _start_events(self) -> AsyncGenerator[Event, None]:
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._start_listeners.add(events)
         starting = asyncio.create_task(self._start())
-        starting.add_done_callback(lambda _starting: news.put_nowait(None))
+        starting.add_done_callback(lambda _starting: events.put_nowait(None))
         try:
-            while (event := await news.get()) is not None:
+            while (event := await events.get()) is not None:
                 yield event
         finally:
-            self._listeners.discard(news)
+            self._start_listeners.discard(events)
             if not starting.done():
                 starting.cancel()
                 await asyncio.wait([starting])
         await starting
 
     def _on_pull(self, progress: PullProgress) -> None:
-        for news in self._listeners:
-            news.put_nowait(progress)
-        if (on_pull := self._given["on_pull"]) is not None:
+        for events in self._start_listeners:
+            events.put_nowait(progress)
+        if (on_pull := self._options["on_pull"]) is not None:
             on_pull(progress)
 
     async def _open(self) -> None:
         try:
             await super()._open()
         except BaseException:
-            await self._leave(restarting=False)
+            await self._release_container(restarting=False)
             raise
 
-    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         assert self._workspace is not None
-        if self._temporary is not None and self._caretaker is None and not self._is_kept:
-            self._caretaker = await asyncio.to_thread(Caretaker, self._temporary)
-        # It takes the processor for a moment, and the engine will have us wait.
-        asyncio.get_running_loop().run_in_executor(None, compiled)
+        if self._temp_dir is not None and self._watchdog is None and not self._keeps_container:
+            self._watchdog = await asyncio.to_thread(CleanupWatchdog, self._temp_dir)
+        # Compile the runtime's modules in a thread while Docker is busy.
+        asyncio.get_running_loop().run_in_executor(None, compiled_modules)
         self._client = client = await connect()
-        self._recovering = asyncio.Lock()
-        given, self._image = self._given, self._given["image"]
+        self._recovery_lock = asyncio.Lock()
+        options, self._image = self._options, self._options["image"]
         if packages:
-            self._image = await image_with(
-                client, self._image, packages, given["wheels"], on_pull=self._on_pull
+            self._image = await image_with_packages(
+                client, self._image, packages, options["wheels"], on_pull=self._on_pull
             )
-        settings = self._settings(client)
-        self._tenant = Tenant(
+        spec = self._container_spec(client)
+        self._lifecycle = ContainerLifecycle(
             client,
-            settings,
-            given["container_name"],
-            stop_container=given["stop_container"],
-            init_command=given["init_command"],
+            spec,
+            options["container_name"],
+            stop_container=options["stop_container"],
+            init_command=options["init_command"],
             on_pull=self._on_pull,
         )
-        container = await self._tenant.take()
-        if given["transfer"] == "copy":
-            self._copies = Copies(container, self._workspace, settings.user)
-            await self._copies.begin()
-        self._place = ContainerPlace(
+        container = await self._lifecycle.acquire()
+        if options["transfer"] == "copy":
+            self._file_sync = FileSync(container, self._workspace, spec.user)
+            await self._file_sync.open_work_dir()
+        self._backend = ContainerBackend(
             container,
             self._limits,
             self._preload,
-            is_ours=not self._is_kept,
+            stop_on_disconnect=not self._keeps_container,
         )
-        return self._place
+        return self._backend
 
-    def _settings(self, client: Client) -> ContainerSettings:
+    def _container_spec(self, client: EngineClient) -> ContainerSpec:
         assert self._workspace is not None
-        given = self._given
-        extra, is_shown = given["create_kwargs"], given["transfer"] == "bind"
-        if is_shown:
+        options = self._options
+        extra, is_mounted = options["create_kwargs"], options["transfer"] == "bind"
+        if is_mounted:
             extra = {
                 **extra,
-                "HostConfig": {**users.unmapped(client), **extra.get("HostConfig", {})},
+                "HostConfig": {**users.userns_config(client), **extra.get("HostConfig", {})},
             }
-        user = given["user"] or users.own_user(client, self.work_dir)
-        if self._temporary is not None:
-            users.give(self._temporary, client, user)
-        return ContainerSettings(
+        user = options["user"] or users.container_user(client, self.work_dir)
+        if self._temp_dir is not None:
+            users.chown_to_container_user(self._temp_dir, client, user)
+        return ContainerSpec(
             image=self._image,
             user=user,
             limits=self._limits,
-            work_dir=str(self._bind_dir or self._workspace.path) if is_shown else None,
-            network=given["network"],
-            environment=given["environment"],
-            ports=given["ports"],
-            volumes=given["extra_volumes"],
-            hosts=given["extra_hosts"],
-            devices=given["device_requests"],
-            runtime=given["runtime"],
-            gvisor=client.is_gvisor(given["runtime"]),
-            read_only=given["read_only"],
-            has_own_home=not client.is_podman,  # which cannot give a tmpfs an owner
-            holds_limits=client.holds_limits,
-            auto_remove=given["auto_remove"],
+            work_dir=str(self._bind_dir or self._workspace.path) if is_mounted else None,
+            network=options["network"],
+            environment=options["environment"],
+            ports=options["ports"],
+            volumes=options["extra_volumes"],
+            hosts=options["extra_hosts"],
+            devices=options["device_requests"],
+            runtime=options["runtime"],
+            gvisor=client.is_gvisor(options["runtime"]),
+            read_only=options["read_only"],
+            private_home=not client.is_podman,  # Podman cannot set the owner of a tmpfs
+            enforces_limits=client.enforces_limits,
+            auto_remove=options["auto_remove"],
             extra=extra,
         )
 
-    async def _install(self, required: tuple[str, ...]) -> tuple[str, ...]:
-        """Leave it to the image: the engine has to be reached first."""
+    async def _install_packages(self, required: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `required` unchanged: `_make_backend` installs the packages into the image."""
         return required
 
     @property
-    def _is_kept(self) -> bool:
-        """Whether the container is to be found again, and so its work folder."""
-        return not (self._given["auto_remove"] and self._given["stop_container"])
+    def _keeps_container(self) -> bool:
+        """Whether `stop` keeps the container, and so its work folder, for a later start."""
+        return not (self._options["auto_remove"] and self._options["stop_container"])
 
     async def _close(self, *, restarting: bool) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._is_kept and self._remove_temporary is not None:
-            self._remove_temporary.detach()
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+        if self._keeps_container and self._remove_temp_dir is not None:
+            self._remove_temp_dir.detach()
         try:
-            await super()._close(restarting=restarting or self._is_kept)
+            await super()._close(restarting=restarting or self._keeps_container)
         finally:
-            await self._leave(restarting=restarting)
+            await self._release_container(restarting=restarting)
 
-    async def _leave(self, *, restarting: bool) -> None:
-        tenant, self._tenant, self._place, self._copies = self._tenant, None, None, None
+    async def _release_container(self, *, restarting: bool) -> None:
+        lifecycle, self._lifecycle, self._backend, self._file_sync = (
+            self._lifecycle,
+            None,
+            None,
+            None,
+        )
         client, self._client = self._client, None
-        if tenant is not None:
-            await tenant.leave(restarting=restarting)
+        if lifecycle is not None:
+            await lifecycle.release(restarting=restarting)
         if client is not None:
             await client.close()
-        caretaker = self._caretaker
-        if caretaker is not None and not restarting:
-            self._caretaker = None
-            await asyncio.to_thread(caretaker.remove)
+        watchdog = self._watchdog
+        if watchdog is not None and not restarting:
+            self._watchdog = None
+            await asyncio.to_thread(watchdog.remove)
 
     # saved configurations
 
@@ -271,7 +283,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         config["delete_tmp_files"] = config.pop("cleanup_temp_files")
         return {
             **config,
-            **{name: value for name, value in self._given.items() if name != "on_pull"},
+            **{name: value for name, value in self._options.items() if name != "on_pull"},
             "preload": list(self._preload),
             "bind_dir": None if self._bind_dir is None else str(self._bind_dir),
         }
@@ -279,14 +291,14 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     # blocks
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
-        path = self._as_seen(name)
+        path = self._path_in_backend(name)
         return (
             {"script": path}
             if language.name == "python"
             else {"argv": [*(language.argv or ()), path]}
         )
 
-    def _as_seen(self, name: str) -> str:
+    def _path_in_backend(self, name: str) -> str:
         return f"{WORK_DIR}/{name}"
 
     async def _frames(
@@ -294,64 +306,73 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     ) -> AsyncGenerator[Frame, None]:
         connection, begun = self._connection, time.monotonic()
         assert connection is not None
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(connection.watch())
+        if self._watch_task is None or self._watch_task.done():
+            self._watch_task = asyncio.create_task(connection.monitor())
         try:
-            if self._copies is not None:
-                await self._copies.send()
+            if self._file_sync is not None:
+                await self._file_sync.upload()
             async with contextlib.aclosing(
                 connection.run(request, token, on_input=self._on_input)
             ) as frames:
                 async for frame in frames:
-                    if self._copies is not None and frame.kind == protocol.ENDED:
-                        await self._copies.fetch()
+                    if self._file_sync is not None and frame.kind == protocol.ENDED:
+                        await self._file_sync.download()
                     yield frame
         except BackendLost as error:
-            became = await self._recover(connection, error)
-            yield lost_ending(request, time.monotonic() - begun, became)
+            recovery = await self._recover(connection, error)
+            yield server_lost_frame(request, time.monotonic() - begun, recovery)
 
-    async def _recover(self, lost: Connection, why: BackendLost) -> str:
-        """Have another server in place of one that ended or does not answer; say what that took. Raises `BackendLost`."""
-        async with self._recovering:
-            if self._connection is None:  # stopped, while the block ran
-                raise why
-            if self._connection is not lost:  # another block of this server did it
-                return self._became
-            tenant, place = self._tenant, self._place
+    async def _recover(self, lost: Connection, error: BackendLost) -> str:
+        """Replace a server that ended or does not answer, and return what was done.
+
+        Raises `BackendLost` if no new server can be started.
+        """
+        async with self._recovery_lock:
+            if self._connection is None:  # `stop` was called while the block ran
+                raise error
+            if self._connection is not lost:  # another block has already recovered it
+                return self._last_recovery
+            lifecycle, backend = self._lifecycle, self._backend
             try:
-                if tenant is None or place is None:
-                    raise why
+                if lifecycle is None or backend is None:
+                    raise error
                 try:
-                    self._connection, self._became = await _begun_again(tenant, place)
+                    started = await _start_new_server(lifecycle, backend)
+                    self._connection, self._last_recovery = started
                 finally:
                     with contextlib.suppress(BackendError):
                         await lost.close()
-                if self._became == _REPLACED and self._copies is not None:
-                    await self._copies.begin()
-            except (BackendError, PackageError) as error:
+                if self._last_recovery == _CONTAINER_REPLACED and self._file_sync is not None:
+                    await self._file_sync.open_work_dir()
+            except (BackendError, PackageError) as failure:
                 raise BackendLost(
-                    f"{why} The container could not be restarted: {error} Call restart()."
-                ) from error
-            return self._became
+                    f"{error} The container could not be restarted: {failure} "
+                    "Call restart() to get a new one."
+                ) from failure
+            return self._last_recovery
 
 
-async def _begun_again(tenant: Tenant, place: ContainerPlace) -> tuple[Connection, str]:
-    """Have another server in the container, or in its place; say what that took. Raises `BackendError`.
+async def _start_new_server(
+    lifecycle: ContainerLifecycle, backend: ContainerBackend
+) -> tuple[Connection, str]:
+    """Start a new server in the container or in its replacement, and return what was done.
 
-    The engine's own restart comes second: a busy engine may hear late of the end of what it has restarted, take it for the
-    end of what runs now, and remove that, as it was told to do at its end.
+    Raises `BackendError`. Docker's own restart is the second choice: a busy engine can process the
+    exit of the old container late, take it for the exit of the new one, and then remove that,
+    because of `auto_remove`.
     """
-    with contextlib.suppress(BackendError):  # it has ended, or has no process to spare
-        await tenant.empty()
-        return await place.open(), _EMPTIED
-    await tenant.restart()
+    # It fails if the container has ended or has reached its process limit.
     with contextlib.suppress(BackendError):
-        return await place.open(), _RESTARTED
-    is_new = await tenant.restart(or_replace=True)
-    return await place.open(), _REPLACED if is_new else _RESTARTED
+        await lifecycle.reset_processes()
+        return await backend.open(), _SERVER_RESTARTED
+    await lifecycle.restart()
+    with contextlib.suppress(BackendError):
+        return await backend.open(), _CONTAINER_RESTARTED
+    is_new = await lifecycle.restart(or_recreate=True)
+    return await backend.open(), _CONTAINER_REPLACED if is_new else _CONTAINER_RESTARTED
 
 
-def _warn_of_current_folder(work_dir: str | os.PathLike[str] | None) -> None:
+def _warn_if_current_dir(work_dir: str | os.PathLike[str] | None) -> None:
     if work_dir is not None and Path(work_dir).resolve() == Path.cwd():
         warnings.warn(
             "Using the current directory as work_dir is deprecated.",
@@ -360,17 +381,18 @@ def _warn_of_current_folder(work_dir: str | os.PathLike[str] | None) -> None:
         )
 
 
-def lost_ending(request: Mapping[str, Any], seconds: float, became: str) -> Frame:
-    """Give the end of a block whose server went with it, and say what `became` of the container."""
-    late = seconds >= float(request["wall_seconds"])
+def server_lost_frame(request: Mapping[str, Any], seconds: float, recovery: str) -> Frame:
+    """Return the last frame of a block whose server was lost. `recovery` says what was done."""
+    wall_seconds = request["wall_seconds"]
+    is_timeout = wall_seconds is not None and seconds >= float(wall_seconds)
     ending = {
         "status": None,
-        "why": "wall_seconds" if late else None,
+        "why": "wall_seconds" if is_timeout else None,
         "wall": seconds,
         "cpu": 0.0,
         "peak": 0,
         "queued": 0.0,
         "session": "new" if "op" in request else None,
-        "error": f"The cell server did not answer any more: {became}.",
+        "error": f"The runtime server stopped responding: {recovery}.",
     }
     return Frame(protocol.ENDED, 0, json.dumps(ending).encode())

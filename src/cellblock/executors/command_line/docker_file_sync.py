@@ -1,4 +1,7 @@
-"""Copies: the work folder of a container that cannot see ours, as that of an engine elsewhere."""
+"""FileSync: copy the work folder to and from a container that cannot mount it.
+
+This is the case if the container engine runs on another machine.
+"""
 
 from __future__ import annotations
 
@@ -12,59 +15,66 @@ from pathlib import PurePosixPath
 from ...containers.container import Container
 from ...containers.spec import WORK_DIR
 from ...errors import BackendError
-from ..workspace.workspace import Seen, Workspace
+from ..workspace.fingerprint import FileFingerprint
+from ..workspace.workspace import Workspace
 
-_TOP = PurePosixPath(WORK_DIR).name
-# By the owner of the folder, who has no rights but that: the group is one of his.
-_OPEN_TO_GROUP = (
+_WORK_DIR_NAME = PurePosixPath(WORK_DIR).name
+# Run by the owner of the folder, who has no other rights but is a member of the group.
+_OPEN_TO_GROUP_SCRIPT = (
     f'chgrp "$0" {WORK_DIR} 2>/dev/null && chmod 770 {WORK_DIR} 2>/dev/null || '
-    f'exec python3 -c \'import os, sys; os.chown("{WORK_DIR}", -1, int(sys.argv[1])); os.chmod("{WORK_DIR}", 0o770)\' "$0"'
+    "exec python3 -c 'import os, sys; "
+    f'os.chown("{WORK_DIR}", -1, int(sys.argv[1])); os.chmod("{WORK_DIR}", 0o770)\' "$0"'
 )
 
 
-class Copies:
-    """Keep the files of the work folder the same here and there: `send` before a block, `fetch` after it.
+class FileSync:
+    """Keep the local work folder and the container's in sync.
 
-    Hidden files stay where they are, and so do links and empty folders.
+    Call `upload` before a block and `download` after it. Hidden files, links and empty folders are
+    not copied.
     """
 
     def __init__(self, container: Container, workspace: Workspace, user: str) -> None:
         self._container, self._workspace = container, workspace
         uid, _, gid = user.partition(":")
         self._uid, self._gid = (int(part) if part.isdigit() else 0 for part in (uid, gid or uid))
-        self._sent: dict[str, Seen] = {}
-        self._digests: dict[str, bytes] = {}  # of what both have
-        self._turn = asyncio.Lock()
+        self._uploaded: dict[str, FileFingerprint] = {}
+        self._digests: dict[str, bytes] = {}  # of files that both sides have
+        self._lock = asyncio.Lock()
 
-    async def begin(self) -> None:
-        """Let the user of a new container write into its work folder, which a new volume does not. Raises `BackendError`."""
-        self._sent, self._digests = {}, {}
+    async def open_work_dir(self) -> None:
+        """Let the user of a new container write to its work folder, which belongs to root at first.
+
+        Raises `BackendError`.
+        """
+        self._uploaded, self._digests = {}, {}
         if self._uid == 0:
             return
-        argv = ["/bin/sh", "-c", _OPEN_TO_GROUP, str(self._gid)]
-        exit_code, said = await self._container.run(argv, user=f"0:{self._gid}")
+        argv = ["/bin/sh", "-c", _OPEN_TO_GROUP_SCRIPT, str(self._gid)]
+        exit_code, output = await self._container.run_command(argv, user=f"0:{self._gid}")
         if exit_code != 0:
             raise BackendError(
-                f"The work folder of container {self._container.name} cannot be opened to its user: {said}"
+                f"The user of container {self._container.name} cannot be given access to its "
+                f"work folder: {output}"
             )
 
-    async def send(self) -> None:
-        """Bring what is new here there. Raises `BackendError`."""
-        async with self._turn:
+    async def upload(self) -> None:
+        """Copy new and changed files to the container. Raises `BackendError`."""
+        async with self._lock:
             archive = await asyncio.to_thread(self._pack)
             if archive:
-                await self._container.put(WORK_DIR, archive)
+                await self._container.put_archive(WORK_DIR, archive)
 
     def _pack(self) -> bytes:
-        files = self._workspace.files()
-        new = {path: seen for path, seen in files.items() if self._sent.get(path) != seen}
-        self._sent = files
+        files = self._workspace.list_files()
+        new = {path for path, state in files.items() if self._uploaded.get(path) != state}
+        self._uploaded = files
         if not new:
             return b""
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w") as archive:
             for folder in sorted(
-                {str(above) for path in new for above in PurePosixPath(path).parents} - {"."}
+                {str(parent) for path in new for parent in PurePosixPath(path).parents} - {"."}
             ):
                 archive.addfile(self._entry(folder, 0o755, tarfile.DIRTYPE))
             for path in sorted(new):
@@ -80,19 +90,22 @@ class Copies:
         entry.type, entry.mode, entry.uid, entry.gid = kind, mode, self._uid, self._gid
         return entry
 
-    async def fetch(self) -> None:
-        """Bring what is new there here, and remove what was removed there. Raises `BackendError`."""
-        async with self._turn:
-            archive = await self._container.get(WORK_DIR)
+    async def download(self) -> None:
+        """Copy new and changed files from the container, and remove files that were removed there.
+
+        Raises `BackendError`.
+        """
+        async with self._lock:
+            archive = await self._container.get_archive(WORK_DIR)
             await asyncio.to_thread(self._unpack, archive)
 
     def _unpack(self, archive: tarfile.TarFile) -> None:
-        there = set[str]()
+        remote_paths = set[str]()
         for entry in archive:
-            path = os.path.relpath(entry.name, _TOP)
+            path = os.path.relpath(entry.name, _WORK_DIR_NAME)
             if not entry.isreg() or any(part.startswith(".") for part in PurePosixPath(path).parts):
                 continue
-            there.add(path)
+            remote_paths.add(path)
             file = archive.extractfile(entry)
             assert file is not None
             content = file.read()
@@ -100,7 +113,7 @@ class Copies:
             if self._digests.get(path) != digest:
                 self._workspace.write_bytes(path, content)
                 self._digests[path] = digest
-        for path in set(self._digests) - there:
+        for path in set(self._digests) - remote_paths:
             del self._digests[path]
             self._workspace.remove(path)
-        self._sent = self._workspace.files()
+        self._uploaded = self._workspace.list_files()

@@ -1,4 +1,4 @@
-"""LocalCommandLineCodeExecutor: blocks as plain processes of this machine, with the caller's rights."""
+"""LocalCommandLineCodeExecutor: run blocks as ordinary processes, with the caller's rights."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
-from ...backends.base import Place
-from ...backends.host import HostPlace
-from ...backends.node_stdio import with_whole_output
-from ...environments.interpreter import find_interpreter, lay_environment
+from ...backends.base import Backend
+from ...backends.host import HostBackend
+from ...backends.node_stdio import with_blocking_output
+from ...environments.interpreter import create_environment, find_interpreter
 from ...functions.module import Function
 from ...languages import Action, Language
 from ...limits import LOCAL_LIMITS, Limits
@@ -28,18 +28,24 @@ _WARNING = (
 
 
 class LocalCommandLineCodeExecutor(CommandLineExecutor):
-    """Run blocks as plain processes of this machine: no sandbox, the caller's own rights.
+    """Run blocks as ordinary processes on this machine, without a sandbox.
 
-    virtual_env_context   what `create_virtual_env` or `venv.EnvBuilder.ensure_directories` gave: its Python runs the blocks
-    env                   the blocks' whole environment; `None`: the caller's, as it is at the start. Where there is a Node,
-                          NODE_OPTIONS names a module of ours as well, without which it would lose output
+    Blocks have the caller's rights.
 
-    For the other parameters see `CommandLineExecutor`. `limits` bounds nothing but the output unless given.
+    virtual_env_context   the result of `create_virtual_env` or
+                          `venv.EnvBuilder.ensure_directories`. Its Python runs the blocks
+    env                   the complete environment of the blocks. `None` copies the caller's
+                          environment at the start. If Node is installed, NODE_OPTIONS also loads
+                          a module of Cellblock, because Node can lose output without it
+
+    For the other parameters see `CommandLineExecutor`. By default `limits` only limits the output.
     """
+
+    _default_limits: ClassVar[Limits] = LOCAL_LIMITS
 
     def __init__(
         self,
-        timeout: float = 60,
+        timeout: float | None = 60,
         work_dir: str | os.PathLike[str] | None = None,
         functions: Sequence[Function] = (),
         functions_module: str = "functions",
@@ -72,37 +78,40 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
         )
         self._virtual_env_context = virtual_env_context
         self._env = None if env is None else dict(env)
-        self._program = ""
+        self._block_python = ""
 
-    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         import sys
 
         environment = dict(os.environ if self._env is None else self._env)
-        self._program = self._python() or sys.executable
+        self._block_python = self._python_path() or sys.executable
         if self._virtual_env_context is not None:
             _activate(environment, str(self._virtual_env_context.bin_path))
         if packages:
             scratch = tempfile.mkdtemp(prefix="cellblock-env-")
             delete.append(scratch)
-            interpreter = await find_interpreter(self._program)
+            interpreter = await find_interpreter(self._block_python)
             folder = Path(scratch, "env")
-            self._program = str(
-                lay_environment(folder, interpreter, [*packages, *interpreter.packages])
+            self._block_python = str(
+                create_environment(folder, interpreter, [*packages, *interpreter.packages])
             )
             _activate(environment, str(folder / "bin"))
         assert self._workspace is not None
-        return HostPlace(
-            str(self._workspace.path), self._limits, with_whole_output(environment), delete
+        return HostBackend(
+            str(self._workspace.path), self._limits, with_blocking_output(environment), delete
         )
 
-    def _python(self) -> str | None:
+    def _python_path(self) -> str | None:
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
-        return command_on_host(self._workspace, language, name, self._program)
+        return command_on_host(self._workspace, language, name, self._block_python)
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Say what holds without a sandbox: little. Blocks for some tenths of a second the first time."""
+        """Return what is guaranteed without a sandbox, which is little.
+
+        The first call blocks for a few tenths of a second, because it tests the machine.
+        """
         return host_guarantees(probe(), self._limits)
 
     def _to_config(self) -> dict[str, Any]:

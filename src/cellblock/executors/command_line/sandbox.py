@@ -1,4 +1,4 @@
-"""SandboxCommandLineCodeExecutor: blocks behind walls, on this machine, with nothing to install."""
+"""SandboxCommandLineCodeExecutor: run blocks in a sandbox on this machine."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, get_args
 
-from ...backends.base import Place
-from ...backends.landlock import LandlockPlace
+from ...backends.base import Backend
+from ...backends.landlock import LandlockBackend
 from ...backends.sandbox import ENVIRONMENT, WORK_DIR
-from ...backends.shared_server import SharedPlace
-from ...environments.interpreter import find_interpreter, lay_environment
+from ...backends.shared_server import SharedSandboxBackend
+from ...environments.interpreter import create_environment, find_interpreter
 from ...functions.module import Function
 from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ...sandbox.probe import probe
+from ..argument_checks import check_policy, check_strings
 from ..workspace import ownership_lease
-from .base import CommandLineExecutor, command_on_host, texts
+from .base import CommandLineExecutor, command_on_host
 
 
 class SandboxCommandLineCodeExecutor(CommandLineExecutor):
-    """Run blocks in a sandbox of this machine: they see their work folder, Python and the system's programs, read-only.
+    """Run blocks in a sandbox. They see their work folder, and read-only Python and programs.
 
-    policy                what blocks may read, write and reach beyond that; without network by default
-    preload               modules to import once, so that blocks find them imported; `PackageError` where that does not work
-    virtual_env_context   its Python, its packages and their commands are the blocks'
-    isolation             "full", or by name the weaker "landlock", which needs no namespaces; see `guarantees`
+    policy                what else blocks may read, write and reach. By default no network
+    preload               modules to import once, before the blocks start. Starting raises
+                          `PackageError` if a module cannot be imported
+    virtual_env_context   a virtual environment whose Python, packages and commands blocks use
+    isolation             "full", or the weaker "landlock", which needs no namespaces.
+                          See `guarantees`
 
-    Blocks see the work folder as /workspace, and have a home and a Python environment of this executor's own, in which
-    `pip install` works for the blocks after it. `restart` makes both new. Executors of one process with the same settings
-    share a warm server, which makes all but the first start in milliseconds, and see nothing of each other. For the other
-    parameters see `CommandLineExecutor`. Starting raises `SandboxUnavailable` where this machine does not allow the sandbox.
+    Blocks see the work folder as /workspace. They have a home folder and a Python environment of
+    their own: after `pip install` in one block, later blocks can import the package. `restart`
+    resets both. Executors with the same settings in one process share a runtime server, but see
+    nothing of each other. All starts after the first take milliseconds. For the other parameters
+    see `CommandLineExecutor`. Starting raises `SandboxUnavailable` if this machine does not
+    support the sandbox.
     """
 
     def __init__(
         self,
-        timeout: float = 60,
+        timeout: float | None = 60,
         work_dir: str | os.PathLike[str] | None = None,
         functions: Sequence[Function] = (),
         functions_module: str = "functions",
@@ -68,15 +73,15 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._policy = policy or Policy()
-        self._preload = texts("preload", preload)
+        self._policy = check_policy(policy)
+        self._preload = check_strings("preload", preload)
         if isolation not in get_args(Isolation):
             raise ValueError(
                 f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}."
             )
         self._isolation: Isolation = isolation
         self._virtual_env_context = virtual_env_context
-        self._use: ownership_lease.Use | None = None
+        self._work_dir_lease: ownership_lease.OwnershipLease | None = None
 
     @property
     def policy(self) -> Policy:
@@ -84,67 +89,72 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         return self._policy
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Say what holds on this machine with these settings, and what makes it hold.
+        """Return what is guaranteed on this machine with these settings, and by which mechanism.
 
-        It is found out by trying, which takes some tenths of a second the first time and blocks meanwhile.
+        The first call blocks for a few tenths of a second, because it tests the machine.
         """
         return sandbox_guarantees(probe(), self._limits, self._policy, self._isolation)
 
     async def _open(self) -> None:
-        async with self._using():
+        async with self._lease_work_dir():
             await super()._open()
 
     async def _close(self, *, restarting: bool) -> None:
         await super()._close(restarting=restarting)
-        await self._end_use()
+        await self._release_work_dir()
 
     @contextlib.asynccontextmanager
-    async def _using(self) -> AsyncGenerator[None]:
-        """Note that the work folder is used, which opening may lend to the cells."""
+    async def _lease_work_dir(self) -> AsyncGenerator[None]:
+        """Hold a lease on the work folder, because opening may change its owner."""
         if self._given_work_dir is None:
             yield
             return
-        self._use = ownership_lease.Use(str(self._given_work_dir))
+        self._work_dir_lease = ownership_lease.OwnershipLease(str(self._given_work_dir))
         try:
             yield
-            self._use.note()
+            self._work_dir_lease.record_owner()
         except BaseException:
-            await self._end_use()
+            await self._release_work_dir()
             raise
 
-    async def _end_use(self) -> None:
-        use, self._use = self._use, None
-        if use is not None:
-            await asyncio.to_thread(use.end)
+    async def _release_work_dir(self) -> None:
+        lease, self._work_dir_lease = self._work_dir_lease, None
+        if lease is not None:
+            await asyncio.to_thread(lease.release)
 
-    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
-        interpreter = await find_interpreter(self._python())
-        shown = (*packages, *interpreter.packages)
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
+        interpreter = await find_interpreter(self._python_path())
+        visible_packages = (*packages, *interpreter.packages)
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
         delete.append(str(scratch))
         (scratch / "home").mkdir()
         full = self._isolation == "full"
-        lay_environment(scratch / "env", interpreter, shown, seen_as=ENVIRONMENT if full else None)
-        self._program = str(scratch / "env" / "bin" / "python")
+        create_environment(
+            scratch / "env",
+            interpreter,
+            visible_packages,
+            visible_path=ENVIRONMENT if full else None,
+        )
+        self._block_python = str(scratch / "env" / "bin" / "python")
         assert self._workspace is not None
-        kind = SharedPlace if full else LandlockPlace
+        kind = SharedSandboxBackend if full else LandlockBackend
         return kind(
             work_dir=str(self._workspace.path),
             scratch=str(scratch),
             interpreter=interpreter,
-            packages=shown,
+            packages=visible_packages,
             limits=self._limits,
             policy=self._policy,
             preload=self._preload,
             delete=delete,
         )
 
-    def _python(self) -> str | None:
+    def _python_path(self) -> str | None:
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         if self._isolation != "full":
-            return command_on_host(self._workspace, language, name, self._program)
+            return command_on_host(self._workspace, language, name, self._block_python)
         path = f"{WORK_DIR}/{name}"
         if language.name == "python":
             return {"script": path}

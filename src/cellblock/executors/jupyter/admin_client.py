@@ -1,4 +1,4 @@
-"""JupyterClient: the kernels of a Jupyter server, started, listed and ended by hand."""
+"""JupyterClient: start, list and delete kernels of a Jupyter server by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ...aio.background_loop import engine
+from ...aio.background_loop import background_loop
 from ...errors import BackendError
 from .connection_info import JupyterConnectionInfo
 
@@ -18,9 +18,11 @@ _MISSING = "Jupyter servers need aiohttp, which is not installed: pip install 'c
 
 
 class JupyterClient:
-    """Start, list and end kernels of the Jupyter server at `connection_info`. Every call raises `BackendError`.
+    """Start, list and delete kernels of the Jupyter server at `connection_info`.
 
-    For code to run in them, `JupyterServerCodeExecutor` and its kin start kernels of their own. `async with` closes it.
+    To run code, use `JupyterServerCodeExecutor`, which starts a kernel of its own. Every method
+    raises `BackendError` if the server cannot be reached or refuses. `async with` closes the
+    client.
     """
 
     def __init__(self, connection_info: JupyterConnectionInfo) -> None:
@@ -28,32 +30,32 @@ class JupyterClient:
         self._api: JupyterApi | None = None
 
     async def list_kernel_specs(self) -> dict[str, Any]:
-        """Give the kernels that are installed there: name -> description."""
-        return await self._call(lambda api: api.kernel_specs())
+        """Return the installed kernels: name -> kernel spec."""
+        return await self._call(lambda api: api.list_kernel_specs())
 
     async def list_kernels(self) -> list[dict[str, Any]]:
-        """Give the kernels that run there; each has an `id`, a `name` and an `execution_state`."""
-        return await self._call(lambda api: api.kernels())
+        """Return the running kernels; each has an `id`, a `name` and an `execution_state`."""
+        return await self._call(lambda api: api.list_kernels())
 
     async def start_kernel(self, kernel_spec_name: str = "python3") -> str:
-        """Start a kernel, and give its id."""
-        return await self._call(lambda api: api.start(kernel_spec_name))
+        """Start a kernel, and return its ID."""
+        return await self._call(lambda api: api.start_kernel(kernel_spec_name))
 
     async def interrupt_kernel(self, kernel_id: str) -> None:
-        """Have a kernel stop what it runs."""
-        await self._call(lambda api: api.interrupt(kernel_id))
+        """Interrupt the code that a kernel runs."""
+        await self._call(lambda api: api.interrupt_kernel(kernel_id))
 
     async def restart_kernel(self, kernel_id: str) -> None:
-        """Have a new kernel in its place, of the same id."""
-        await self._call(lambda api: api.restart(kernel_id))
+        """Replace a kernel by a new one with the same ID."""
+        await self._call(lambda api: api.restart_kernel(kernel_id))
 
     async def delete_kernel(self, kernel_id: str) -> None:
-        """End a kernel."""
-        await self._call(lambda api: api.delete(kernel_id))
+        """Shut a kernel down."""
+        await self._call(lambda api: api.delete_kernel(kernel_id))
 
     async def close(self) -> None:
-        """Let go of the connections. The next call makes new ones."""
-        await engine().call(self._close())
+        """Close the connections. The next call opens new ones."""
+        await background_loop().call(self._close())
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,15 +68,15 @@ class JupyterClient:
     ) -> None:
         await self.close()
 
-    async def _call(self, ask: Callable[[JupyterApi], Awaitable[T]]) -> T:
-        async def on_the_engine() -> T:
-            return await ask(self._opened())
+    async def _call(self, request: Callable[[JupyterApi], Awaitable[T]]) -> T:
+        async def call_request() -> T:
+            return await request(self._open_api())
 
-        return await engine().call(on_the_engine())
+        return await background_loop().call(call_request())
 
-    def _opened(self) -> JupyterApi:
+    def _open_api(self) -> JupyterApi:
         try:
-            # An extra: without it the rest of the library works.
+            # Imported here because it needs an extra.
             from .rest_api import JupyterApi
         except ImportError as error:
             raise BackendError(_MISSING) from error

@@ -1,4 +1,4 @@
-"""The executors of Jupyter kernels: each block is a request to one live kernel."""
+"""KernelExecutor: run each block as a request to one Jupyter kernel that keeps its state."""
 
 from __future__ import annotations
 
@@ -17,33 +17,42 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ...blocks import CodeBlock, silence_pip
-from ...cancellation import Token, heeding
+from ...cancellation import Token, on_cancel
 from ...errors import BackendLost, CellblockError, FunctionError
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import find_language
-from ...limits import Limits
-from ...results import CodeResult, Folder, JupyterCodeResult
+from ...limits import LOCAL_LIMITS, Limits
+from ...results import CodeResult, JupyterCodeResult, ResultBuilder
 from ...runtime.linux.rmtree import remove_tree
+from ..argument_checks import (
+    check_bool,
+    check_folder,
+    check_limits,
+    check_timeout,
+    shortest,
+)
 from ..base import CodeExecutor
-from ..command_line.base import truth
 from ..displays import DisplayFiles
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
-from .kernel import LiveKernel
-from .output_limit import Cap
-from .request import Conversation
+from .kernel import Kernel
+from .output_limit import TextOutputLimit
+from .request import KernelRequest
 
-_STOPPED = "The executor was stopped."
-_RESTARTED = "The kernel was restarted: its variables are gone."
-_DROPPED = "The connection to the kernel dropped during the block and was made again: output may be missing."
-_SHELLS = (("sh", "bash"), ("shell", "bash"))
+_STOPPED_MESSAGE = "The executor was stopped."
+_RESTARTED_NOTICE = "The kernel was restarted: its variables are gone."
+_RECONNECTED_NOTICE = (
+    "The connection to the kernel was lost during the block and restored: output may be missing."
+)
+_SHELL_TAGS = (("sh", "bash"), ("shell", "bash"))
 
-# IPython's advice to whoever calls sys.exit() at its prompt is of no use in a block.
-_PREPARE = """__import__("warnings").filterwarnings("ignore", "To exit: use 'exit'")"""
-# ipykernel reads what child processes print in threads of its own, and the end of a request does not wait for them.
-_FLUSH = """__import__("time").sleep(0.005)"""
-# Our text as JSON inside a Python literal: nothing in it can end the literal.
-_LOAD = """
+# IPython's hint about sys.exit() at its prompt is of no use in a block.
+_SETUP_CODE = """__import__("warnings").filterwarnings("ignore", "To exit: use 'exit'")"""
+# ipykernel reads the output of child processes in threads, and ends a request without waiting for
+# them.
+_FLUSH_CODE = """__import__("time").sleep(0.005)"""
+# The data is JSON inside a Python literal, so that nothing in it can end the literal.
+_LOAD_FUNCTIONS_CODE = """
 def _cellblock_load():
     import json, linecache, sys, types
     name, source, folders = json.loads({data!r})
@@ -59,18 +68,20 @@ del _cellblock_load
 
 
 class KernelExecutor(CodeExecutor):
-    """What the executors of Jupyter kernels share. The parameters of all of them:
+    """Base class of the executors that run blocks in a Jupyter kernel. Their common parameters:
 
-    kernel_name        the kernel's name, as `jupyter kernelspec list` has it
-    timeout            seconds that one block may run; at least 1
-    output_dir         where pictures and pages that blocks show are saved; `None`: a temporary folder, removed by `stop`
-    functions          functions that blocks of a Python kernel can import from the module `functions_module`
-    limits             `wall_seconds` and `output_bytes` hold for one block
-    save_output        keep the whole output of each block in a file `output_….txt` in the work folder
+    kernel_name        name of the kernel, as `jupyter kernelspec list` prints it
+    timeout            seconds that one block may run; at least 1. None: no limit
+    output_dir         folder for the images and HTML pages that blocks display; None: a temporary
+                       folder, which `stop` removes
+    functions          functions that blocks in a Python kernel can import from `functions_module`
+    limits             `wall_seconds` and `output_bytes` apply to each block
+    save_output        save the full output of each block as `output_….txt` in the work folder
 
-    A block that is over its time, or cancelled, is interrupted. Code that goes on nevertheless ends with its kernel, and so
-    does a kernel that dies: then a new one takes its place, without the variables, and `notice` of the result says so.
-    `sys.exit(3)` ends the block with exit code 3, and leaves the kernel alive. Calls at the same time wait for each other.
+    A block that exceeds its time limit or is cancelled is interrupted. If the code does not end
+    then, the kernel is killed. A kernel that was killed or has died is replaced by a new one, which
+    has none of the variables; `notice` of the result says so. `sys.exit(3)` ends the block with
+    exit code 3 and leaves the kernel running. Concurrent calls wait for each other.
     """
 
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
@@ -79,7 +90,7 @@ class KernelExecutor(CodeExecutor):
     def __init__(
         self,
         kernel_name: str,
-        timeout: float,
+        timeout: float | None,
         output_dir: str | os.PathLike[str] | None,
         *,
         functions: Sequence[Function],
@@ -88,21 +99,19 @@ class KernelExecutor(CodeExecutor):
         save_output: bool,
     ) -> None:
         super().__init__()
-        if isinstance(timeout, bool) or not timeout >= 1:
-            raise ValueError("Timeout must be greater than or equal to 1.")
         if not isinstance(kernel_name, str) or not kernel_name:  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError(f"kernel_name must be the name of a kernel, not {kernel_name!r}.")
         self._kernel_name = kernel_name
-        self._timeout = timeout
-        self._module = FunctionModule(functions, functions_module)
-        self._limits = limits
-        self._save_output = truth("save_output", save_output)
-        self._given_output_dir = None if output_dir is None else Path(output_dir)
-        self._temporary: Path | None = None
-        self._remove_temporary: weakref.finalize[[str], Any] | None = None
-        self._kernel: LiveKernel | None = None
-        # A kernel runs one request at a time, and its limit counts from when it begins.
-        self._turn = asyncio.Lock()
+        self._timeout = check_timeout(timeout)
+        self._function_module = FunctionModule(functions, functions_module)
+        self._limits = check_limits(limits, LOCAL_LIMITS)
+        self._save_output = check_bool("save_output", save_output)
+        self._given_output_dir = check_folder("output_dir", output_dir)
+        self._temporary_output_dir: Path | None = None
+        self._remove_temporary_output_dir: weakref.finalize[[str, int], Any] | None = None
+        self._kernel: Kernel | None = None
+        # A kernel runs one request at a time, and the time limit counts from its start.
+        self._kernel_lock = asyncio.Lock()
 
     @property
     def kernel_name(self) -> str:
@@ -110,96 +119,108 @@ class KernelExecutor(CodeExecutor):
         return self._kernel_name
 
     @property
-    def timeout(self) -> float:
-        """Seconds that one block may run."""
+    def timeout(self) -> float | None:
+        """Seconds that one block may run. None means no limit."""
         return self._timeout
 
     @property
     def limits(self) -> Limits:
-        """How much one block may use."""
+        """The limits of each block."""
         return self._limits
 
     @property
     def functions_module(self) -> str:
-        """The name of the module that holds the functions."""
-        return self._module.module_name
+        """The name of the module that blocks import the functions from."""
+        return self._function_module.module_name
 
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that blocks can import."""
-        return self._module.functions
+        return self._function_module.functions
 
     @property
     def output_dir(self) -> Path:
-        """Where pictures and pages are saved."""
+        """The folder for images and HTML pages."""
         if self._given_output_dir is not None:
             return self._given_output_dir
-        if self._temporary is None or not self._temporary.exists():
-            self._temporary = Path(tempfile.mkdtemp(prefix="cellblock-shown-"))
-            self._remove_temporary = weakref.finalize(self, remove_tree, str(self._temporary))
-        return self._temporary
+        if self._temporary_output_dir is None or not self._temporary_output_dir.exists():
+            self._temporary_output_dir = Path(tempfile.mkdtemp(prefix="cellblock-shown-"))
+            self._remove_temporary_output_dir = remove_with_owner(
+                self, self._temporary_output_dir
+            )
+        return self._temporary_output_dir
 
     def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
-        """Describe the functions for a model; the template has `$module_name` and `$functions`."""
-        return self._module.format_for_prompt(prompt_template)
+        """Return a description of the functions for a model.
 
-    # what the kinds of executors fill in
+        The template contains `$module_name` and `$functions`.
+        """
+        return self._function_module.format_for_prompt(prompt_template)
+
+    # implemented by subclasses
 
     @abstractmethod
-    async def _make_kernel(self) -> LiveKernel:
-        """Give a new kernel, ready. Raises `BackendError`, and leaves nothing behind then."""
+    async def _start_kernel(self) -> Kernel:
+        """Start and return a kernel. Raise `BackendError` on failure, and leave nothing behind."""
 
     @abstractmethod
-    def _run_other(
+    def _run_other_language(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        """Run a block in a language that is not the kernel's."""
+        """Run a block whose language is not the kernel's."""
 
     @abstractmethod
-    def _save_folder(self) -> Path:
-        """Give the folder in which the whole output is saved when asked."""
+    def _saved_output_folder(self) -> Path:
+        """Return the folder in which `save_output` saves the output of blocks."""
 
-    async def _package_folders(self, kernel: LiveKernel) -> list[str]:
-        """Give the folders that hold the packages of the functions."""
+    async def _package_folders(self, kernel: Kernel) -> list[str]:
+        """Return the folders with the packages that the functions need."""
         return []
 
-    # the template
+    # implementation of CodeExecutor
 
     async def _open(self) -> None:
-        self._kernel = await self._ready_kernel()
+        self._kernel = await self._start_and_prepare_kernel()
 
     async def _close(self, *, restarting: bool) -> None:
         kernel, self._kernel = self._kernel, None
         if kernel is not None:
             await kernel.close()
-        if not restarting and self._remove_temporary is not None:
-            await asyncio.to_thread(self._remove_temporary)
-            self._remove_temporary = self._temporary = None
+        if not restarting and self._remove_temporary_output_dir is not None:
+            await asyncio.to_thread(self._remove_temporary_output_dir)
+            self._remove_temporary_output_dir = self._temporary_output_dir = None
 
-    async def _ready_kernel(self) -> LiveKernel:
-        kernel = await self._make_kernel()
+    async def _start_and_prepare_kernel(self) -> Kernel:
+        kernel = await self._start_kernel()
         try:
             if _same_language("python", kernel.language):
-                async for _ in Conversation(kernel, 0).events(_PREPARE, 60, None):
+                async for _ in KernelRequest(kernel, 0).run(_SETUP_CODE, 60, None):
                     pass
-            if self._module.functions:
+            if self._function_module.functions:
                 await self._load_functions(kernel)
         except BaseException:
             await kernel.close()
             raise
         return kernel
 
-    async def _load_functions(self, kernel: LiveKernel) -> None:
+    async def _load_functions(self, kernel: Kernel) -> None:
         if not _same_language("python", kernel.language):
             raise FunctionError(
-                f"The kernel {self._kernel_name!r} runs {kernel.language}: only Python has our functions."
+                f"The kernel {self._kernel_name!r} runs {kernel.language}, but functions need a "
+                "Python kernel. Use one, or leave functions out."
             )
         data = json.dumps(
-            [self._module.module_name, self._module.source, await self._package_folders(kernel)]
+            [
+                self._function_module.module_name,
+                self._function_module.source,
+                await self._package_folders(kernel),
+            ]
         )
         text = ""
-        async for event in Conversation(kernel, 0).events(
-            _LOAD.format(data=data), max(self._timeout, 60), None
+        async for event in KernelRequest(kernel, 0).run(
+            _LOAD_FUNCTIONS_CODE.format(data=data),
+            None if self._timeout is None else max(self._timeout, 60),
+            None,
         ):
             if isinstance(event, Output):
                 text += event.text
@@ -211,118 +232,121 @@ class KernelExecutor(CodeExecutor):
     ) -> AsyncGenerator[Event, None]:
         kernel = self._kernel
         if kernel is None:
-            raise BackendLost(_STOPPED)
-        run = self._run_here if _same_language(block.language, kernel.language) else self._run_other
+            raise BackendLost(_STOPPED_MESSAGE)
+        run = (
+            self._run_in_kernel
+            if _same_language(block.language, kernel.language)
+            else self._run_other_language
+        )
         async with contextlib.aclosing(run(number, block, token)) as events:
             async for event in events:
                 yield event
 
-    async def _run_here(
+    async def _run_in_kernel(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
-        asked = time.monotonic()
-        if not await self._get_turn(token):
+        requested = time.monotonic()
+        if not await self._acquire_kernel(token):
             yield Ended(number, EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
             return
         try:
-            queued = time.monotonic() - asked
-            async with contextlib.aclosing(self._shaped(number, block, token, queued)) as events:
+            queued = time.monotonic() - requested
+            async with contextlib.aclosing(
+                self._run_in_free_kernel(number, block, token, queued)
+            ) as events:
                 async for event in events:
                     yield event
         finally:
-            self._turn.release()
+            self._kernel_lock.release()
 
-    async def _get_turn(self, token: Token | None) -> bool:
-        """Wait for the kernel to be free; tell whether that came before the cancellation."""
-        turn = asyncio.ensure_future(self._turn.acquire())
+    async def _acquire_kernel(self, token: Token | None) -> bool:
+        """Wait until the kernel is free. Return False if `token` was cancelled first."""
+        acquired = asyncio.ensure_future(self._kernel_lock.acquire())
         try:
-            with heeding(token, asyncio.get_running_loop(), turn.cancel):
-                await asyncio.wait([turn])
+            with on_cancel(token, asyncio.get_running_loop(), acquired.cancel):
+                await asyncio.wait([acquired])
         except asyncio.CancelledError:
-            if not turn.cancel() and not turn.cancelled():
-                self._turn.release()
+            if not acquired.cancel() and not acquired.cancelled():
+                self._kernel_lock.release()
             raise
-        return not turn.cancelled()
+        return not acquired.cancelled()
 
-    async def _shaped(
+    async def _run_in_free_kernel(
         self, number: int, block: CodeBlock, token: Token | None, queued: float
     ) -> AsyncGenerator[Event, None]:
-        """Run a block and give its events as the result is to have them: output capped, displays saved, use measured."""
-        cap, files = Cap(number, self._limits.output_bytes), DisplayFiles(self.output_dir)
-        kernel, notice = await self._living_kernel()
-        flush = _FLUSH if _same_language("python", kernel.language) else ""
-        conversation = Conversation(kernel, number, flush)
-        saved = _Saved(self._save_folder() if self._save_output else None)
-        seconds = min(self._timeout, self._limits.wall_seconds or self._timeout)
-        begun, used, drops = time.monotonic(), kernel.cpu_seconds(), kernel.drops
+        """Run a block. Limit its output, save its displays, and measure its usage."""
+        limit = TextOutputLimit(number, self._limits.output_bytes)
+        files = DisplayFiles(self.output_dir)
+        kernel, replaced_notice = await self._live_kernel()
+        flush = _FLUSH_CODE if _same_language("python", kernel.language) else ""
+        request = KernelRequest(kernel, number, flush)
+        saved = _SavedOutput(self._saved_output_folder() if self._save_output else None)
+        seconds = shortest(self._timeout, self._limits.wall_seconds)
         code = silence_pip(block.code, block.language).encode(errors="replace").decode()
-        async with contextlib.aclosing(conversation.events(code, seconds, token)) as events:
+        started, cpu_before = time.monotonic(), kernel.cpu_seconds()
+        reconnections = kernel.reconnections
+        async with contextlib.aclosing(request.run(code, seconds, token)) as events:
             async for event in events:
                 match event:
                     case Output():
                         saved.add(event)
-                        for part in cap.add(event):
+                        for part in limit.add(event):
                             yield part
                     case Display():
                         yield replace(event, files=files.save(event.data))
                     case Ended():
-                        for part in (*cap.end(), *saved.end(number)):
+                        for part in (*limit.finish(), *saved.finish(number)):
                             yield part
-                        usage = Usage(
-                            time.monotonic() - begun,
-                            max(0.0, kernel.cpu_seconds() - used),
-                            0,
-                            queued,
-                        )
-                        dropped = (
-                            _DROPPED if kernel.drops > drops and kernel.inbox.death is None else ""
-                        )
+                        cpu_seconds = max(0.0, kernel.cpu_seconds() - cpu_before)
+                        usage = Usage(time.monotonic() - started, cpu_seconds, 0, queued)
+                        reconnected = kernel.reconnections > reconnections
                         notices = [
-                            notice,
-                            dropped,
-                            await self._revive(kernel, deaf=conversation.deaf),
+                            replaced_notice,
+                            _RECONNECTED_NOTICE if reconnected and not kernel.is_dead else "",
+                            await self._replace_if_dead(request),
                         ]
                         yield replace(event, usage=usage, notice=" ".join(filter(None, notices)))
                     case _:
                         yield event
 
-    async def _living_kernel(self) -> tuple[LiveKernel, str]:
-        """Give the kernel, or another one if it died since the last block, and what is to be told of that."""
+    async def _live_kernel(self) -> tuple[Kernel, str]:
+        """Return the kernel and a notice. Replace the kernel if it died after the last block."""
         kernel = self._kernel
         if kernel is None:
-            raise BackendLost(_STOPPED)
-        if kernel.inbox.death is None:
+            raise BackendLost(_STOPPED_MESSAGE)
+        if not kernel.is_dead:
             return kernel, ""
-        return await self._replace(
-            kernel
-        ), f"The kernel had ended after the block before. {_RESTARTED}"
+        new_kernel = await self._replace_kernel(kernel)
+        return new_kernel, f"The kernel died after the previous block. {_RESTARTED_NOTICE}"
 
-    async def _revive(self, kernel: LiveKernel, *, deaf: bool) -> str:
-        """After a block: have another kernel if this one is gone, and give what is to be told of that."""
-        if kernel.inbox.death is None:
+    async def _replace_if_dead(self, request: KernelRequest) -> str:
+        """Replace the kernel of `request` if it has died, and return a notice for the result."""
+        if not request.kernel.is_dead:
             return ""
-        why = "The code did not end when it was interrupted. " if deaf else ""
+        cause = ""
+        if request.ignored_interrupt:
+            cause = "The code did not end when it was interrupted. "
         try:
-            await self._replace(kernel)
+            await self._replace_kernel(request.kernel)
         except BackendLost:
             raise
-        except CellblockError as error:  # the next block tries again, and says so for itself
-            return f"{why}The kernel is gone and could not be started again: {error}"
-        return why + _RESTARTED
+        except CellblockError as error:  # the next block tries again, and raises the error
+            return f"{cause}The kernel is gone and could not be restarted: {error}"
+        return cause + _RESTARTED_NOTICE
 
-    async def _replace(self, kernel: LiveKernel) -> LiveKernel:
+    async def _replace_kernel(self, kernel: Kernel) -> Kernel:
         await kernel.close()
         if self._kernel is not kernel:
-            raise BackendLost(_STOPPED)
-        fresh = await self._ready_kernel()
+            raise BackendLost(_STOPPED_MESSAGE)
+        new_kernel = await self._start_and_prepare_kernel()
         if self._kernel is not kernel:  # stopped meanwhile
-            await fresh.close()
-            raise BackendLost(_STOPPED)
-        self._kernel = fresh
-        return fresh
+            await new_kernel.close()
+            raise BackendLost(_STOPPED_MESSAGE)
+        self._kernel = new_kernel
+        return new_kernel
 
-    def _result(self, folder: Folder) -> CodeResult:
+    def _build_result(self, folder: ResultBuilder) -> CodeResult:
         return folder.session_result(JupyterCodeResult)
 
     # saved configurations
@@ -333,8 +357,8 @@ class KernelExecutor(CodeExecutor):
             "kernel_name": self._kernel_name,
             "timeout": self._timeout,
             "output_dir": None if given is None else str(given),
-            "functions": self._module.to_list(),
-            "functions_module": self._module.module_name,
+            "functions": self._function_module.to_list(),
+            "functions_module": self._function_module.module_name,
             "limits": self._limits.to_dict(),
             "save_output": self._save_output,
         }
@@ -345,39 +369,39 @@ class KernelExecutor(CodeExecutor):
         module = values.get("functions_module", "functions")
         if (functions := values.pop("functions", None)) is not None:
             values["functions"] = FunctionModule.from_list(functions, module).functions
-        if (limits := values.pop("limits", None)) is not None:
-            values["limits"] = Limits.from_dict(limits)
+        if "limits" in values:
+            values["limits"] = Limits.from_dict(values["limits"])
         return cls(**values)
 
 
-class _Saved:
-    """The whole output of one block, as a file in `folder`; nothing without a folder."""
+class _SavedOutput:
+    """Save the full output of one block to a file in `folder`; do nothing if `folder` is None."""
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / f"output_{secrets.token_hex(8)}.txt"
 
     def add(self, output: Output) -> None:
-        """Append to it. A full disk makes it shorter, and is no reason for the block to fail."""
+        """Append output to the file. A full disk truncates it, but does not fail the block."""
         if self._path is not None:
             with contextlib.suppress(OSError), open(self._path, "ab") as file:
                 file.write(output.text.encode(errors="replace"))
 
-    def end(self, number: int) -> list[FileCreated]:
-        """Tell of it, if there is one."""
+    def finish(self, number: int) -> list[FileCreated]:
+        """Return an event for the file, if there is one."""
         if self._path is None or not self._path.exists():
             return []
         return [FileCreated(number, self._path.name, self._path.stat().st_size)]
 
 
 def _same_language(tag: str, language: str) -> bool:
-    """Tell whether a block with `tag` is one for a kernel that runs `language`, under any of their names."""
+    """Return True if `tag` names the kernel's `language`, under any of its names."""
     tag, language = tag.strip().lower(), language.lower()
     if not tag or not language:
         return False
     known = find_language(tag)
-    # What is written for the plain shell is what bash understands as well.
+    # A bash kernel also runs blocks for the plain shell.
     return (
         tag == language
         or (known is not None and known is find_language(language))
-        or (tag, language) in _SHELLS
+        or (tag, language) in _SHELL_TAGS
     )

@@ -1,4 +1,4 @@
-"""Where a Jupyter server is, and what lets us in."""
+"""JupyterConnectionInfo: the address and the token of a Jupyter server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass(frozen=True)
 class JupyterConnectionInfo:
-    """Say where a Jupyter server is. The token is left out of the repr.
+    """The address and the token of a Jupyter server. The repr does not show the token.
 
-    host        name or address; a path may follow, where the server is not at the top: "hub.example/user/me"
-    use_https   whether the way there is encrypted
-    port        None: the scheme's own
-    token       None: the server asks for none
+    host        name or address, and the path if the server has one: "hub.example/user/me"
+    use_https   whether to use HTTPS
+    port        None: the default port of the scheme
+    token       None: the server needs no token
     """
 
     host: str
@@ -25,20 +25,24 @@ class JupyterConnectionInfo:
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host or "://" in self.host:  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError(
-                f"host must be a name or an address without a scheme, not {self.host!r}; see from_url."
+                f"host must be a name or an address without a scheme, not {self.host!r}. "
+                "For a URL, use JupyterConnectionInfo.from_url."
             )
         if any(character in self.host for character in "@?#"):
             raise ValueError(
-                "host must not hold a user, a query or a fragment: give the token as token."
+                "host must not contain a user, a query or a fragment. Pass the token as token=..."
             )
 
     @classmethod
     def from_url(cls, url: str, token: str | None = None) -> JupyterConnectionInfo:
-        """Make it from a URL as `jupyter server list` prints it, with the token in it or apart."""
+        """Return the connection info for a URL as `jupyter server list` prints it.
+
+        `token` overrides the token in the URL. Raise `ValueError` if the URL is not one of HTTP.
+        """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(
-                "The URL of a Jupyter server begins with http:// or https:// and a host."
+                "The URL of a Jupyter server must begin with http:// or https:// and a host."
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         found = parse_qs(parts.query).get("token", [None])[0]
@@ -48,7 +52,7 @@ class JupyterConnectionInfo:
 
     @property
     def url(self) -> str:
-        """The server's address, without the token."""
+        """The base URL of the server, without the token."""
         host, slash, path = self.host.partition("/")
         port = "" if self.port is None else f":{self.port}"
         return f"{'https' if self.use_https else 'http'}://{host}{port}{slash}{path.rstrip('/')}"
@@ -56,9 +60,9 @@ class JupyterConnectionInfo:
 
 @runtime_checkable
 class JupyterConnectable(Protocol):
-    """Something that knows a Jupyter server."""
+    """An object that knows the address of a Jupyter server."""
 
     @property
     def connection_info(self) -> JupyterConnectionInfo:
-        """Where the server is."""
+        """The address and the token of the server."""
         ...

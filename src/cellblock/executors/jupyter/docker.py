@@ -1,4 +1,4 @@
-"""DockerJupyterCodeExecutor: blocks in one live kernel of a Jupyter server in a container."""
+"""DockerJupyterCodeExecutor: run blocks in a kernel on a Jupyter server in a container."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from ...functions.module import Function
 from ...limits import LOCAL_LIMITS, Limits
 from ..workspace.workspace import Workspace
 from .connection_info import JupyterConnectable, JupyterConnectionInfo
-from .named_files import with_files
+from .named_files import run_with_files
 from .remote import JupyterServerCodeExecutor
 from .servers.docker import DockerJupyterServer
 
 
 class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
-    """Run blocks in a live kernel in a container, usually one of a `DockerJupyterServer`.
+    """Run blocks in a kernel in a container, usually on a `DockerJupyterServer`.
 
-    output_dir    where pictures and pages that blocks show are saved; `None`: the server's `bind_dir`, else a temporary
-                  folder, removed by `stop`
+    output_dir    folder for the images and HTML pages that blocks display; None: the server's
+                  `bind_dir`, or a temporary folder that `stop` removes if there is no `bind_dir`
 
-    With a `bind_dir`, the files that blocks make there are in the result, and a block that begins with `# filename: NAME` is
-    saved there as well. An executor that was loaded from a saved configuration has a server of its own, which `stop` ends.
-    For the rest see `JupyterServerCodeExecutor`.
+    With a `bind_dir`, the result lists the files that blocks create there, and a block that begins
+    with `# filename: NAME` is also saved there. An executor that was loaded from a saved
+    configuration owns its server, and stops it on `stop`. For the rest see
+    `JupyterServerCodeExecutor`.
     """
 
     def __init__(
         self,
         jupyter_server: JupyterConnectable | JupyterConnectionInfo,
         kernel_name: str = "python3",
-        timeout: float = 60,
+        timeout: float | None = 60,
         output_dir: str | os.PathLike[str] | None = None,
         *,
         functions: Sequence[Function] = (),
@@ -54,7 +55,7 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
             limits=limits,
             save_output=save_output,
         )
-        self._container = (
+        self._docker_server = (
             jupyter_server if isinstance(jupyter_server, DockerJupyterServer) else None
         )
         self._owns_server = False
@@ -62,7 +63,7 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
 
     @property
     def output_dir(self) -> Path:
-        """Where pictures and pages are saved."""
+        """The folder for images and HTML pages."""
         return (
             super().output_dir
             if self._given_output_dir is not None
@@ -71,8 +72,8 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
 
     @property
     def work_dir(self) -> Path | None:
-        """The kernel's current folder, as far as it is one of this machine."""
-        return None if self._container is None else self._container.bind_dir
+        """The server's `bind_dir`: the kernel's current folder, as seen on this machine."""
+        return None if self._docker_server is None else self._docker_server.bind_dir
 
     async def _open(self) -> None:
         await super()._open()
@@ -81,15 +82,15 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
 
     async def _close(self, *, restarting: bool) -> None:
         await super()._close(restarting=restarting)
-        if self._owns_server and self._container is not None and not restarting:
-            await self._container._stop()
+        if self._owns_server and self._docker_server is not None and not restarting:
+            await self._docker_server._stop()
 
-    async def _run_here(
+    async def _run_in_kernel(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        run = super()._run_here
+        run = super()._run_in_kernel
         async with contextlib.aclosing(
-            with_files(self._workspace, number, block, lambda: run(number, block, token))
+            run_with_files(self._workspace, number, block, lambda: run(number, block, token))
         ) as events:
             async for event in events:
                 yield event
@@ -104,8 +105,8 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
             saved = {"host": server.host, "use_https": server.use_https, "port": server.port}
         else:
             raise ComponentError(
-                "A DockerJupyterCodeExecutor can be saved with a DockerJupyterServer, or a JupyterConnectionInfo without "
-                "a token: secrets are not saved."
+                "A DockerJupyterCodeExecutor can be saved only with a DockerJupyterServer or a "
+                "JupyterConnectionInfo without a token, because secrets are not saved."
             )
         return {"jupyter_server": saved, **super()._to_config()}
 
@@ -115,7 +116,8 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
         saved: object = values.get("jupyter_server")
         if not isinstance(saved, Mapping):
             raise ComponentError(
-                f"'jupyter_server' of a DockerJupyterCodeExecutor cannot be {saved!r:.200}."
+                "'jupyter_server' of a DockerJupyterCodeExecutor must be an object, "
+                f"not {saved!r:.200}."
             )
         server = cast("Mapping[str, Any]", saved)
         if "host" in server:

@@ -1,4 +1,4 @@
-"""JupyterCodeExecutor: blocks in one live Jupyter kernel of this machine."""
+"""JupyterCodeExecutor: run blocks in a Jupyter kernel on this machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import tempfile
 import warnings
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ...backends.base import Connection, Place
-from ...backends.host import HostPlace
+from ...backends.base import Backend
+from ...backends.connection import Connection
+from ...backends.host import HostBackend
 from ...blocks import CodeBlock
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
@@ -22,11 +23,12 @@ from ...functions.module import Function
 from ...languages import Language
 from ...limits import LOCAL_LIMITS, Limits
 from ...runtime.linux.rmtree import remove_tree
+from ..argument_checks import check_folder, create_folder
 from ..command_line.base import CommandLineExecutor, command_on_host
 from ..workspace.workspace import Workspace
 from .base import KernelExecutor
-from .kernel import LiveKernel
-from .named_files import with_files
+from .kernel import Kernel
+from .named_files import run_with_files
 
 _MISSING = (
     "Jupyter kernels need jupyter_client, which is not installed: pip install 'cellblock[jupyter]'."
@@ -34,21 +36,22 @@ _MISSING = (
 
 
 class JupyterCodeExecutor(KernelExecutor):
-    """Run blocks in a live Jupyter kernel of this machine, of any language: no sandbox, the caller's own rights.
+    """Run blocks in a Jupyter kernel of any language on this machine, unsandboxed, as the caller.
 
-    work_dir      the kernel's current folder; `None`: the caller's, as it is at the start
-    limits        those but `wall_seconds` and `output_bytes` hold for the kernel and all that it starts, over its whole life
+    work_dir      current folder of the kernel; None: the caller's current folder at the start
+    limits        `wall_seconds` and `output_bytes` apply to each block, all others to the kernel
+                  and its descendants over their whole life
 
-    With a `work_dir`, the files that blocks make there are in the result, and a block that begins with `# filename: NAME` is
-    saved there as well. A block in another language than the kernel's is run as a fresh process in the same folder, as by
-    `LocalCommandLineCodeExecutor`; what `sh` blocks call `python` and `pip` are those of the kernel. For the other parameters
-    see `KernelExecutor`.
+    With a `work_dir`, the result lists the files that blocks create there, and a block that begins
+    with `# filename: NAME` is also saved there. A block in another language is run as a fresh
+    process in the same folder, as `LocalCommandLineCodeExecutor` does; in `sh` blocks, `python` and
+    `pip` are those of the kernel. For the other parameters see `KernelExecutor`.
     """
 
     def __init__(
         self,
         kernel_name: str = "python3",
-        timeout: float = 60,
+        timeout: float | None = 60,
         output_dir: str | os.PathLike[str] | None = None,
         *,
         work_dir: str | os.PathLike[str] | None = None,
@@ -72,26 +75,26 @@ class JupyterCodeExecutor(KernelExecutor):
             limits=limits,
             save_output=save_output,
         )
-        self._given_work_dir = None if work_dir is None else Path(work_dir)
+        self._given_work_dir = check_folder("work_dir", work_dir)
         if self._given_work_dir is not None:
-            self._given_work_dir.mkdir(parents=True, exist_ok=True)
-        self._beside: _Beside | None = None
-        self._folder: Path | None = None
+            create_folder("work_dir", self._given_work_dir)
+        self._shell_blocks: ShellBlocks | None = None
+        self._connection_folder: Path | None = None
 
     @property
     def work_dir(self) -> Path:
-        """The kernel's current folder at its start."""
+        """The current folder of the kernel at its start."""
         return self._given_work_dir or Path.cwd()
 
     async def _open(self) -> None:
-        beside = _Beside(self._timeout, self.work_dir, self._limits)
-        self._folder = Path(tempfile.mkdtemp(prefix="cellblock-kernel-"))
-        beside.delete = [str(self._folder)]
+        shell_blocks = ShellBlocks(self._timeout, self.work_dir, self._limits)
+        self._connection_folder = Path(tempfile.mkdtemp(prefix="cellblock-kernel-"))
+        shell_blocks.delete_on_close = [str(self._connection_folder)]
         if self._given_output_dir is None:
-            beside.delete.append(str(self.output_dir))
+            shell_blocks.delete_on_close.append(str(self.output_dir))
         try:
-            await beside.start()
-            self._beside = beside
+            await shell_blocks.start()
+            self._shell_blocks = shell_blocks
             await super()._open()
         except BaseException:
             await self._close(restarting=True)
@@ -99,62 +102,63 @@ class JupyterCodeExecutor(KernelExecutor):
 
     async def _close(self, *, restarting: bool) -> None:
         await super()._close(restarting=restarting)
-        beside, self._beside = self._beside, None
-        if beside is not None:
-            await beside.end(
-                keep=[str(self._temporary)] if restarting and self._temporary is not None else []
-            )
-        folder, self._folder = self._folder, None
+        shell_blocks, self._shell_blocks = self._shell_blocks, None
+        if shell_blocks is not None:
+            keep = [self._temporary_output_dir] if restarting else []
+            await shell_blocks.close_connection([str(path) for path in keep if path is not None])
+        folder, self._connection_folder = self._connection_folder, None
         if folder is not None:
             await asyncio.to_thread(remove_tree, str(folder))
 
-    async def _make_kernel(self) -> LiveKernel:
+    async def _start_kernel(self) -> Kernel:
         try:
-            # An extra: without it the rest of the library works.
+            # Imported here because it needs an extra.
             from .local_kernel import start_kernel
         except ImportError as error:
             raise BackendError(_MISSING) from error
-        if self._beside is None or self._folder is None:
+        if self._shell_blocks is None or self._connection_folder is None:
             raise BackendLost("The executor was stopped.")
         kernel = await start_kernel(
             self._kernel_name,
-            self._beside.connection,
+            self._shell_blocks.connection,
             self._limits,
-            self._beside.work_dir,
-            self._folder,
+            self._shell_blocks.work_dir,
+            self._connection_folder,
         )
-        self._beside.program = kernel.program
+        self._shell_blocks.kernel_program = kernel.program
         return kernel
 
-    async def _package_folders(self, kernel: LiveKernel) -> list[str]:
-        if not self._module.packages or self._beside is None:
+    async def _package_folders(self, kernel: Kernel) -> list[str]:
+        if not self._function_module.packages or self._shell_blocks is None:
             return []
         environment = await environment_for(
-            self._module.packages, python=self._beside.program or None
+            self._function_module.packages, python=self._shell_blocks.kernel_program or None
         )
         return [str(site_packages(environment))]
 
-    async def _run_here(
+    async def _run_in_kernel(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         workspace = (
-            None if self._given_work_dir is None or self._beside is None else self._beside.workspace
+            None
+            if self._given_work_dir is None or self._shell_blocks is None
+            else self._shell_blocks.workspace
         )
-        run = super()._run_here
+        run = super()._run_in_kernel
         async with contextlib.aclosing(
-            with_files(workspace, number, block, lambda: run(number, block, token))
+            run_with_files(workspace, number, block, lambda: run(number, block, token))
         ) as events:
             async for event in events:
                 yield event
 
-    def _run_other(
+    def _run_other_language(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        if self._beside is None:
+        if self._shell_blocks is None:
             raise BackendLost("The executor was stopped.")
-        return self._beside.run(number, block, token)
+        return self._shell_blocks.run_block(number, block, token)
 
-    def _save_folder(self) -> Path:
+    def _saved_output_folder(self) -> Path:
         return self.work_dir
 
     def _to_config(self) -> dict[str, Any]:
@@ -162,14 +166,18 @@ class JupyterCodeExecutor(KernelExecutor):
         return {**super()._to_config(), "work_dir": None if given is None else str(given)}
 
 
-class _Beside(CommandLineExecutor):
-    """What runs beside the kernel: blocks in other languages, as fresh processes; and it is where the kernel has its cell.
+class ShellBlocks(CommandLineExecutor):
+    """Run blocks in other languages than the kernel's as fresh processes.
 
-    delete    what is removed when it ends, even if its owner was killed
-    program   the program of the kernel, as an absolute path; its folder comes first on the `PATH` of the blocks
+    The kernel runs as a cell of the same connection.
+
+    delete_on_close   paths that are removed on close, even if this process is killed
+    kernel_program    absolute path of the kernel's program; its folder is first on `PATH`
     """
 
-    def __init__(self, timeout: float, work_dir: Path, limits: Limits) -> None:
+    _default_limits: ClassVar[Limits] = LOCAL_LIMITS
+
+    def __init__(self, timeout: float | None, work_dir: Path, limits: Limits) -> None:
         super().__init__(
             timeout,
             work_dir,
@@ -181,45 +189,47 @@ class _Beside(CommandLineExecutor):
             execution_policies=None,
             save_output=False,
         )
-        self.delete: list[str] = []
-        self.program = ""
+        self.delete_on_close: list[str] = []
+        self.kernel_program = ""
 
     @property
     def connection(self) -> Connection:
-        """The open place."""
+        """The connection to the runtime server."""
         assert self._connection is not None
         return self._connection
 
     @property
     def workspace(self) -> Workspace:
-        """The folder, as it was at the start."""
+        """The work folder."""
         assert self._workspace is not None
         return self._workspace
 
-    def run(
+    def run_block(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        """Run one block."""
+        """Run one block, and yield its events."""
         return self._run_block(number, block, token)
 
-    async def end(self, keep: Sequence[str]) -> None:
-        """End it; `keep` names what is not to be removed."""
+    async def close_connection(self, keep: Sequence[str]) -> None:
+        """Close the connection, and remove `delete_on_close` except the paths in `keep`."""
         if self._connection is not None:
             await self._connection.close(keep=keep)
 
-    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
-        return HostPlace(
-            str(self.workspace.path), self._limits, dict(os.environ), [*delete, *self.delete]
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
+        return HostBackend(
+            str(self.workspace.path),
+            self._limits,
+            dict(os.environ),
+            [*delete, *self.delete_on_close],
         )
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         import sys
 
-        command = command_on_host(self._workspace, language, name, self.program or sys.executable)
-        if self.program:
-            command["env"] = {
-                "PATH": os.pathsep.join(
-                    [os.path.dirname(self.program), os.environ.get("PATH") or os.defpath]
-                )
-            }
+        command = command_on_host(
+            self._workspace, language, name, self.kernel_program or sys.executable
+        )
+        if self.kernel_program:
+            folder, path = os.path.dirname(self.kernel_program), os.environ.get("PATH")
+            command["env"] = {"PATH": os.pathsep.join([folder, path or os.defpath])}
         return command

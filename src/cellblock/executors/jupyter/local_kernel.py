@@ -1,6 +1,7 @@
-"""LocalKernel: a kernel of this machine, over jupyter_client, run as a cell: limited, and ended with all that it started.
+"""LocalKernel: a kernel on this machine, reached by jupyter_client.
 
-Imported when a kernel is started: jupyter_client and ZeroMQ are an extra.
+The kernel runs as a cell: it is held to the limits, and its descendants are killed with it. Import
+this module only when a kernel is started, because jupyter_client and ZeroMQ are an extra.
 """
 
 from __future__ import annotations
@@ -20,119 +21,126 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from ...backends.base import Connection
+from ...backends.connection import Connection
 from ...errors import BackendError
 from ...events import Ended
 from ...limits import Limits
 from ...runtime import protocol
 from ...runtime.linux import process_tree
-from ..frame_decoder import Frames
-from .kernel import EXIT_DEAD, Death, LiveKernel
-from .request import surely
+from ..frame_decoder import FrameDecoder
+from .inbox import EXIT_KERNEL_DIED, KernelDied
+from .kernel import Kernel, run_shielded
 
 _log = logging.getLogger(__name__)
-_PATIENCE = 60.0  # seconds that a kernel may take to answer for the first time
-_LAST = 0.2  # seconds after a kernel's end in which its last messages still come
-_TICK = os.sysconf("SC_CLK_TCK")
-# The shell becomes the kernel, and says before under which number.
-_LAUNCH = ("/bin/sh", "-c", 'echo $$; exec "$@"', "kernel")
+_READY_SECONDS = 60.0  # until a new kernel must reply to the first request
+_DRAIN_SECONDS = 0.2  # after the exit of a kernel, for its last messages to arrive
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# The shell prints its process ID, then becomes the kernel.
+_REPORT_PID_AND_EXEC = ("/bin/sh", "-c", 'echo $$; exec "$@"', "kernel")
 
 
 class CellProvisioner(LocalProvisioner):
-    """Launch a kernel as a cell of an open place, in the place of a plain process."""
+    """Run a kernel as a cell of a runtime server instead of a plain child process.
 
-    def attach(self, connection: Connection, limits: Limits) -> None:
-        """Say where cells are run. Comes before all else."""
+    program      absolute path of the kernel's program; "" if it is not known
+    kernel_pid   process ID of the kernel, once the kernel has reported it
+    died         how the kernel's process ended
+    """
+
+    def use_connection(self, connection: Connection, limits: Limits) -> None:
+        """Set the connection that runs the cell. Call this before all other methods."""
         self._connection, self._limits = connection, limits
-        self._watching: asyncio.Task[None] | None = None
-        self._said = b""
+        self._cell_task: asyncio.Task[None] | None = None
+        self._tail = b""
         self.program = ""
-        self.number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.ended: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self.kernel_pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.died: asyncio.Future[KernelDied] = asyncio.get_running_loop().create_future()
 
     @property
     def has_process(self) -> bool:
-        return self._watching is not None and not self._watching.done()
+        return self._cell_task is not None and not self._cell_task.done()
 
     async def poll(self) -> int | None:
-        return None if self.has_process else EXIT_DEAD
+        return None if self.has_process else EXIT_KERNEL_DIED
 
     async def wait(self) -> int | None:
-        if self._watching is not None:
-            await asyncio.wait([self._watching])
-        return EXIT_DEAD
+        if self._cell_task is not None:
+            await asyncio.wait([self._cell_task])
+        return EXIT_KERNEL_DIED
 
     async def send_signal(self, signum: int) -> None:
-        if self.has_process and self.number.done() and not self.number.cancelled():
+        if self.has_process and self.kernel_pid.done() and not self.kernel_pid.cancelled():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(
-                    self.number.result(), signum
-                )  # a cell's main process leads a group of its own
+                    self.kernel_pid.result(), signum
+                )  # a cell's main process leads a process group
 
     async def kill(self, restart: bool = False) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        if self._cell_task is not None:
+            self._cell_task.cancel()
+            await asyncio.wait([self._cell_task])
 
     async def terminate(self, restart: bool = False) -> None:
         await self.kill(restart)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        given: dict[str, str] = kwargs.get("env") or {}
-        changed = {name: value for name, value in given.items() if os.environ.get(name) != value}
-        # Kernels of Python watch a parent that is named here: ours is a cell, which sees to the end itself.
-        request = {"argv": [*_LAUNCH, *cmd], "env": {**changed, "JPY_PARENT_PID": "0"}}
-        self.program = shutil.which(cmd[0], path=given.get("PATH")) or ""
-        self._watching = asyncio.create_task(self._watch(request))
-        await asyncio.wait([self._watching, self.number], return_when=asyncio.FIRST_COMPLETED)
-        if not self.number.done():
-            await self._watching
+        environment: dict[str, str] = kwargs.get("env") or {}
+        changed = {
+            name: value for name, value in environment.items() if os.environ.get(name) != value
+        }
+        # ipykernel exits with the process that JPY_PARENT_PID names. A cell needs no such watch.
+        request = {"argv": [*_REPORT_PID_AND_EXEC, *cmd], "env": {**changed, "JPY_PARENT_PID": "0"}}
+        self.program = shutil.which(cmd[0], path=environment.get("PATH")) or ""
+        self._cell_task = asyncio.create_task(self._run_cell(request))
+        await asyncio.wait([self._cell_task, self.kernel_pid], return_when=asyncio.FIRST_COMPLETED)
+        if not self.kernel_pid.done():
+            await self._cell_task
         return self.connection_info
 
-    async def _watch(self, request: dict[str, Any]) -> None:
-        frames = Frames(0, self._limits)
+    async def _run_cell(self, request: dict[str, Any]) -> None:
+        decoder = FrameDecoder(0, self._limits)
         async with contextlib.aclosing(self._connection.run(request)) as received:
             async for frame in received:
                 if frame.kind in (protocol.STDOUT, protocol.STDERR):
-                    self._hear(frame.payload)
+                    self._add_output(frame.payload)
                 elif frame.kind == protocol.ENDED:
-                    for event in frames.events(frame):
+                    for event in decoder.decode(frame):
                         if isinstance(event, Ended):
-                            self.ended.set_result(_death_of(event))
+                            self.died.set_result(_kernel_died(event))
 
-    def _hear(self, data: bytes) -> None:
-        self._said += data
-        if not self.number.done():
-            first, line_end, rest = self._said.partition(b"\n")
-            if line_end and first.isdigit():
-                self.number.set_result(int(first))
-                self._said = rest
-        self._said = self._said[-2000:]
+    def _add_output(self, data: bytes) -> None:
+        self._tail += data
+        if not self.kernel_pid.done():
+            first, newline, rest = self._tail.partition(b"\n")
+            if newline and first.isdigit():
+                self.kernel_pid.set_result(int(first))
+                self._tail = rest
+        self._tail = self._tail[-2000:]
 
     @property
-    def last_words(self) -> str:
-        """What the kernel's process itself printed last."""
-        return self._said.decode(errors="replace").strip()
+    def output_tail(self) -> str:
+        """The end of what the kernel's process has printed outside of blocks."""
+        return self._tail.decode(errors="replace").strip()
 
 
-def _death_of(event: Ended) -> Death:
-    """Give what the end of a kernel's process is for the block in it: never a success."""
+def _kernel_died(event: Ended) -> KernelDied:
+    """Return the result of the block during which the kernel's process ended: never a success."""
     if event.limit is not None or event.outcome == "killed":
-        return Death(event.exit_code or EXIT_DEAD, event.outcome, event.limit, event.message)
-    how = (
-        f"signal {event.exit_code - 128}"
-        if event.exit_code > 128
-        else f"exit code {event.exit_code}"
-    )
-    return Death(
-        event.exit_code or EXIT_DEAD, "killed", None, f"\nKilled: the kernel died ({how})."
-    )
+        return KernelDied(
+            event.exit_code or EXIT_KERNEL_DIED, event.outcome, event.limit, event.message
+        )
+    if event.exit_code > 128:
+        cause = f"signal {event.exit_code - 128}"
+    else:
+        cause = f"exit code {event.exit_code}"
+    message = f"\nKilled: the kernel died ({cause})."
+    return KernelDied(event.exit_code or EXIT_KERNEL_DIED, "killed", None, message)
 
 
-class LocalKernel(LiveKernel):
-    """A kernel of this machine. `manager` is jupyter_client's, and has been started.
+class LocalKernel(Kernel):
+    """A kernel on this machine. `manager` is a jupyter_client manager that has been started.
 
-    program   what it runs in, as an absolute path; "" where that is not known
+    program   absolute path of the kernel's program; "" if it is not known
     """
 
     def __init__(self, manager: Any) -> None:
@@ -142,93 +150,87 @@ class LocalKernel(LiveKernel):
         self._client = manager.client()
         super().__init__(self._client.session.session, _language(manager))
         self._tasks: list[asyncio.Task[None]] = []
-        self._closed = False
 
-    async def open(self) -> None:
-        """Connect, and wait until it answers. Raises `BackendError`."""
+    async def connect(self) -> None:
+        """Connect, and wait until the kernel replies. Raise `BackendError` if it does not."""
         self._client.start_channels(hb=False)
         try:
-            await self._client.wait_for_ready(timeout=_PATIENCE)
+            await self._client.wait_for_ready(timeout=_READY_SECONDS)
         except RuntimeError as error:
             raise BackendError(
-                f"The kernel {self._manager.kernel_name!r} did not start. {self._last_words()}"
+                f"The kernel {self._manager.kernel_name!r} did not start. {self._output_tail()}"
             ) from error
         channels = (
             self._client.iopub_channel,
             self._client.shell_channel,
             self._client.stdin_channel,
         )
-        self._tasks = [asyncio.create_task(self._read(channel)) for channel in channels]
-        self._tasks.append(asyncio.create_task(self._watch()))
+        self._tasks = [asyncio.create_task(self._read_channel(channel)) for channel in channels]
+        self._tasks.append(asyncio.create_task(self._wait_for_death()))
 
-    def _last_words(self) -> str:
+    def _output_tail(self) -> str:
         provisioner = self._manager.provisioner
         return (
-            f"It said: {provisioner.last_words}" if isinstance(provisioner, CellProvisioner) else ""
+            f"It printed: {provisioner.output_tail}"
+            if isinstance(provisioner, CellProvisioner)
+            else ""
         )
 
-    async def _read(self, channel: Any) -> None:
+    async def _read_channel(self, channel: Any) -> None:
         while True:
             try:
                 message = await channel.get_msg()
             except (ValueError, TypeError, KeyError, Empty) as error:
-                _log.debug("a message of a kernel is passed over: %s", error)
+                _log.debug("invalid message of a kernel ignored: %s", error)
                 continue
-            await self.inbox.put(message)
+            await self.inbox.add_message(message)
 
-    async def _watch(self) -> None:
+    async def _wait_for_death(self) -> None:
         provisioner = self._manager.provisioner
         if isinstance(provisioner, CellProvisioner):
-            death = await asyncio.shield(provisioner.ended)
-        else:  # a kernel that says itself how it is to be started, on another machine perhaps
+            died = await asyncio.shield(provisioner.died)
+        else:  # the kernel spec names its own provisioner, which may use another machine
             alive = True
             while alive:
                 await asyncio.sleep(0.5)
                 alive = await self._manager.is_alive()
-            death = Death()
-        await asyncio.sleep(_LAST)
-        self.inbox.close(death)
+            died = KernelDied()
+        await asyncio.sleep(_DRAIN_SECONDS)
+        self.inbox.close(died)
 
-    async def execute(self, code: str, *, silent: bool = False) -> str:
+    async def send_execute(self, code: str, *, silent: bool = False) -> str:
         return self._client.execute(
             code, silent=silent, store_history=not silent, allow_stdin=False, stop_on_error=False
         )
 
     async def interrupt(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it has just died
+        with contextlib.suppress(RuntimeError):  # the kernel has just died
             await self._manager.interrupt_kernel()
 
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self.inbox.close(Death())
-            await surely(self._end())
-
-    async def _end(self) -> None:
+    async def _shut_down(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._client.stop_channels()
-        await end(self._manager)
+        await shut_down_manager(self._manager)
 
     def cpu_seconds(self) -> float:
         provisioner = self._manager.provisioner
-        if not isinstance(provisioner, CellProvisioner) or not provisioner.number.done():
+        if not isinstance(provisioner, CellProvisioner) or not provisioner.kernel_pid.done():
             return 0.0
-        root = provisioner.number.result()
+        root = provisioner.kernel_pid.result()
         return sum(_cpu_seconds(pid) for pid in (root, *process_tree.descendants(root)))
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Give the CPU time of a process, and of its children that have ended; 0 when it is gone."""
+    """Return the CPU time of a process and its reaped children; 0 if the process is gone."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        clock = (
-            ~pid << 3
-        ) | 2  # what clock_getcpuclockid(3) gives: exact, where /proc counts in ticks
+        # The clock ID of clock_getcpuclockid(3). It is exact; /proc counts in ticks.
+        clock = (~pid << 3) | 2
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
-        return time.clock_gettime(clock) + (int(fields[13]) + int(fields[14])) / _TICK
+        return time.clock_gettime(clock) + (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
     return 0.0
 
 
@@ -238,45 +240,47 @@ def _language(manager: Any) -> str:
 
 
 async def start_kernel(
-    name: str, connection: Connection, limits: Limits, work_dir: Path, folder: Path
+    name: str, connection: Connection, limits: Limits, work_dir: Path, connection_folder: Path
 ) -> LocalKernel:
-    """Start the kernel `name` in `work_dir`, as a cell of `connection`. Its connection file comes to lie in `folder`.
+    """Start the kernel `name` in `work_dir`, as a cell of `connection`.
 
-    Raises `BackendError`.
+    Its connection file is written to `connection_folder`. Raise `BackendError` if it does not
+    start.
     """
-    # Its types are those of traitlets, which no checker follows.
+    # Any: type checkers do not understand traitlets.
     manager: Any = AsyncKernelManager(
-        kernel_name=name, connection_file=str(folder / f"kernel-{os.urandom(8).hex()}.json")
+        kernel_name=name,
+        connection_file=str(connection_folder / f"kernel-{os.urandom(8).hex()}.json"),
     )
     try:
         spec = manager.kernel_spec
     except NoSuchKernel as error:
-        there = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none"
+        installed = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none"
         raise BackendError(
-            f"The kernel {name!r} is not installed; installed are: {there}. Kernels of Python come with ipykernel: "
-            f"python -m ipykernel install --user --name {name}"
+            f"The kernel {name!r} is not installed; installed are: {installed}. Install a Python "
+            f"kernel by: python -m ipykernel install --user --name {name}"
         ) from error
     assert spec is not None
     if "kernel_provisioner" not in spec.metadata:
         provisioner = CellProvisioner(
             kernel_id=os.urandom(16).hex(), kernel_spec=spec, parent=manager
         )
-        provisioner.attach(connection, limits)
+        provisioner.use_connection(connection, limits)
         manager.provisioner = provisioner
     kernel = None
     try:
         await manager.start_kernel(cwd=str(work_dir))
         kernel = LocalKernel(manager)
-        await kernel.open()
+        await kernel.connect()
     except BaseException as error:
-        await (surely(end(manager)) if kernel is None else kernel.close())
+        await (run_shielded(shut_down_manager(manager)) if kernel is None else kernel.close())
         if isinstance(error, OSError | RuntimeError) and not isinstance(error, BackendError):
             raise BackendError(f"The kernel {name!r} cannot be started: {error}") from error
         raise
     return kernel
 
 
-async def end(manager: Any) -> None:
-    """End a kernel, and let go of all that belongs to it."""
-    with contextlib.suppress(RuntimeError):  # it was never there
+async def shut_down_manager(manager: Any) -> None:
+    """Kill the kernel of a jupyter_client manager, and release its resources."""
+    with contextlib.suppress(RuntimeError):  # it was never started
         await manager.shutdown_kernel(now=True)

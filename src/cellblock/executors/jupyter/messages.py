@@ -1,4 +1,4 @@
-"""Jupyter messages, as events: what one request to a kernel brings about. Pure: no I/O, no clock, any transport."""
+"""MessageDecoder: turn the Jupyter messages of one request into events. No I/O."""
 
 from __future__ import annotations
 
@@ -6,45 +6,48 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ...events import Display, Ended, Event, Outcome, Output
-from ..displays import plain, text_of
+from ..displays import display_text, strip_terminal_codes
 
-_DISPLAYS = ("display_data", "update_display_data", "execute_result")
-NO_INPUT = "The code asked for input, and there is nobody to give it.\n"
+_DISPLAY_KINDS = ("display_data", "update_display_data", "execute_result")
+NO_INPUT_MESSAGE = "The code asked for input, but blocks have no standard input.\n"
 
 
-class Execution:
-    """Make the events of one block out of the messages that a kernel sends while it runs the request `request`.
+class MessageDecoder:
+    """Turn a kernel's messages during the request `request` into the events of a block.
 
-    A message may be anything: what is not as Jupyter's protocol has it is passed over. With a `session`, what earlier
-    requests of that session still print, from their threads say, is this block's output too.
+    Invalid messages are ignored. With a `session`, late output of earlier requests of that session,
+    such as from their threads, is also output of this block.
     """
 
     def __init__(self, block: int, request: str, session: str = "") -> None:
         self._block, self.request, self._session = block, request, session
-        self._idle = self._failed = self._quiet = False
+        self._idle = self._failed = self._errors_suppressed = False
         self._exit_code = 0
         self.replied = False
         self.ended = False
         self.wants_input = False
 
-    def feed(self, message: object) -> Iterable[Event]:
-        """Give the events that `message` stands for; `Ended` is the last one, once the reply and the idle state are in."""
+    def decode(self, message: object) -> Iterable[Event]:
+        """Return the events of `message`.
+
+        `Ended` is the last one, once both the reply and the idle status have been received.
+        """
         if self.ended:
             return ()
         parts = _mapping(message)
         kind, content = _kind(parts), _mapping(parts.get("content"))
         parent = _mapping(parts.get("parent_header"))
         if parent.get("msg_id") == self.request:
-            return [*self._own(kind, content)]
+            return [*self._decode_own(kind, content)]
         if self._session and parent.get("session") == self._session:
-            return [*self._shown(kind, content)]
+            return [*self._decode_output(kind, content)]
         return ()
 
-    def quieten(self) -> None:
-        """Say nothing more of errors: the interrupt that they speak of was ours."""
-        self._quiet = True
+    def suppress_errors(self) -> None:
+        """Do not output errors any more, because they come from our interrupt."""
+        self._errors_suppressed = True
 
-    def end(
+    def finish(
         self,
         exit_code: int,
         outcome: Outcome,
@@ -52,55 +55,55 @@ class Execution:
         message: str = "",
         notice: str = "",
     ) -> Ended:
-        """End it here, for a reason that no message tells."""
+        """Return `Ended` for a reason that is not in a message."""
         self.ended = True
         return Ended(self._block, exit_code, outcome, limit, message, notice=notice)
 
-    def end_as_replied(self) -> Ended:
-        """End it with what is known of its success."""
-        return self.end(self._exit_code, "error" if self._exit_code else "ok")
+    def finish_as_replied(self) -> Ended:
+        """Return `Ended` with the outcome that the messages so far show."""
+        return self.finish(self._exit_code, "error" if self._exit_code else "ok")
 
-    def _own(self, kind: str, content: Mapping[str, Any]) -> Iterator[Event]:
+    def _decode_own(self, kind: str, content: Mapping[str, Any]) -> Iterator[Event]:
         match kind:
             case "error":
-                yield from self._fail(content)
+                yield from self._decode_error(content)
             case "execute_reply":
-                yield from self._reply(content)
+                yield from self._decode_reply(content)
             case "status":
                 self._idle = self._idle or content.get("execution_state") == "idle"
             case "input_request":
                 if not self.wants_input:
-                    yield Output(self._block, "stderr", NO_INPUT)
+                    yield Output(self._block, "stderr", NO_INPUT_MESSAGE)
                 self.wants_input = True
             case _:
-                yield from self._shown(kind, content)
+                yield from self._decode_output(kind, content)
         if self._idle and self.replied:
-            yield self.end_as_replied()
+            yield self.finish_as_replied()
 
-    def _shown(self, kind: str, content: Mapping[str, Any]) -> Iterator[Event]:
+    def _decode_output(self, kind: str, content: Mapping[str, Any]) -> Iterator[Event]:
         if kind == "stream":
             stream = "stderr" if content.get("name") == "stderr" else "stdout"
-            if text := plain(_text(content.get("text"))):
+            if text := strip_terminal_codes(_text(content.get("text"))):
                 yield Output(self._block, stream, text)
-        elif kind in _DISPLAYS:
+        elif kind in _DISPLAY_KINDS:
             data = _mapping(content.get("data"))
-            if text := text_of(data):
+            if text := display_text(data):
                 yield Output(self._block, "stdout", text)
             if data:
                 yield Display(self._block, data, _mapping(content.get("metadata")))
 
-    def _reply(self, content: Mapping[str, Any]) -> Iterator[Event]:
+    def _decode_reply(self, content: Mapping[str, Any]) -> Iterator[Event]:
         self.replied = True
         if content.get("status") != "ok":
-            yield from self._fail(content)
+            yield from self._decode_error(content)
         payload = content.get("payload")
         for item in cast("list[object]", payload) if isinstance(payload, list) else ():
             page = _mapping(item)
-            if page.get("source") == "page" and (text := text_of(_mapping(page.get("data")))):
+            if page.get("source") == "page" and (text := display_text(_mapping(page.get("data")))):
                 yield Output(self._block, "stdout", text)
 
-    def _fail(self, content: Mapping[str, Any]) -> Iterator[Output]:
-        """Take in an error; it comes twice, as a message of its own and in the reply, and not from every kernel."""
+    def _decode_error(self, content: Mapping[str, Any]) -> Iterator[Output]:
+        """Decode an error. Most kernels send it twice, in an error message and in the reply."""
         if self._failed:
             return
         self._failed = True
@@ -113,17 +116,17 @@ class Execution:
         )
         text = text or f"{name}: {value}".strip(": ")
         self._exit_code = 1
-        if name in ("SystemExit", "") and (code := _number(value)) is not None:
-            # sys.exit(3) in Python; kernels of shells tell of a command's exit code without a name.
+        if name in ("SystemExit", "") and (code := _exit_code_in(value)) is not None:
+            # sys.exit(3) in Python. Shell kernels report a command's exit code without a name.
             self._exit_code, text = code if name else code or 1, ""
         elif name == "SystemExit":
             text = value
-        if text and not self._quiet:
-            yield Output(self._block, "stderr", plain(text.rstrip("\n")) + "\n")
+        if text and not self._errors_suppressed:
+            yield Output(self._block, "stderr", strip_terminal_codes(text.rstrip("\n")) + "\n")
 
 
-def tells_of_death(message: object) -> bool:
-    """Tell whether a server says by `message` that the kernel it watches is gone, or another one in its place already."""
+def reports_kernel_death(message: object) -> bool:
+    """Return True if `message` is a server's report that the kernel died or was restarted."""
     parts = _mapping(message)
     state = _mapping(parts.get("content")).get("execution_state")
     return _kind(parts) == "status" and state in ("restarting", "autorestarting", "dead")
@@ -133,8 +136,8 @@ def _kind(message: Mapping[str, Any]) -> str:
     return _text(message.get("msg_type")) or _text(_mapping(message.get("header")).get("msg_type"))
 
 
-def _number(value: str) -> int | None:
-    """Give the exit code that `value` says, as a process would have it; None when it is a text."""
+def _exit_code_in(value: str) -> int | None:
+    """Return the exit code for a SystemExit with `value`; None if the value is text."""
     if value in ("", "None"):
         return 0
     if len(value) > 20 or not value.isascii() or not value.removeprefix("-").isdigit():

@@ -1,4 +1,4 @@
-"""JupyterServerCodeExecutor: blocks in one live kernel of a Jupyter server, by its address and token."""
+"""JupyterServerCodeExecutor: run blocks in a kernel on a Jupyter server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from ...blocks import CodeBlock, action_on
+from ...blocks import CodeBlock, action_for_block
 from ...cancellation import Token
 from ...errors import BackendError, FunctionError
 from ...events import Ended, Event, Started
@@ -16,27 +16,29 @@ from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
 from .base import KernelExecutor
 from .connection_info import JupyterConnectable, JupyterConnectionInfo
-from .kernel import LiveKernel, Server
+from .kernel import Kernel, KernelServer
 
 _MISSING = "Jupyter servers need aiohttp, which is not installed: pip install 'cellblock[jupyter]'."
-_OURS = ("wall_seconds", "output_bytes")
+_ENFORCED_LIMITS = ("wall_seconds", "output_bytes")
 
 
 class JupyterServerCodeExecutor(KernelExecutor):
-    """Run blocks in a live kernel on a Jupyter server: with the rights, files and packages that it has there.
+    """Run blocks in a kernel on a Jupyter server, with the server's privileges, files and packages.
 
-    jupyter_server   where it is: a `JupyterConnectionInfo`, or something with a `connection_info`, as `LocalJupyterServer`
+    jupyter_server   a `JupyterConnectionInfo`, or an object with a `connection_info`, such as
+                     `LocalJupyterServer`
 
-    The kernel is started for this executor and ended with it. When the connection drops while the kernel lives, it is made
-    again, and nothing is lost. Blocks in another language than the kernel's are not run: `unknown language`. The limits
-    `wall_seconds` and `output_bytes` alone can be held from here. For the other parameters see `KernelExecutor`.
+    The kernel is started for this executor and deleted when it stops. A connection that is lost
+    while the kernel runs is restored. Blocks in another language than the kernel's are not run;
+    their output is `unknown language NAME`. Only the limits `wall_seconds` and `output_bytes` can
+    be enforced. For the other parameters see `KernelExecutor`.
     """
 
     def __init__(
         self,
         jupyter_server: JupyterConnectable | JupyterConnectionInfo,
         kernel_name: str = "python3",
-        timeout: float = 60,
+        timeout: float | None = 60,
         output_dir: str | os.PathLike[str] | None = None,
         *,
         functions: Sequence[Function] = (),
@@ -59,53 +61,59 @@ class JupyterServerCodeExecutor(KernelExecutor):
             limits=limits,
             save_output=save_output,
         )
-        if self._module.packages:
-            names = ", ".join(self._module.packages)
+        if self._function_module.packages:
+            names = ", ".join(self._function_module.packages)
             raise FunctionError(
-                f"Packages cannot be installed on a Jupyter server from here: {names}. Install them there."
+                f"Packages of functions cannot be installed on a Jupyter server: {names}. "
+                "Install them on the server."
             )
         if other := [
             name
             for name, value in limits.to_dict().items()
-            if value is not None and name not in _OURS
+            if value is not None and name not in _ENFORCED_LIMITS
         ]:
             raise ValueError(
-                f"A Jupyter server cannot be held to {', '.join(other)}: only to {' and '.join(_OURS)}."
+                f"A Jupyter server cannot enforce {', '.join(other)}. Set only "
+                f"{' and '.join(_ENFORCED_LIMITS)}."
             )
         self._jupyter_server = jupyter_server
-        self._server = jupyter_server if isinstance(jupyter_server, Server) else Server()
+        self._kernel_server = (
+            jupyter_server if isinstance(jupyter_server, KernelServer) else KernelServer()
+        )
 
-    async def _make_kernel(self) -> LiveKernel:
+    async def _start_kernel(self) -> Kernel:
         try:
-            # An extra: without it the rest of the library works.
+            # Imported here because it needs an extra.
             from .remote_kernel import start_kernel
         except ImportError as error:
             raise BackendError(_MISSING) from error
-        return await start_kernel(await self._where(), self._kernel_name, self._server)
+        return await start_kernel(
+            await self._connection_info(), self._kernel_name, self._kernel_server
+        )
 
-    async def _where(self) -> JupyterConnectionInfo:
+    async def _connection_info(self) -> JupyterConnectionInfo:
         server = self._jupyter_server
         if isinstance(server, JupyterConnectionInfo):
             return server
-        # To say where it is, it may have to be started first.
+        # In a thread, because this may start the server.
         return await asyncio.to_thread(lambda: server.connection_info)
 
-    async def _run_other(
+    async def _run_other_language(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         yield Started(number, block.language)
         language = find_language(block.language)
-        if language is not None and action_on(block, language) == "ignore":
+        if language is not None and action_for_block(block, language) == "ignore":
             yield Ended(number, 0, "ok")
         else:
             yield Ended(number, 1, "error", message=f"unknown language {block.language}")
 
-    def _save_folder(self) -> Path:
+    def _saved_output_folder(self) -> Path:
         return self.output_dir
 
 
 def _is_connectable(value: object) -> bool:
-    # Not isinstance with the protocol: that would read the property, and start a server.
+    # `isinstance` with the protocol would read the property, which may start a server.
     return hasattr(type(value), "connection_info") or "connection_info" in getattr(
         value, "__dict__", {}
     )

@@ -1,6 +1,6 @@
-"""RemoteKernel: a kernel of a Jupyter server, over HTTP and one WebSocket.
+"""RemoteKernel: a kernel on a Jupyter server, reached over HTTP and one WebSocket.
 
-Imported when a kernel is started: aiohttp is an extra.
+Import this module only when a kernel is started, because aiohttp is an extra.
 """
 
 from __future__ import annotations
@@ -19,120 +19,132 @@ import aiohttp
 
 from ...errors import BackendError
 from .connection_info import JupyterConnectionInfo
-from .kernel import Death, LiveKernel, Lost, Message, Server
-from .messages import tells_of_death
-from .request import surely
+from .inbox import KernelDied, Message, ReplyLost
+from .kernel import Kernel, KernelServer
+from .messages import reports_kernel_death
 from .rest_api import JupyterApi, KernelGone
 
 _log = logging.getLogger(__name__)
-_PATIENCE = 60.0  # seconds that a kernel may take to answer for the first time
-_AGAIN, _PAUSE = 15.0, 0.5  # seconds to reach a kernel again whose socket dropped; between tries
-_INTERRUPT = 3.0  # seconds that the server may take to interrupt
+_READY_SECONDS = 60.0  # until a new kernel must reply to the first request
+_RECONNECT_SECONDS = 15.0  # for restoring a connection that was lost
+_RETRY_PAUSE = 0.5  # seconds between two attempts
+_INTERRUPT_SECONDS = 3.0
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
-class RemoteKernel(LiveKernel):
-    """The kernel `kernel` of a Jupyter server."""
+class RemoteKernel(Kernel):
+    """The kernel `kernel_id` on a Jupyter server."""
 
-    def __init__(self, api: JupyterApi, kernel: str, language: str, server: Server) -> None:
+    def __init__(
+        self, api: JupyterApi, kernel_id: str, language: str, server: KernelServer
+    ) -> None:
         super().__init__(uuid.uuid4().hex, language)
-        self._api, self._kernel, self._server = api, kernel, server
+        self._api, self._kernel_id, self._server = api, kernel_id, server
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._outbox: deque[tuple[str, str]] = deque()
-        self._unanswered: set[str] = set()
-        self._probe, self._doubted = "", frozenset[str]()
-        self._reading: asyncio.Task[None] | None = None
-        self._closed = False
+        self._unanswered_requests: set[str] = set()
+        self._probe, self._in_doubt = "", frozenset[str]()
+        self._reader: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Connect, and wait until the kernel answers. Raises `BackendError`."""
-        self._socket = await self._api.connect(self._kernel, self.session)
-        self._reading = asyncio.create_task(self._read())
-        asked = await self._send("kernel_info_request", {})
+    async def connect(self) -> None:
+        """Connect, and wait until the kernel replies. Raise `BackendError` if it does not."""
+        self._socket = await self._api.open_channels(self._kernel_id, self.session)
+        self._reader = asyncio.create_task(self._read_socket())
+        request = await self._queue_request("kernel_info_request", {})
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_READY_SECONDS):
                 while True:
-                    news = await self.inbox.take()
-                    if isinstance(news, Death):
-                        raise BackendError(f"The kernel on {self._api.url} died at its start.")
-                    if isinstance(news, dict) and _kind(cast("Message", news)) == (
+                    item = await self.inbox.next_item()
+                    if isinstance(item, KernelDied):
+                        raise BackendError(
+                            f"The kernel on {self._api.url} died while it started. "
+                            "The server's log may say why."
+                        )
+                    if isinstance(item, dict) and _kind_and_request(cast("Message", item)) == (
                         "kernel_info_reply",
-                        asked,
+                        request,
                     ):
                         return
         except TimeoutError as error:
             raise BackendError(
-                f"The kernel on {self._api.url} did not answer within {_PATIENCE:.0f} s."
+                f"The kernel on {self._api.url} did not answer within {_READY_SECONDS:.0f} s."
             ) from error
 
-    # what comes
+    # receiving
 
-    async def _read(self) -> None:
-        """Pass messages on, over a new socket when one drops and the kernel lives: the server keeps what comes meanwhile."""
+    async def _read_socket(self) -> None:
+        """Put received messages into the inbox. Reconnect if the connection is lost.
+
+        The server keeps the messages that the kernel sends meanwhile.
+        """
         try:
             while True:
                 assert self._socket is not None
-                _acknowledge_at_once(self._socket)
+                _set_quick_ack(self._socket)
                 async for received in self._socket:
-                    _acknowledge_at_once(self._socket)
+                    _set_quick_ack(self._socket)
                     if received.type is aiohttp.WSMsgType.TEXT:
-                        await self._take(received.data)
-                self.drops += 1
-                await self._connect_again()
+                        await self._handle_message(received.data)
+                self.reconnections += 1
+                await self._reconnect()
         except BackendError as error:
-            self.inbox.close(Death(message=f"\nKilled: {error}"))
+            self.inbox.close(KernelDied(message=f"\nKilled: {error}"))
 
-    async def _take(self, text: str) -> None:
+    async def _handle_message(self, text: str) -> None:
         try:
             message: object = json.loads(text)
         except (ValueError, RecursionError):
-            _log.debug("a message that is not JSON is passed over")
+            _log.debug("message that is not JSON ignored")
             return
-        if tells_of_death(message):
-            self.inbox.close(await self._server.why_dead())
+        if reports_kernel_death(message):
+            self.inbox.close(await self._server.death_reason())
         elif isinstance(message, dict):
-            await self._note(*_kind(cast("Message", message)))
-            await self.inbox.put(cast("Message", message))
+            await self._track_reply(*_kind_and_request(cast("Message", message)))
+            await self.inbox.add_message(cast("Message", message))
 
-    async def _note(self, kind: str, request: str) -> None:
-        """Tell of the requests whose answers went down with a socket, as far as this answer shows that."""
+    async def _track_reply(self, kind: str, request: str) -> None:
+        """Record a reply. If it answers the probe, report the earlier replies that are lost."""
         if kind == "execute_reply":
-            self._unanswered.discard(request)
+            self._unanswered_requests.discard(request)
         elif kind == "kernel_info_reply" and request == self._probe:
-            for lost in self._doubted & self._unanswered:
-                self._unanswered.discard(lost)
-                await self.inbox.put(Lost(lost))
+            for lost in self._in_doubt & self._unanswered_requests:
+                self._unanswered_requests.discard(lost)
+                await self.inbox.add_message(ReplyLost(lost))
 
-    async def _connect_again(self) -> None:
-        trouble = BackendError(f"The Jupyter server at {self._api.url} cannot be reached.")
+    async def _reconnect(self) -> None:
+        last_error = BackendError(f"The Jupyter server at {self._api.url} cannot be reached.")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_AGAIN):
+            async with asyncio.timeout(_RECONNECT_SECONDS):
                 while True:
                     try:
-                        await self._api.check(self._kernel)
-                        self._socket = await self._api.connect(self._kernel, self.session)
-                        return await self._ask_again()
+                        await self._api.check_kernel(self._kernel_id)
+                        self._socket = await self._api.open_channels(self._kernel_id, self.session)
+                        return await self._resume_sending()
                     except KernelGone:
                         raise
                     except BackendError as error:
-                        trouble = error
-                    if not self._server.runs():
+                        last_error = error
+                    if not self._server.is_running():
                         break
-                    await asyncio.sleep(_PAUSE)
-        raise trouble
+                    await asyncio.sleep(_RETRY_PAUSE)
+        raise last_error
 
-    async def _ask_again(self) -> None:
-        """Send what could not be sent; before it, ask what the kernel answers after all that it had to answer until now."""
-        sent = self._unanswered - {request for request, _ in self._outbox}
+    async def _resume_sending(self) -> None:
+        """Send the requests that were not sent yet, after a probe.
+
+        A kernel replies in order. So when the probe is answered, a request that was sent before the
+        connection was lost, and is still unanswered, will never be answered.
+        """
+        sent = self._unanswered_requests - {request for request, _ in self._outbox}
         if sent:
-            self._probe, text = self._message("kernel_info_request", {})
-            self._doubted = frozenset(sent)
+            self._probe, text = self._encode_request("kernel_info_request", {})
+            self._in_doubt = frozenset(sent)
             self._outbox.appendleft((self._probe, text))
-        await self._flush()
+        await self._send_queued()
 
-    # what goes
+    # sending
 
-    async def execute(self, code: str, *, silent: bool = False) -> str:
+    async def send_execute(self, code: str, *, silent: bool = False) -> str:
         content: dict[str, Any] = {
             "code": code,
             "silent": silent,
@@ -141,17 +153,17 @@ class RemoteKernel(LiveKernel):
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        return await self._send("execute_request", content)
+        return await self._queue_request("execute_request", content)
 
-    async def _send(self, kind: str, content: dict[str, Any]) -> str:
-        request, text = self._message(kind, content)
+    async def _queue_request(self, kind: str, content: dict[str, Any]) -> str:
+        request, text = self._encode_request(kind, content)
         if kind == "execute_request":
-            self._unanswered.add(request)
+            self._unanswered_requests.add(request)
         self._outbox.append((request, text))
-        await self._flush()
+        await self._send_queued()
         return request
 
-    def _message(self, kind: str, content: dict[str, Any]) -> tuple[str, str]:
+    def _encode_request(self, kind: str, content: dict[str, Any]) -> tuple[str, str]:
         request = uuid.uuid4().hex
         header = {
             "msg_id": request,
@@ -169,8 +181,8 @@ class RemoteKernel(LiveKernel):
         }
         return request, json.dumps({**message, "channel": "shell", "buffers": []})
 
-    async def _flush(self) -> None:
-        """Send what waits, as far as the socket takes it; the rest goes over the next one."""
+    async def _send_queued(self) -> None:
+        """Send the queued requests. If the connection is lost, the rest waits for the next one."""
         while self._outbox and self._socket is not None and not self._socket.closed:
             request, text = self._outbox.popleft()
             try:
@@ -180,55 +192,54 @@ class RemoteKernel(LiveKernel):
                 await self._socket.close()
 
     async def interrupt(self) -> None:
-        with contextlib.suppress(BackendError, TimeoutError):  # whoever waits for the end finds out
-            async with asyncio.timeout(_INTERRUPT):
-                await self._api.interrupt(self._kernel)
+        # The caller waits for the end of the code, and so notices a failure.
+        with contextlib.suppress(BackendError, TimeoutError):
+            async with asyncio.timeout(_INTERRUPT_SECONDS):
+                await self._api.interrupt_kernel(self._kernel_id)
 
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self.inbox.close(Death())
-            await surely(self._end())
-
-    async def _end(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait([self._reading])
+    async def _shut_down(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
         if self._socket is not None:
             await self._socket.close()
         try:
-            await self._api.delete(self._kernel)
+            await self._api.delete_kernel(self._kernel_id)
         except BackendError as error:
-            _log.debug("a kernel could not be ended: %s", error)
+            _log.debug("a kernel could not be deleted: %s", error)
         await self._api.close()
 
 
-def _kind(message: Message) -> tuple[str, str]:
-    """Give the kind of a message, and the request that it is about."""
+def _kind_and_request(message: Message) -> tuple[str, str]:
+    """Return the type of a message, and the ID of the request that it belongs to."""
     parent: object = message.get("parent_header")
     request = cast("dict[str, object]", parent).get("msg_id") if isinstance(parent, dict) else None
     return str(message.get("msg_type")), str(request)
 
 
-def _acknowledge_at_once(connection: aiohttp.ClientWebSocketResponse) -> None:
-    """Do not let the server wait for us: it sends two small messages only after the first one is acknowledged (Nagle).
+def _set_quick_ack(connection: aiohttp.ClientWebSocketResponse) -> None:
+    """Acknowledge packets at once.
 
-    The kernel forgets the wish after some packets; without it each block with output takes 40 ms more.
+    By Nagle's algorithm, the server sends a second small message only after the first one is
+    acknowledged. Delayed acknowledgements would cost each block with output 40 ms. Linux resets the
+    option after some packets, so it must be set again and again.
     """
-    end: socket.socket | None = connection.get_extra_info("socket")
-    if end is not None and _QUICK_ACK is not None and end.family != socket.AF_UNIX:
+    tcp: socket.socket | None = connection.get_extra_info("socket")
+    if tcp is not None and _QUICK_ACK is not None and tcp.family != socket.AF_UNIX:
         with contextlib.suppress(OSError):
-            end.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+            tcp.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
 
-async def start_kernel(info: JupyterConnectionInfo, name: str, server: Server) -> RemoteKernel:
-    """Have the server start the kernel `name`, and connect to it. Raises `BackendError`."""
+async def start_kernel(
+    info: JupyterConnectionInfo, name: str, server: KernelServer
+) -> RemoteKernel:
+    """Start the kernel `name` on the server, and connect to it. Raise `BackendError` on failure."""
     api = JupyterApi(info)
     kernel = None
     try:
-        language = await api.language(name)
-        kernel = RemoteKernel(api, await api.start(name), language, server)
-        await kernel.open()
+        language = await api.kernel_language(name)
+        kernel = RemoteKernel(api, await api.start_kernel(name), language, server)
+        await kernel.connect()
     except BaseException:
         await (kernel.close() if kernel is not None else api.close())
         raise

@@ -1,134 +1,140 @@
-"""Conversation: one request to a live kernel, to its end, whatever the code does and whoever wants it to stop."""
+"""KernelRequest: run code in a kernel, with a time limit and cancellation."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
 
 from ...cancellation import Token
 from ...events import Ended, Event
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
-from .kernel import Alarm, Death, LiveKernel, Lost
-from .messages import Execution
+from .inbox import KernelDied, Message, ReplyLost, StopReason
+from .kernel import Kernel, run_shielded
+from .messages import MessageDecoder
 
-_GRACE = 1.5  # seconds that code has to end after each of two interrupts; the first may come before it has begun
-_LOST = 5.0  # seconds of silence after a reply, after which the news of the end is taken for lost
+# Seconds for the code to end after each of two interrupts. The first may come before it has begun.
+_INTERRUPT_GRACE = 1.5
+# Seconds without a message after the reply, until the idle status is taken to be lost.
+_IDLE_GRACE = 5.0
 
 
-class Conversation:
-    """One request to `kernel`, for block `number`. `deaf` tells whether the code went on in spite of interrupts.
+class KernelRequest:
+    """One execute request to `kernel`, for block `block`.
 
-    flush   code that has the kernel send what is still on its way inside it; run after code that ended by itself
+    flush               code to run after code that ended by itself, so that the kernel sends output
+                        that it has read but not sent yet
+    ignored_interrupt   whether the code did not end when it was interrupted
     """
 
-    def __init__(self, kernel: LiveKernel, number: int, flush: str = "") -> None:
-        self.deaf = False
-        self._kernel, self._number, self._flush = kernel, number, flush
+    def __init__(self, kernel: Kernel, block: int, flush: str = "") -> None:
+        self.ignored_interrupt = False
+        self.kernel, self._block, self._flush = kernel, block, flush
 
-    async def events(
-        self, code: str, seconds: float, token: Token | None
+    async def run(
+        self, code: str, seconds: float | None, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        """Run `code`, and give what happens, `Ended` as the last. Afterwards the code has ended, if need be with its kernel.
+        """Run `code`, and yield its events; `Ended` is the last one.
 
-        That holds as well when the generator is closed early, or its task cancelled.
+        Interrupt the code after `seconds`, when `token` is cancelled, and when the generator is
+        closed early. If it does not end then, close the kernel.
         """
-        inbox = self._kernel.inbox
-        execution = Execution(self._number, await self._kernel.execute(code), self._kernel.session)
+        inbox = self.kernel.inbox
+        decoder = MessageDecoder(
+            self._block, await self.kernel.send_execute(code), self.kernel.session
+        )
         try:
-            with inbox.alarms(seconds, token):
-                while not execution.ended:
-                    news = await (inbox.take_within(_LOST) if execution.replied else inbox.take())
-                    if isinstance(news, str):
-                        async for event in self._stop(execution):
+            with inbox.stop_requests(seconds, token):
+                while not decoder.ended:
+                    item = await (
+                        inbox.next_item_within(_IDLE_GRACE)
+                        if decoder.replied
+                        else inbox.next_item()
+                    )
+                    if isinstance(item, str):
+                        async for event in self._interrupt(decoder):
                             yield event
-                        yield _end_of_alarm(execution, news)
+                        yield _end_for_stop(decoder, item)
                         continue
-                    for event in _events_of(execution, news):
+                    for event in _decode_item(decoder, item):
                         if isinstance(event, Ended):
-                            async for late in self._late():
+                            async for late in self._flush_output():
                                 yield late
                         yield event
-                    if execution.wants_input and not execution.ended:
-                        async for event in self._stop(execution):
+                    if decoder.wants_input and not decoder.ended:
+                        async for event in self._interrupt(decoder):
                             yield event
-                        yield execution.end(1, "error")
+                        yield decoder.finish(1, "error")
         finally:
-            if not execution.ended:
-                await surely(self._abandon(execution))
+            if not decoder.ended:
+                await run_shielded(self._interrupt_silently(decoder))
 
-    async def _stop(self, execution: Execution) -> AsyncGenerator[Event, None]:
-        """Interrupt the code, and give what it still prints. When it goes on nevertheless, end the kernel."""
-        execution.quieten()
+    async def _interrupt(self, decoder: MessageDecoder) -> AsyncGenerator[Event, None]:
+        """Interrupt the code, and yield its last output. If it does not end, close the kernel."""
+        decoder.suppress_errors()
         loop = asyncio.get_running_loop()
         for _ in range(2):
-            await self._kernel.interrupt()
-            until = loop.time() + _GRACE
-            while (left := until - loop.time()) > 0:
-                news = await self._kernel.inbox.take_within(left)
-                if isinstance(news, Death):
+            await self.kernel.interrupt()
+            deadline = loop.time() + _INTERRUPT_GRACE
+            while (left := deadline - loop.time()) > 0:
+                item = await self.kernel.inbox.next_item_within(left)
+                if isinstance(item, KernelDied):
                     return
                 for event in (
-                    _events_of(execution, news)
-                    if news is not None and not isinstance(news, str)
+                    _decode_item(decoder, item)
+                    if item is not None and not isinstance(item, str)
                     else ()
                 ):
                     if isinstance(event, Ended):
                         return
                     yield event
-        self.deaf = True
-        await self._kernel.close()
+        self.ignored_interrupt = True
+        await self.kernel.close()
 
-    async def _late(self) -> AsyncGenerator[Event, None]:
-        """Give what the kernel had read but not yet sent when the code ended."""
-        if not self._flush or self._kernel.inbox.death is not None:
+    async def _flush_output(self) -> AsyncGenerator[Event, None]:
+        """Yield output that the kernel had read but not sent when the code ended."""
+        if not self._flush or self.kernel.is_dead:
             return
-        execution = Execution(
-            self._number, await self._kernel.execute(self._flush, silent=True), self._kernel.session
+        decoder = MessageDecoder(
+            self._block,
+            await self.kernel.send_execute(self._flush, silent=True),
+            self.kernel.session,
         )
         while True:
-            news = await self._kernel.inbox.take_within(_LOST)
-            if not isinstance(news, Mapping):
-                return  # a limit that comes too late, or a death that is told of when it matters
-            for event in execution.feed(news):
+            item = await self.kernel.inbox.next_item_within(_IDLE_GRACE)
+            if not isinstance(item, Mapping):
+                return  # a stop request that came too late, or a death that the next block reports
+            for event in decoder.decode(item):
                 if isinstance(event, Ended):
                     return
                 yield event
 
-    async def _abandon(self, execution: Execution) -> None:
-        async with contextlib.aclosing(self._stop(execution)) as events:
+    async def _interrupt_silently(self, decoder: MessageDecoder) -> None:
+        async with contextlib.aclosing(self._interrupt(decoder)) as events:
             async for _ in events:
                 pass
 
 
-def _events_of(execution: Execution, news: object) -> list[Event]:
-    """Give the events of a message, of what is lost, of a kernel's death, or of nothing where something was due."""
-    if news is None:
-        return [execution.end_as_replied()]
-    if isinstance(news, Death):
-        return [execution.end(news.exit_code, news.outcome, news.limit, news.message)]
-    if isinstance(news, Lost):
+def _decode_item(
+    decoder: MessageDecoder, item: Message | ReplyLost | KernelDied | None
+) -> list[Event]:
+    """Return the events of an item of the inbox. None means that the idle status was lost."""
+    if item is None:
+        return [decoder.finish_as_replied()]
+    if isinstance(item, KernelDied):
+        return [decoder.finish(item.exit_code, item.outcome, item.limit, item.message)]
+    if isinstance(item, ReplyLost):
         return (
-            [execution.end(1, "error", message=news.message)]
-            if news.request == execution.request
+            [decoder.finish(1, "error", message=item.message)]
+            if item.request == decoder.request
             else []
         )
-    return [*execution.feed(news)]
+    return [*decoder.decode(item)]
 
 
-def _end_of_alarm(execution: Execution, alarm: Alarm) -> Ended:
-    match alarm:
+def _end_for_stop(decoder: MessageDecoder, reason: StopReason) -> Ended:
+    match reason:
         case "timeout":
-            return execution.end(EXIT_TIMEOUT, "timeout", "wall_seconds", TIMEOUT_TEXT)
+            return decoder.finish(EXIT_TIMEOUT, "timeout", "wall_seconds", TIMEOUT_TEXT)
         case "cancelled":
-            return execution.end(EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)
-
-
-async def surely(work: Coroutine[Any, Any, None]) -> None:
-    """Do `work` to its end, whoever cancels; the cancellation that brought us here goes on afterwards."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-    task.result()
+            return decoder.finish(EXIT_CANCELLED, "cancelled", message=CANCELLED_TEXT)

@@ -1,4 +1,4 @@
-"""What all live sessions share, wherever they live: their blocks, and what they are asked."""
+"""SessionExecutor: run blocks in one live interpreter, in any backend."""
 
 from __future__ import annotations
 
@@ -10,47 +10,52 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, ClassVar
 
-from ...aio.background_loop import engine
-from ...aio.cross_loop_lock import Turns
+from ...aio.background_loop import background_loop
+from ...aio.cross_loop_lock import CrossLoopLock
 from ...backends.sandbox import WORK_DIR
 from ...blocks import CodeBlock, file_name, silence_pip
 from ...cancellation import Token
 from ...events import Display, Ended, Event, FileCreated, Started
 from ...languages import action_for, find_language
-from ...results import Folder, SessionCodeResult
+from ...results import ResultBuilder, SessionCodeResult
 from ..command_line.base import CommandLineExecutor
-from ..displays import DisplayFiles, can_be_saved
-from ..frame_decoder import Frames
-from ..workspace.workspace import OutsideWorkspace
+from ..displays import DisplayFiles, has_files
+from ..frame_decoder import FrameDecoder
+from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace
 from .checkpoint import Checkpoint
 
 InputCallback = Callable[[str], str] | Callable[[str], Awaitable[str]]
 
 
-class LiveSession(CommandLineExecutor):
-    """Run the blocks of a live session, and ask it. The parameters of all of them, beside those of `CommandLineExecutor`:
+class SessionExecutor(CommandLineExecutor):
+    """Base class of the session executors. They share these parameters:
 
-    checkpoints      keep a frozen copy of the session before each block, to go back to when the block ends it
-    keep_processes   let processes that a block started live on for the next ones, as in a notebook; else they end with it
-    input_callback   answers `input()`, given the prompt; without it `input()` fails at once
+    checkpoints      keep a frozen copy of the session before each block, and restore it if the
+                     block kills the session
+    keep_processes   keep processes that a block started running for later blocks, as a notebook
+                     does. Otherwise they are killed when the block ends
+    input_callback   called with the prompt to answer `input()`. Without it `input()` raises an
+                     error at once
+
+    For the other parameters see `CommandLineExecutor`.
     """
 
     is_live: ClassVar[bool] = True
 
-    def _live(
+    def _init_session(
         self, *, checkpoints: bool, keep_processes: bool, input_callback: InputCallback | None
     ) -> None:
-        """Set up what is a session's own."""
-        self._keeps_copies, self._keep_processes = checkpoints, keep_processes
+        """Initialize the attributes of a session."""
+        self._checkpoints_enabled, self._keep_processes = checkpoints, keep_processes
         self._input_callback = input_callback
         if input_callback is not None:
             self._on_input = self._answer_input
-        self._number = 0
-        self._inside = WORK_DIR  # where its code finds the work folder
-        self._marks: dict[str, Checkpoint] = {}
-        self._blocks = 0
-        # One interpreter does one thing at a time; whoever comes meanwhile waits.
-        self._turns = Turns()
+        self._session_number = 0
+        self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._block_count = 0
+        # The interpreter handles one request at a time.
+        self._session_lock = CrossLoopLock()
 
     async def _load_functions(self) -> None:
         assert self._workspace is not None
@@ -58,7 +63,7 @@ class LiveSession(CommandLineExecutor):
             self._workspace.write, f"{self._module.module_name}.py", self._module.source
         )
         code = f"__import__('importlib').import_module({self._module.module_name!r})"
-        await self._expect({**self._order(code), "quietly": True})
+        await self._run_function_loader({**self._run_request(code), "silent": True})
 
     # blocks
 
@@ -76,54 +81,54 @@ class LiveSession(CommandLineExecutor):
                     yield event
             return
         assert self._workspace is not None
-        self._check_place()
+        self._check_backend()
         workspace = self._workspace
-        workspace.check()
+        workspace.check_identity()
         code, own_name = silence_pip(block.code, block.language), file_name(block.code)
         try:
-            name = workspace.place(own_name) if own_name else ""
-            since = workspace.write(name, code) if name else workspace.now()
+            name = workspace.resolve(own_name) if own_name else ""
+            since = workspace.write(name, code) if name else workspace.file_clock_now()
         except OutsideWorkspace:
             yield Started(number, block.language)
-            yield Ended(number, 1, "error", message="Filename is not in the workspace")
+            yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
             return
-        yield Started(number, block.language, workspace.shown_name(name) if name else None)
-        waited, frames = time.monotonic(), Frames(number, self._limits)
-        async with self._turns.next():
-            order = {**self._order(code, name), "waited": time.monotonic() - waited}
-            received = self._frames(order, token)
+        yield Started(number, block.language, workspace.display_path_of(name) if name else None)
+        queued_at, decoder = time.monotonic(), FrameDecoder(number, self._limits)
+        async with self._session_lock.acquire():
+            request = {**self._run_request(code, name), "waited": time.monotonic() - queued_at}
+            frames = self._frames(request, token)
             try:
-                async for frame in received:
-                    for event in frames.events(frame):
+                async for frame in frames:
+                    for event in decoder.decode(frame):
                         if isinstance(event, Ended):
-                            for path, size in workspace.changed(since, besides=name):
+                            for path, size in workspace.list_changes(since, exclude=name):
                                 yield FileCreated(number, path, size)
-                        yield self._with_files(event)
+                        yield self._save_display_files(event)
             finally:
-                await received.aclose()
-            self._blocks += 1
+                await frames.aclose()
+            self._block_count += 1
 
-    def _order(self, code: str, name: str = "") -> dict[str, Any]:
-        order: dict[str, Any] = {
+    def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
+        request: dict[str, Any] = {
             "op": "run",
-            "session": self._number,
+            "session": self._session_number,
             "code": code.encode(errors="replace").decode(),
             "wall_seconds": self._wall_seconds(),
-            "checkpoint": self._keeps_copies,
+            "rollback_checkpoints": self._checkpoints_enabled,
             "keep_processes": self._keep_processes,
             "input": self._input_callback is not None,
-            "file": f"{self._inside}/{name}" if name else None,
+            "file": f"{self._inner_work_dir}/{name}" if name else None,
         }
         if self._save_output:
-            order["save"] = self._as_seen(f"output_{secrets.token_hex(8)}.txt")
-        return order
+            request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
+        return request
 
-    def _check_place(self) -> None:
-        """Raise what says that there is no place any more, before anything is written for a block."""
-        self._connected().check()
+    def _check_backend(self) -> None:
+        """Raise `BackendLost` if the backend is gone, before anything is written for a block."""
+        self._require_connection().check_open()
 
-    def _with_files(self, event: Event) -> Event:
-        if not isinstance(event, Display) or not can_be_saved(event.data):
+    def _save_display_files(self, event: Event) -> Event:
+        if not isinstance(event, Display) or not has_files(event.data):
             return event
         assert self._workspace is not None
         files = DisplayFiles(self._workspace.path).save(event.data)
@@ -131,39 +136,43 @@ class LiveSession(CommandLineExecutor):
 
     async def _answer_input(self, question: dict[str, Any]) -> str:
         assert self._input_callback is not None
-        # In a thread: it may wait for a person, and everybody's executors work on this loop.
+        # The callback can wait for a person, and all executors share this loop, so use a thread.
         answer = await asyncio.to_thread(self._input_callback, str(question.get("prompt", "")))
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _result(self, folder: Folder) -> SessionCodeResult:
+    def _build_result(self, folder: ResultBuilder) -> SessionCodeResult:
         return folder.session_result()
 
-    # questions
+    # requests
 
-    async def _ask(
+    async def _query(
         self, request: dict[str, Any], value: bytes = b""
     ) -> tuple[dict[str, Any], bytes]:
-        return await engine().call(self._ask_here(request, value))
+        return await background_loop().call(self._start_and_query(request, value))
 
-    async def _ask_here(
+    async def _start_and_query(
         self, request: dict[str, Any], value: bytes = b""
     ) -> tuple[dict[str, Any], bytes]:
         if not self._is_open:
             await self._start()
-        async with self._turns.next():
-            return await self._ask_now(request, value)
+        async with self._session_lock.acquire():
+            return await self._query_locked(request, value)
 
-    async def _ask_now(
+    async def _query_locked(
         self, request: dict[str, Any], value: bytes = b""
     ) -> tuple[dict[str, Any], bytes]:
-        full = {**request, "session": self._number, "wall_seconds": self._wall_seconds()}
-        return await self._connected().ask(full, value)
+        complete = {
+            **request,
+            "session": self._session_number,
+            "wall_seconds": self._wall_seconds(),
+        }
+        return await self._require_connection().request(complete, value)
 
     # saved configurations
 
     def _to_config(self) -> dict[str, Any]:
         return {
             **super()._to_config(),
-            "checkpoints": self._keeps_copies,
+            "checkpoints": self._checkpoints_enabled,
             "keep_processes": self._keep_processes,
         }

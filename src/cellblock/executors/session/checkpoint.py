@@ -1,29 +1,30 @@
-"""Checkpoints of a live session: what they are, and how many there may be for how long."""
+"""Checkpoint: a frozen copy of a session."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 
-from ..workspace.snapshot import Cost, Snapshot
+from ..workspace.snapshot import CopyStats, Snapshot
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A frozen copy of a session: memory and work folder.
+    """A frozen copy of a session's memory and work folder.
 
     name            its name in the session
-    blocks          how many blocks the session had run
-    made_at         when, in seconds of `time.time()`
-    expires_at      when it is dropped by itself; `None`: with its session
-    seconds         what making it took
-    copied_bytes    of the work folder: those that had to be copied
-    shared_bytes    ... and those that did not, since nothing has changed them, or the filesystem shares them
+    blocks          number of blocks that the session had run
+    created_at      creation time, as from `time.time()`
+    expires_at      when it is dropped automatically. `None` means when its session stops
+    seconds         how long its creation took
+    copied_bytes    bytes of the work folder that were copied
+    shared_bytes    bytes of the work folder that were not copied, because the file is unchanged
+                    since the previous checkpoint or the filesystem shares its data
     """
 
     name: str
     blocks: int
-    made_at: float
+    created_at: float
     expires_at: float | None
     seconds: float
     copied_bytes: int
@@ -31,7 +32,7 @@ class Checkpoint:
     snapshot: Snapshot = field(repr=False, compare=False)
 
     @classmethod
-    def of(
+    def create(
         cls,
         name: str,
         blocks: int,
@@ -39,8 +40,8 @@ class Checkpoint:
         lifetime_seconds: float | None,
         snapshot: Snapshot,
     ) -> Checkpoint:
-        """Make it of what was done since `began`, a reading of `time.monotonic()`."""
-        cost: Cost = snapshot.cost
+        """Create a checkpoint. `began` is the `time.monotonic()` at which its creation started."""
+        cost: CopyStats = snapshot.stats
         now = time.time()
         return cls(
             name,

@@ -1,4 +1,4 @@
-"""What can be done with a live session besides running blocks: values in and out, checkpoints, branches."""
+"""CheckpointableSession: variables, checkpoints and forks of a live session."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
-from ...aio.background_loop import engine
+from ...aio.background_loop import background_loop
 from ...errors import CheckpointError, SessionError
 from ...runtime import values
 from ..workspace import snapshot
-from .base import LiveSession
+from .base import SessionExecutor
 from .checkpoint import Checkpoint
 
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-    """A variable of a session. `size_bytes` is that of the object itself, without what it refers to."""
+    """A variable of a session. `size_bytes` is the size of the object without what it refers to."""
 
     name: str
     type: str
@@ -28,185 +28,206 @@ class Variable:
     repr: str
 
 
-class CopiedSession(LiveSession):
-    """Values, checkpoints and branches of a live session."""
+class CheckpointableSession(SessionExecutor):
+    """A live session whose variables can be read and set, and which can be restored and forked."""
 
-    # values
+    # variables
 
     async def get(self, name: str) -> Any:
-        """Give the value of variable `name`: a JSON value, bytes, or for tables (Arrow, pandas, polars) a `pyarrow.Table`.
+        """Return the value of the variable `name`.
 
-        Raises `KeyError` when there is none of that name, and `SessionError` when it is a value of another kind.
+        It is a JSON value, bytes, or a `pyarrow.Table` for a table (Arrow, pandas, polars). Raises
+        `KeyError` if there is no such variable, and `SessionError` if its type is not supported.
         """
-        answer, data = await self._ask({"op": "get", "name": name})
+        answer, data = await self._query({"op": "get", "name": name})
         if answer.get("missing"):
             raise KeyError(name)
-        kind = _part(checked(answer), "kind")
+        kind = _answer_field(check_answer(answer), "kind")
         try:
             return values.decode(kind, data)
-        except values.NotExchangeable:
+        except values.UnsupportedValueError:
             raise
-        except Exception as error:  # whatever a parser says to what code has made up
-            raise SessionError(
-                f"What the session gave for {name} cannot be read: {error}"
-            ) from error
+        except Exception as error:  # code can forge the data, and a parser can raise anything
+            raise SessionError(f"The value of {name!r} cannot be decoded: {error}") from error
 
     async def set(self, name: str, value: Any) -> None:
-        """Set variable `name` to `value`: a JSON value, bytes, or a table; one of pandas' arrives as one.
+        """Set the variable `name` to `value`: a JSON value, bytes, or a table.
 
-        Raises `TypeError` for other values, and `ValueError` for what is no name.
+        A pandas table becomes a pandas table in the session. Raises `TypeError` for other values,
+        and `ValueError` if `name` is not a valid identifier.
         """
         if not name.isidentifier():
-            raise ValueError(f"{name!r} is not the name of a variable.")
+            raise ValueError(f"{name!r} is not a valid variable name. Use a Python identifier.")
         kind, data = values.encode(value)
-        order = {
+        request = {
             "op": "set",
             "name": name,
             "kind": kind,
             "size": len(data),
-            "checkpoint": self._keeps_copies,
+            "rollback_checkpoints": self._checkpoints_enabled,
         }
-        answer, _ = await self._ask(order, data)
-        checked(answer)
+        answer, _ = await self._query(request, data)
+        check_answer(answer)
 
     async def variables(self) -> list[Variable]:
-        """List the variables that blocks have made, in order of their names."""
-        answer, _ = await self._ask({"op": "variables"})
-        return [Variable(**entry) for entry in _part(checked(answer), "variables")]
+        """Return the variables that blocks have created, sorted by name."""
+        answer, _ = await self._query({"op": "variables"})
+        return [Variable(**entry) for entry in _answer_field(check_answer(answer), "variables")]
 
-    # checkpoints and branches
+    # checkpoints and forks
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints that there are, in the order in which they were made."""
-        return tuple(self._marks.values())
+        """The current checkpoints, oldest first."""
+        return tuple(self._checkpoints.values())
 
     async def checkpoint(self, *, lifetime_seconds: float | None = None) -> Checkpoint:
-        """Make a frozen copy of memory and work folder. It lives as long as the session, or `lifetime_seconds`.
+        """Create a frozen copy of the session's memory and work folder.
 
-        Raises `CheckpointError`, which names what cannot be copied: running threads, child processes, network connections,
-        terminals, GPU contexts, shared memory; or when `Limits.checkpoints` would be exceeded.
+        It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. Raises
+        `CheckpointError` if `Limits.checkpoints` would be exceeded, or if the session has something
+        that cannot be copied: running threads, child processes, network connections, terminals,
+        GPU contexts or shared memory. The error names it.
         """
-        return await engine().call(self._checkpoint(lifetime_seconds))
+        return await background_loop().call(self._checkpoint(lifetime_seconds))
 
     async def _checkpoint(self, lifetime: float | None) -> Checkpoint:
         if not self._is_open:
             await self._start()
-        async with self._turns.next():
-            most = self._limits.checkpoints
-            if most is not None and len(self._marks) >= most:
+        async with self._session_lock.acquire():
+            limit = self._limits.checkpoints
+            if limit is not None and len(self._checkpoints) >= limit:
                 raise CheckpointError(
-                    f"There are {most} checkpoints already (Limits.checkpoints): drop one first."
+                    f"The session already has {limit} checkpoints (Limits.checkpoints). "
+                    "Drop one first."
                 )
             assert self._workspace is not None
             began, name = time.monotonic(), secrets.token_hex(8)
-            answer, _ = await self._ask_now({"op": "keep", "exact": True, "mark": name})
-            checked(answer)
-            before = next(reversed(self._marks.values())).snapshot if self._marks else None
+            answer, _ = await self._query_locked(
+                {"op": "checkpoint", "exact": True, "checkpoint_name": name}
+            )
+            check_answer(answer)
+            last = next(reversed(self._checkpoints.values()), None)
             try:
                 taken = await asyncio.to_thread(
-                    snapshot.take,
+                    snapshot.take_snapshot,
                     self._workspace.path,
-                    before,
-                    self._own_folder(),
+                    None if last is None else last.snapshot,
+                    self._checkpoint_dir(),
                     self._limits.written_bytes,
                 )
             except BaseException:
-                await self._ask_now({"op": "drop", "mark": name})
+                await self._query_locked({"op": "drop", "checkpoint_name": name})
                 raise
-            mark = self._marks[name] = Checkpoint.of(name, self._blocks, began, lifetime, taken)
+            checkpoint = Checkpoint.create(name, self._block_count, began, lifetime, taken)
+            self._checkpoints[name] = checkpoint
             if lifetime is not None:
                 asyncio.get_running_loop().call_later(
-                    lifetime, lambda: asyncio.ensure_future(self._drop(mark))
+                    lifetime, lambda: asyncio.ensure_future(self._drop(checkpoint))
                 )
-            return mark
+            return checkpoint
 
-    async def drop(self, mark: Checkpoint) -> None:
-        """Forget a checkpoint; does nothing when that has been done."""
-        await engine().call(self._drop(mark))
+    async def drop(self, checkpoint: Checkpoint) -> None:
+        """Delete a checkpoint. Does nothing if it is already deleted."""
+        await background_loop().call(self._drop(checkpoint))
 
-    async def _drop(self, mark: Checkpoint) -> None:
-        async with self._turns.next():
-            if self._marks.pop(mark.name, None) is not None and self._connection is not None:
-                await self._ask_now({"op": "drop", "mark": mark.name})
-                await asyncio.to_thread(mark.snapshot.remove)
+    async def _drop(self, checkpoint: Checkpoint) -> None:
+        async with self._session_lock.acquire():
+            found = self._checkpoints.pop(checkpoint.name, None)
+            if found is not None and self._connection is not None:
+                await self._query_locked({"op": "drop", "checkpoint_name": checkpoint.name})
+                await asyncio.to_thread(checkpoint.snapshot.remove)
 
-    async def restore(self, mark: Checkpoint) -> None:
-        """Go back to `mark`: variables and work folder are as they were then. It can be gone back to again.
+    async def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the variables and the work folder to their state at `checkpoint`.
 
-        Raises `CheckpointError` when there is no such checkpoint any more.
+        A checkpoint can be restored several times. Raises `CheckpointError` if it was dropped, has
+        expired or belongs to another session.
         """
-        await engine().call(self._restore(mark))
+        await background_loop().call(self._restore(checkpoint))
 
-    async def _restore(self, mark: Checkpoint) -> None:
-        async with self._turns.next():
-            self._check_mark(mark)
+    async def _restore(self, checkpoint: Checkpoint) -> None:
+        async with self._session_lock.acquire():
+            self._require_checkpoint(checkpoint)
             assert self._workspace is not None
-            await self._ask_now({"op": "halt"})
-            await asyncio.to_thread(snapshot.restore, mark.snapshot, self._workspace.path)
-            answer, _ = await self._ask_now(
-                {"op": "resume", "mark": mark.name, "checkpoint": self._keeps_copies}
+            await self._query_locked({"op": "kill"})
+            await asyncio.to_thread(
+                snapshot.restore_snapshot, checkpoint.snapshot, self._workspace.path
             )
-            checked(answer, CheckpointError)
+            answer, _ = await self._query_locked(
+                {
+                    "op": "resume",
+                    "checkpoint_name": checkpoint.name,
+                    "rollback_checkpoints": self._checkpoints_enabled,
+                }
+            )
+            check_answer(answer, CheckpointError)
 
-    def _check_mark(self, mark: Checkpoint) -> None:
-        if self._marks.get(mark.name) is not mark:
+    def _require_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if not isinstance(checkpoint, Checkpoint):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ValueError(
+                "Pass a Checkpoint that session.checkpoint() returned, such as "
+                f"session.checkpoints[-1], not {checkpoint!r:.100}."
+            )
+        if self._checkpoints.get(checkpoint.name) is not checkpoint:
             raise CheckpointError(
-                "This checkpoint was dropped, has expired, or belongs to another session."
+                "The checkpoint was dropped, has expired or belongs to another session. "
+                "Use one of session.checkpoints."
             )
 
-    async def fork(self, count: int = 1, *, mark: Checkpoint | None = None) -> list[Self]:
-        """Make `count` independent sessions that start from here, or from `mark`, and share memory until they change it.
+    async def fork(self, count: int = 1, *, checkpoint: Checkpoint | None = None) -> list[Self]:
+        """Create `count` independent sessions that start from the current state or `checkpoint`.
 
-        Each has a work folder of its own, a temporary one, and ends by its own `stop`. Random numbers of `random`, numpy and
-        torch are reseeded in each. Raises `CheckpointError` as `checkpoint` does, and when a fork of a fork of a fork, and so
-        on, is too deep for the kernel (some 30).
+        They share memory until they modify it. Each has its own temporary work folder and its own
+        `stop`. The random number generators of `random`, numpy and torch are reseeded in each.
+        Raises `CheckpointError` as `checkpoint` does, and if the session is the result of too many
+        nested forks for the kernel (about 30).
         """
         if count < 1:
-            raise ValueError(f"count must be at least 1, not {count!r}.")
-        return await engine().call(self._fork(count, mark))
+            raise ValueError(f"count must be greater than or equal to 1, not {count!r}.")
+        return await background_loop().call(self._fork(count, checkpoint))
 
-    async def _fork(self, count: int, mark: Checkpoint | None) -> list[Self]:
+    async def _fork(self, count: int, checkpoint: Checkpoint | None) -> list[Self]:
         if not self._is_open:
             await self._start()
         branches: list[Self] = []
-        async with self._turns.next():
-            if mark is not None:
-                self._check_mark(mark)
-            else:  # what open files hold back belongs into the copy of the work folder
-                checked((await self._ask_now({"op": "flush"}))[0])
+        async with self._session_lock.acquire():
+            if checkpoint is not None:
+                self._require_checkpoint(checkpoint)
+            else:  # the copy of the work folder must contain the buffered data of open files
+                check_answer((await self._query_locked({"op": "flush"}))[0])
             try:
                 for _ in range(count):
-                    branches.append(await self._fork_one(mark))
+                    branches.append(await self._fork_one(checkpoint))
             except BaseException:
                 for branch in branches:
                     await branch._stop()
                 raise
         return branches
 
-    # what the kinds of sessions fill in
+    # implemented by subclasses
 
     @abstractmethod
-    def _own_folder(self) -> Path:
-        """Give a folder of ours that lives as long as the session, and that code does not see."""
+    def _checkpoint_dir(self) -> Path:
+        """Return the folder for snapshots. It lives as long as the session. Code cannot see it."""
 
     @abstractmethod
-    async def _fork_one(self, mark: Checkpoint | None) -> Self:
-        """Make one branch, which is open. Leaves nothing behind when it raises."""
+    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
+        """Create one branch, already started. If it raises, it leaves nothing behind."""
 
-    def _forget_marks(self) -> None:
-        """Remove all checkpoints: their processes are gone, or about to go."""
-        for mark in self._marks.values():
-            mark.snapshot.remove()
-        self._marks.clear()
-        self._blocks = 0
+    def _discard_checkpoints(self) -> None:
+        """Delete all checkpoints. Their processes have ended or are about to end."""
+        for checkpoint in self._checkpoints.values():
+            checkpoint.snapshot.remove()
+        self._checkpoints.clear()
+        self._block_count = 0
 
 
-def checked(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> dict[str, Any]:
-    """Give `answer`, or raise what it says went wrong."""
+def check_answer(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> dict[str, Any]:
+    """Return `answer`. If it reports an error, raise it: as `kind`, or as `CheckpointError`."""
     if refused := answer.get("refused"):
         raise CheckpointError(
-            f"The session cannot be copied: there is {', '.join(refused)}. End that first."
+            f"The session cannot be copied because it has {', '.join(refused)}. Close that first."
         )
     if answer.get("why"):
         raise SessionError(f"The session did not answer within the limits ({answer['why']}).")
@@ -215,9 +236,10 @@ def checked(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> 
     return answer
 
 
-def _part(answer: dict[str, Any], name: str) -> Any:
+def _answer_field(answer: dict[str, Any], name: str) -> Any:
     if name not in answer:
         raise SessionError(
-            "The session's answer makes no sense: code that runs there has changed what gives it."
+            f"The session's answer has no {name!r}: code in the session has modified it. "
+            "Call restart()."
         )
     return answer[name]

@@ -14,46 +14,54 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from ...backends.base import Connection, Place
+from ...backends.base import Backend
+from ...backends.connection import Connection
 from ...backends.container import FIRST_SESSION
 from ...cancellation import Token
 from ...containers import users
-from ...containers.client import Client
-from ...containers.spec import WORK_DIR, ContainerSettings
+from ...containers.client import EngineClient
+from ...containers.spec import WORK_DIR, ContainerSpec
 from ...errors import BackendError, BackendLost, CheckpointError
 from ...languages import Language
 from ...runtime.linux.rmtree import remove_tree
 from ...runtime.protocol import Frame
-from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, lost_ending
+from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, server_lost_frame
 from ..workspace import snapshot
-from ..workspace.temp_dirs import Attic
+from ..workspace.temp_dirs import SharedTempDir
 from ..workspace.workspace import Workspace
 from .base import InputCallback
 from .checkpoint import Checkpoint
-from .checkpointing import CopiedSession, checked
+from .checkpointing import CheckpointableSession, check_answer
 
 _NO_MOUNTS = list[str]()
-_BRANCHES = "/branches"  # where the work folders of branches are, inside
-_DETACHED = "The work folder of a branch would have to be one that the engine sees, and with {} there is none: fork() cannot be."
+_BRANCHES_DIR = "/branches"  # folder in the container with the work folders of branches
+_CANNOT_FORK = (
+    "fork() is not possible with {}: a branch's work folder must be mounted in the container."
+)
 
 
-class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
-    """Run Python blocks in one live interpreter in a container, with all that `SandboxSessionCodeExecutor` offers.
+class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExecutor):
+    """Run Python blocks in one live interpreter in a container.
 
-    The image needs Python and IPython. For the parameters see `LiveSession` and `DockerCommandLineCodeExecutor`; results are
-    `SessionCodeResult`s. Starting raises `BackendError` when the image has no IPython, else as the latter does.
+    It has all methods of `SandboxSessionCodeExecutor`. The image needs Python and IPython. For the
+    parameters see `SessionExecutor` and `DockerCommandLineCodeExecutor`. Results are
+    `SessionCodeResult` objects. Starting raises `BackendError` if the image has no IPython, and the
+    errors of `DockerCommandLineCodeExecutor`.
 
-    What is less than in the sandbox, since a container has one set of namespaces, and one user:
+    A container has one set of namespaces and one user. So it isolates less than the sandbox:
 
-    * A session, its copies, its branches and its blocks in other languages share the container: /tmp, /dev/shm, the home,
-      the network, the list of processes. They can send each other signals, and the cell server too. Code that ends the server
-      costs the session: all else in the container is ended too, and the result says that the session was started afresh.
-    * A branch's work folder is not /workspace, but one below /branches. It is the branch's current folder, and open files are
-      those in it; but a path that code wrote out in full, or kept, is still the one of the session that was forked.
-    * A branch ends with its container, which lives until the last of its sessions is stopped. `fork` is refused for a
-      container that is kept (`auto_remove`, `stop_container`), with `bind_dir`, and with `transfer="copy"`; there, where the
-      work folder is another one than ours, so is `checkpoint`.
-    * Memory, processes and processors are limited for the container as a whole.
+    * A session, its checkpoints, its branches and its blocks in other languages share the
+      container: /tmp, /dev/shm, the home folder, the network and the list of processes. They can
+      send signals to each other and to the runtime server. If code kills the server, the session
+      is lost: all other processes in the container are killed too, and the result says that the
+      session was restarted.
+    * The work folder of a branch is not /workspace but a folder in /branches. It is the current
+      folder of the branch, and open files refer to it. But an absolute path in the code or in a
+      variable still refers to the folder of the original session.
+    * A branch ends with its container, which runs until its last session stops. `fork` raises
+      `CheckpointError` if the container is kept (`auto_remove`, `stop_container`), with `bind_dir`
+      and with `transfer="copy"`. With the latter, `checkpoint` raises it too.
+    * Memory, processes and CPUs are limited for the container as a whole.
     """
 
     def __init__(
@@ -67,86 +75,87 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
         **options: Any,
     ) -> None:
         DockerCommandLineCodeExecutor.__init__(self, image, container_name, **options)
-        self._live(
+        self._init_session(
             checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback
         )
-        self._household: _Household | None = None
-        self._birthplace: Attic | None = None  # where a branch has its work folder
+        self._container_group: _ContainerGroup | None = None
+        self._branch_dir: SharedTempDir | None = None  # of a branch: contains its work folder
 
     # open and close
 
     async def _open(self) -> None:
-        self._household, self._number, self._inside = _Household(), FIRST_SESSION, WORK_DIR
+        self._container_group = _ContainerGroup()
+        self._session_number, self._inner_work_dir = FIRST_SESSION, WORK_DIR
         try:
             await super()._open()
         except BaseException:
-            await self._move_out()
+            await self._leave_group()
             raise
 
-    async def _make_place(self, packages: tuple[str, ...], delete: list[str]) -> Place:
-        await super()._make_place(packages, delete)
-        assert self._place is not None
-        self._place = replace(self._place, sessions=True)
-        return self._place
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
+        await super()._make_backend(packages, delete)
+        assert self._backend is not None
+        self._backend = replace(self._backend, sessions=True)
+        return self._backend
 
-    def _settings(self, client: Client) -> ContainerSettings:
-        settings = super()._settings(client)
-        if self._household is None or self._detached() is not None:
-            return settings
-        folder = self._household.branches = self._household.attic().room("branches")
-        users.give(folder, client, settings.user)
-        return replace(
-            settings, volumes={**settings.volumes, str(folder): {"bind": _BRANCHES, "mode": "rw"}}
-        )
+    def _container_spec(self, client: EngineClient) -> ContainerSpec:
+        spec = super()._container_spec(client)
+        group = self._container_group
+        if group is None or self._fork_obstacle() is not None:
+            return spec
+        folder = group.branches_dir = group.temp_dir().subdir("branches")
+        users.chown_to_container_user(folder, client, spec.user)
+        volumes = {**spec.volumes, str(folder): {"bind": _BRANCHES_DIR, "mode": "rw"}}
+        return replace(spec, volumes=volumes)
 
-    def _detached(self) -> str | None:
-        """Name the option that keeps the engine from seeing folders that are made for branches."""
-        if self._given["transfer"] == "copy":
+    def _fork_obstacle(self) -> str | None:
+        """Return the option that makes forks impossible, because work folders cannot be mounted."""
+        if self._options["transfer"] == "copy":
             return 'transfer="copy"'
         if self._bind_dir is not None:
             return "bind_dir"
-        return "a container that is kept" if self._is_kept else None
+        return "a container that is kept" if self._keeps_container else None
 
     async def _close(self, *, restarting: bool) -> None:
         connection = self._connection
-        self._forget_marks()
-        if self._household is not None and self._household.members > 1:
+        self._discard_checkpoints()
+        if self._container_group is not None and self._container_group.session_count > 1:
             if connection is not None and connection.is_open:
-                with contextlib.suppress(BackendError):  # its cell has failed before
-                    await connection.ask({"op": "close", "session": self._number})
-            # The container is the others' from now on.
-            self._connection = self._tenant = self._place = self._client = None
+                with contextlib.suppress(BackendError):  # its cell can have ended before
+                    await connection.request({"op": "close", "session": self._session_number})
+            # The other sessions of the group still use the container.
+            self._connection = self._lifecycle = self._backend = self._client = None
         try:
             await super()._close(restarting=restarting)
         finally:
-            await self._move_out()
-            if not restarting and self._birthplace is not None:
-                birthplace, self._birthplace = self._birthplace, None
-                await birthplace.leave()
+            await self._leave_group()
+            if not restarting and self._branch_dir is not None:
+                branch_dir, self._branch_dir = self._branch_dir, None
+                await branch_dir.release()
 
-    async def _move_out(self) -> None:
-        household, self._household = self._household, None
-        if household is not None:
-            await household.leave()
+    async def _leave_group(self) -> None:
+        group, self._container_group = self._container_group, None
+        if group is not None:
+            await group.leave()
 
-    def _own_folder(self) -> Path:
-        assert self._household is not None
-        return self._household.attic().room("copies")
+    def _checkpoint_dir(self) -> Path:
+        assert self._container_group is not None
+        return self._container_group.temp_dir().subdir("checkpoints")
 
     # blocks
 
-    def _check_place(self) -> None:
-        """A server that has ended is found out by who runs the block, and begun again."""
+    def _check_backend(self) -> None:
+        """Do nothing: running the block detects that the server has ended and restarts it."""
 
-    def _as_seen(self, name: str) -> str:
-        return f"{self._inside}/{name}"
+    def _path_in_backend(self, name: str) -> str:
+        return f"{self._inner_work_dir}/{name}"
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         session = {
             "op": "program",
-            "session": self._number,
+            "session": self._session_number,
             "mounts": _NO_MOUNTS,
-            "cwd": self._inside,
+            "cwd": self._inner_work_dir,
         }
         return {**super()._command(language, name), **session}
 
@@ -162,134 +171,142 @@ class DockerSessionCodeExecutor(CopiedSession, DockerCommandLineCodeExecutor):
         except BackendLost:
             raise
         except BackendError as error:
-            if await self._is_there(connection):
+            if await self._session_exists(connection):
                 raise
-            became = await self._recover(connection, BackendLost(str(error)))
-            yield lost_ending(request, time.monotonic() - begun, became)
+            recovery = await self._recover(connection, BackendLost(str(error)))
+            yield server_lost_frame(request, time.monotonic() - begun, recovery)
 
-    async def _is_there(self, connection: Connection) -> bool:
-        """Tell whether the session is still known to its server, whose first process for it code may have ended."""
+    async def _session_exists(self, connection: Connection) -> bool:
+        """Return True if the server still has the session. Code can kill its first process."""
         with contextlib.suppress(BackendError):
-            await connection.ask({"op": "drop", "session": self._number, "mark": ""})
+            await connection.request(
+                {"op": "drop", "session": self._session_number, "checkpoint_name": ""}
+            )
             return True
         return False
 
-    async def _recover(self, lost: Connection, why: BackendLost) -> str:
-        if self._number != FIRST_SESSION:
-            raise BackendLost(f"{why} The branch is gone: make it again.") from why
-        became = await super()._recover(lost, why)
-        self._forget_marks()
-        return became
+    async def _recover(self, lost: Connection, error: BackendLost) -> str:
+        if self._session_number != FIRST_SESSION:
+            raise BackendLost(f"{error} The branch is lost. Call fork() again.") from error
+        recovery = await super()._recover(lost, error)
+        self._discard_checkpoints()
+        return recovery
 
-    # checkpoints and branches
+    # checkpoints and forks
 
     async def _checkpoint(self, lifetime: float | None) -> Checkpoint:
-        if self._given["transfer"] == "copy":
+        if self._options["transfer"] == "copy":
             raise CheckpointError(
-                'With transfer="copy" the work folder is in the container alone, and cannot be frozen.'
+                'checkpoint() is not possible with transfer="copy": the work folder exists only in '
+                'the container. Use transfer="bind".'
             )
         return await super()._checkpoint(lifetime)
 
-    async def _fork_one(self, mark: Checkpoint | None) -> Self:
+    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
         assert self._workspace is not None
-        assert self._household is not None
+        assert self._container_group is not None
         assert self._connection is not None
-        if why := self._detached():
-            raise CheckpointError(_DETACHED.format(why))
+        if obstacle := self._fork_obstacle():
+            raise CheckpointError(_CANNOT_FORK.format(obstacle))
         branch, number, name = (
-            self._same_again(),
-            next(self._household.numbers),
+            self._new_branch(),
+            next(self._container_group.session_numbers),
             secrets.token_hex(8),
         )
-        folder = self._household.branches / name
-        source = mark.snapshot.path if mark is not None else self._workspace.path
+        folder = self._container_group.branches_dir / name
+        source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
         request = {
             "op": "fork",
-            "session": self._number,
-            "into": number,
+            "session": self._session_number,
+            "new_session": number,
             "mounts": _NO_MOUNTS,
             "delete": _NO_MOUNTS,
-            "folder": f"{_BRANCHES}/{name}",
-            "checkpoint": self._keeps_copies,
-            "mark": mark.name if mark is not None else None,
+            "folder": f"{_BRANCHES_DIR}/{name}",
+            "rollback_checkpoints": self._checkpoints_enabled,
+            "checkpoint_name": checkpoint.name if checkpoint is not None else None,
         }
         try:
             await asyncio.to_thread(
                 _copy_folder, source, folder, self._workspace.path, self._limits.written_bytes
             )
-            checked(await self._have_made(request), CheckpointError)
+            check_answer(await self._request_fork(request), CheckpointError)
         except BaseException:
             remove_tree(str(folder))
             raise
-        branch._move_in(self, number, folder, request["folder"])
-        branch._blocks = mark.blocks if mark is not None else self._blocks
+        branch._join_group(self, number, folder, str(request["folder"]))
+        branch._block_count = checkpoint.blocks if checkpoint is not None else self._block_count
         return branch
 
-    async def _have_made(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _request_fork(self, request: dict[str, Any]) -> dict[str, Any]:
         connection = self._connection
         assert connection is not None
         try:
-            return (await connection.ask(request))[0]
+            return (await connection.request(request))[0]
         except asyncio.CancelledError:
-            if connection.is_open:  # it was made all the same, and belongs to nobody
+            if connection.is_open:  # the server still creates the session, so close it
                 with contextlib.suppress(BackendError):
-                    await connection.ask({"op": "close", "session": request["into"]})
+                    await connection.request({"op": "close", "session": request["new_session"]})
             raise
 
-    def _same_again(self) -> Self:
+    def _new_branch(self) -> Self:
         branch = type(self)._from_config(
             {**self._to_config(), "work_dir": None, "container_name": None}
         )
-        branch._live(
-            checkpoints=self._keeps_copies,
+        branch._init_session(
+            checkpoints=self._checkpoints_enabled,
             keep_processes=self._keep_processes,
             input_callback=self._input_callback,
         )
         return branch
 
-    def _move_in(
-        self, other: DockerSessionCodeExecutor, number: int, folder: Path, inside: Any
+    def _join_group(
+        self, other: DockerSessionCodeExecutor, number: int, folder: Path, inner_work_dir: str
     ) -> None:
-        """Be a branch, which lives in the container of `other`."""
-        assert other._household is not None
-        self._household, self._birthplace = other._household, other._household.attic()
-        self._household.members += 1
-        self._birthplace.take()
-        self._client, self._tenant, self._place = other._client, other._tenant, other._place
-        self._connection, self._number, self._inside = other._connection, number, str(inside)
-        self._temporary = folder
-        self._remove_temporary = weakref.finalize(self, remove_tree, str(folder))
+        """Become a branch in the container of `other`."""
+        assert other._container_group is not None
+        self._container_group = other._container_group
+        self._branch_dir = self._container_group.temp_dir()
+        self._container_group.session_count += 1
+        self._branch_dir.acquire()
+        self._client, self._lifecycle = other._client, other._lifecycle
+        self._backend, self._connection = other._backend, other._connection
+        self._session_number, self._inner_work_dir = number, inner_work_dir
+        self._temp_dir = folder
+        self._remove_temp_dir = remove_with_owner(self, folder)
         self._workspace = Workspace(folder)
-        self._is_open = True
+        self._mark_open()
 
 
-class _Household:
-    """The sessions of one container, which ends with the last of them; `branches` holds the work folders of branches."""
+class _ContainerGroup:
+    """The sessions that share one container, which ends with the last of them.
+
+    `branches_dir` contains the work folders of branches.
+    """
 
     def __init__(self) -> None:
-        self.members = 1
-        self.numbers = itertools.count(FIRST_SESSION + 1)
-        self.branches = Path()
-        self._attic: Attic | None = None
+        self.session_count = 1
+        self.session_numbers = itertools.count(FIRST_SESSION + 1)
+        self.branches_dir = Path()
+        self._temp_dir: SharedTempDir | None = None
 
-    def attic(self) -> Attic:
-        """Give the place for its folders."""
-        if self._attic is None:
-            self._attic = Attic()
-            self._attic.take()
-        return self._attic
+    def temp_dir(self) -> SharedTempDir:
+        """Return the temporary folder of the group. The first call creates it."""
+        if self._temp_dir is None:
+            self._temp_dir = SharedTempDir()
+            self._temp_dir.acquire()
+        return self._temp_dir
 
     async def leave(self) -> None:
-        """One less."""
-        self.members -= 1
-        if self.members == 0 and self._attic is not None:
-            await self._attic.leave()
+        """Remove a session from the group. The last one releases the temporary folder."""
+        self.session_count -= 1
+        if self.session_count == 0 and self._temp_dir is not None:
+            await self._temp_dir.release()
 
 
-def _copy_folder(source: Path, target: Path, like: Path, most: int | None) -> None:
-    """Copy `source` to `target`, which then belongs to whom `like` does."""
+def _copy_folder(source: Path, target: Path, owner_of: Path, max_copied_bytes: int | None) -> None:
+    """Copy `source` to `target`, and give `target` the owner of `owner_of`."""
     target.mkdir(mode=0o700)
-    snapshot.copy(source, target, most)
-    status = os.stat(like)
-    with contextlib.suppress(PermissionError):  # whoever is not root owns everything here anyway
+    snapshot.copy_folder(source, target, max_copied_bytes)
+    status = os.stat(owner_of)
+    with contextlib.suppress(PermissionError):  # without root, all files have the same owner anyway
         os.chown(target, status.st_uid, status.st_gid)

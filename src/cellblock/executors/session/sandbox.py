@@ -1,4 +1,4 @@
-"""SandboxSessionCodeExecutor: a live session behind walls, which its own code cannot lose."""
+"""SandboxSessionCodeExecutor: a live session in a sandbox, restored if its own code kills it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
-from ...backends.base import Connection
-from ...backends.sandbox import own_mounts
+from ...backends.connection import Connection
+from ...backends.sandbox import executor_mounts
 from ...errors import BackendError, CheckpointError
 from ...functions.module import Function
 from ...languages import Action, Language
@@ -24,30 +24,32 @@ from ..workspace import snapshot
 from ..workspace.workspace import Workspace
 from .base import InputCallback
 from .checkpoint import Checkpoint
-from .checkpointing import CopiedSession, Variable, checked
+from .checkpointing import CheckpointableSession, Variable, check_answer
 from .sandbox_server import SandboxSessionServer, SessionServer
 
 __all__ = ["SandboxSessionCodeExecutor", "Variable"]
 
 
-class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
-    """Run Python blocks in one live interpreter in a sandbox: a notebook's semantics, and a session that cannot be lost.
+class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeExecutor):
+    """Run Python blocks in one live interpreter in a sandbox, as a notebook does.
 
-    Variables, imports and files stay from block to block. What a block does to its process, from `os._exit` to running out of
-    memory, costs that block alone: the session goes on with the variables of before it, and the result says so
-    (`session_restored`, `notice`). Blocks in other languages are fresh processes over the same work folder.
+    Variables, imports and files stay from block to block. If a block kills its process, for example
+    with `os._exit` or by running out of memory, only that block fails. The session continues with
+    the variables from before the block, and the result says so (`session_restored`, `notice`).
+    Blocks in other languages are fresh processes in the same work folder.
 
-    server   a `SandboxSessionServer` that runs; `None`: one of its own. With one, `packages`, `limits`, `policy`, `preload`
-             and `virtual_env_context` are the server's and must not be given
+    server   a running `SandboxSessionServer`. `None` starts a private one. With a server, do not
+             pass `packages`, `limits`, `policy`, `preload` or `virtual_env_context`: the server
+             defines them
 
-    For the other parameters see `LiveSession` and `SandboxCommandLineCodeExecutor`. Results are `SessionCodeResult`s.
-    Starting raises `SandboxUnavailable` where this machine does not allow the sandbox, `BackendError` when the blocks' Python
-    has no IPython.
+    For the other parameters see `SessionExecutor` and `SandboxCommandLineCodeExecutor`. Results are
+    `SessionCodeResult` objects. Starting raises `SandboxUnavailable` if this machine does not
+    support the sandbox, and `BackendError` if the blocks' Python has no IPython.
     """
 
     def __init__(
         self,
-        timeout: float = 60,
+        timeout: float | None = 60,
         work_dir: str | os.PathLike[str] | None = None,
         functions: Sequence[Function] = (),
         functions_module: str = "functions",
@@ -74,9 +76,10 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
                 or limits is not SANDBOX_LIMITS
             ):
                 raise ValueError(
-                    "packages, limits, policy, preload and virtual_env_context are the server's: give them to it."
+                    "packages, limits, policy, preload and virtual_env_context are defined by the "
+                    "server. Pass them to SandboxSessionServer."
                 )
-            limits, policy = server.warm.limits, server.warm.policy
+            limits, policy = server.runtime_server.limits, server.runtime_server.policy
         SandboxCommandLineCodeExecutor.__init__(
             self,
             timeout,
@@ -92,7 +95,7 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._live(
+        self._init_session(
             checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback
         )
         self._given_server = server
@@ -102,19 +105,20 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
     # open and close
 
     async def _open(self) -> None:
-        async with self._using():
-            await self._enter_server()
+        async with self._lease_work_dir():
+            await self._open_session()
 
-    async def _enter_server(self) -> None:
+    async def _open_session(self) -> None:
         self._workspace = Workspace(
             self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir)
         )
-        server = self._given_server.warm if self._given_server is not None else self._own_server()
+        given = self._given_server
+        server = self._private_server() if given is None else given.runtime_server
         connection = await server.open(() if self._given_server else self._module.packages)
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
         try:
-            server.furnish(scratch)
-            await self._enter(server, connection, scratch, {"op": "open"})
+            server.populate_scratch(scratch)
+            await self._create_session(server, connection, scratch, {"op": "open"})
             if self._module.functions:
                 await self._load_functions()
         except BaseException:
@@ -125,34 +129,34 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
                 await server.close()
             raise
 
-    def _own_server(self) -> SessionServer:
+    def _private_server(self) -> SessionServer:
         return SessionServer(
             packages=self._packages,
             limits=self._limits,
             policy=self._policy,
             preload=self._preload,
             virtual_env_context=self._virtual_env_context,
-            stops_with_last=True,
+            stop_with_last_session=True,
         )
 
-    async def _enter(
+    async def _create_session(
         self, server: SessionServer, connection: Connection, scratch: Path, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Have a session made in the folders that are ready for it."""
-        number = server.next_number()
-        delete = [str(scratch), *([str(self._temporary)] if self._temporary is not None else [])]
-        place = {"mounts": self._mounts(scratch), "delete": delete}
-        key = "session" if request["op"] == "open" else "into"
+        """Create a session on the server, in folders that are already prepared."""
+        number = server.next_session_number()
+        delete = [str(scratch), *self._own_temp_dirs()]
+        folders = {"mounts": self._mounts(scratch), "delete": delete}
+        key = "session" if request["op"] == "open" else "new_session"
         try:
-            answer, _ = await connection.ask({**request, **place, key: number})
+            answer, _ = await connection.request({**request, **folders, key: number})
         except asyncio.CancelledError:
-            if connection.is_open:  # it was made all the same, and belongs to nobody
+            if connection.is_open:  # the server still creates the session, so close it
                 with contextlib.suppress(BackendError):
-                    await connection.ask({"op": "close", "session": number})
+                    await connection.request({"op": "close", "session": number})
             raise
         if not answer.keys() & {"refused", "error"}:
-            server.lease()
-            self._server, self._connection, self._number, self._scratch = (
+            server.add_session()
+            self._server, self._connection, self._session_number, self._scratch = (
                 server,
                 connection,
                 number,
@@ -162,45 +166,46 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
 
     def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
         assert self._workspace is not None
-        return own_mounts(str(self._workspace.path), str(scratch), self._policy)
+        return executor_mounts(str(self._workspace.path), str(scratch), self._policy)
 
     async def _close(self, *, restarting: bool) -> None:
         server, connection = self._server, self._connection
         self._server = self._connection = None
         if server is not None and connection is not None:
             if connection.is_open:
-                with contextlib.suppress(BackendError):  # its cell has failed before
-                    await connection.ask({"op": "close", "session": self._number})
-            await server.release()
-        self._forget_marks()
-        await self._end_use()
+                with contextlib.suppress(BackendError):  # its cell can have ended before
+                    await connection.request({"op": "close", "session": self._session_number})
+            await server.remove_session()
+        self._discard_checkpoints()
+        await self._release_work_dir()
         if self._scratch is not None:
             await asyncio.to_thread(remove_tree, str(self._scratch))
             self._scratch = None
-        if not restarting and self._remove_temporary is not None:
-            await asyncio.to_thread(self._remove_temporary)
-            self._remove_temporary = self._temporary = None
+        if not restarting and self._remove_temp_dir is not None:
+            await asyncio.to_thread(self._remove_temp_dir)
+            self._remove_temp_dir = self._temp_dir = None
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         assert self._scratch is not None
-        request = {**super()._command(language, name), "op": "program", "session": self._number}
-        return {**request, "mounts": self._mounts(self._scratch)}
+        request = {**super()._command(language, name), "op": "program"}
+        session = {"session": self._session_number, "mounts": self._mounts(self._scratch)}
+        return {**request, **session}
 
-    # branches
+    # forks
 
-    def _own_folder(self) -> Path:
+    def _checkpoint_dir(self) -> Path:
         assert self._scratch is not None
         return self._scratch
 
-    async def _fork_one(self, mark: Checkpoint | None) -> Self:
+    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
         assert self._workspace is not None
         assert self._scratch is not None
         assert self._connection is not None
         assert self._server is not None
-        branch = self._same_again()
+        branch = self._new_branch()
         work_dir = branch.work_dir
         scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
-        source = mark.snapshot.path if mark is not None else self._workspace.path
+        source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
         try:
             await asyncio.to_thread(
                 _copy_folders, source, work_dir, self._scratch, scratch, self._limits.written_bytes
@@ -208,24 +213,24 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
             branch._workspace = Workspace(work_dir)
             request: dict[str, Any] = {
                 "op": "fork",
-                "session": self._number,
-                "checkpoint": self._keeps_copies,
+                "session": self._session_number,
+                "rollback_checkpoints": self._checkpoints_enabled,
             }
-            request["mark"] = mark.name if mark is not None else None
-            checked(
-                await branch._enter(self._server, self._connection, scratch, request),
+            request["checkpoint_name"] = checkpoint.name if checkpoint is not None else None
+            check_answer(
+                await branch._create_session(self._server, self._connection, scratch, request),
                 CheckpointError,
             )
         except BaseException:
             remove_tree(str(scratch))
             remove_tree(str(work_dir))
             raise
-        branch._blocks = mark.blocks if mark is not None else self._blocks
-        branch._is_open = True
+        branch._block_count = checkpoint.blocks if checkpoint is not None else self._block_count
+        branch._mark_open()
         return branch
 
-    def _same_again(self) -> Self:
-        """Make an executor with the same settings and a temporary work folder."""
+    def _new_branch(self) -> Self:
+        """Create an executor with the same settings and a temporary work folder."""
         return (
             type(self)._from_config({**self._to_config(), "work_dir": None})
             if self._given_server is None
@@ -233,7 +238,7 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
                 self._timeout,
                 functions=self._module.functions,
                 functions_module=self._module.module_name,
-                checkpoints=self._keeps_copies,
+                checkpoints=self._checkpoints_enabled,
                 keep_processes=self._keep_processes,
                 input_callback=self._input_callback,
                 server=self._given_server,
@@ -251,8 +256,8 @@ class SandboxSessionCodeExecutor(CopiedSession, SandboxCommandLineCodeExecutor):
 
 
 def _copy_folders(
-    source: Path, work_dir: Path, scratch: Path, new_scratch: Path, most: int | None
+    source: Path, work_dir: Path, scratch: Path, new_scratch: Path, max_copied_bytes: int | None
 ) -> None:
-    snapshot.copy(source, work_dir, most)
+    snapshot.copy_folder(source, work_dir, max_copied_bytes)
     for name in ("home", "env"):
-        snapshot.copy(scratch / name, new_scratch / name, most)
+        snapshot.copy_folder(scratch / name, new_scratch / name, max_copied_bytes)

@@ -1,4 +1,4 @@
-"""SandboxSessionServer: one warmed-up cell server that any number of live sessions are forked from, each in milliseconds."""
+"""SandboxSessionServer: a warmed-up runtime server that live sessions are forked from."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from collections.abc import Sequence
 from types import SimpleNamespace, TracebackType
 from typing import Self
 
-from ...aio.background_loop import engine
-from ...backends.base import Connection
-from ...backends.sandbox import SandboxPlace
-from ...backends.warm_server import WarmServer
+from ...aio.background_loop import background_loop
+from ...backends.connection import Connection
+from ...backends.sandbox import SandboxBackend
+from ...backends.shared_server import SharedServer
 from ...environments.interpreter import find_interpreter
 from ...environments.virtualenv import environment_for, site_packages
 from ...errors import BackendLost
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
-from ..command_line.base import texts
+from ..argument_checks import check_limits, check_policy, check_strings
 
 
-class SessionServer(WarmServer):
-    """The server itself, for executors. `stops_with_last`: it ends with its last session."""
+class SessionServer(SharedServer):
+    """The runtime server of one or more sessions.
+
+    stop_with_last_session   close the server when its last session is removed
+    """
 
     def __init__(
         self,
@@ -30,22 +33,28 @@ class SessionServer(WarmServer):
         policy: Policy | None = None,
         preload: Sequence[str] = (),
         virtual_env_context: SimpleNamespace | None = None,
-        stops_with_last: bool = False,
+        stop_with_last_session: bool = False,
     ) -> None:
         super().__init__()
-        self.packages, self.preload = texts("packages", packages), texts("preload", preload)
-        self.limits, self.policy = limits, policy or Policy()
+        self.packages = check_strings("packages", packages)
+        self.preload = check_strings("preload", preload)
+        self.limits = check_limits(limits, SANDBOX_LIMITS)
+        self.policy = check_policy(policy)
         self._python = None if virtual_env_context is None else str(virtual_env_context.env_exe)
         self._numbers = itertools.count(1)
-        self._lessees = 0
-        self._stops_with_last = stops_with_last
+        self._session_count = 0
+        self._stop_with_last_session = stop_with_last_session
 
     async def open(self, more_packages: Sequence[str] = ()) -> Connection:
-        """Give the connection, made on the first call. Raises as starting an executor does."""
+        """Return the connection to the server. The first call starts the server.
+
+        Raises the errors that starting an executor raises.
+        """
         if self._connection is not None:
             if not self._connection.is_open:
                 raise BackendLost(
-                    "The server of this session has ended: stop everything that uses it, and start it again."
+                    "The server of this session has ended. Stop all its sessions, then start it "
+                    "again."
                 )
             return self._connection
         interpreter = await find_interpreter(self._python)
@@ -57,31 +66,32 @@ class SessionServer(WarmServer):
         )
         shown = (*added, *interpreter.packages)
         return await self._launch(
-            SandboxPlace(interpreter, shown, self.limits, self.policy, self.preload)
+            SandboxBackend(interpreter, shown, self.limits, self.policy, self.preload)
         )
 
-    def next_number(self) -> int:
-        """Give the number of the next session."""
+    def next_session_number(self) -> int:
+        """Return a new session number."""
         return next(self._numbers)
 
-    def lease(self) -> None:
-        """One more session uses it."""
-        self._lessees += 1
+    def add_session(self) -> None:
+        """Count a new session."""
+        self._session_count += 1
 
-    async def release(self) -> None:
-        """One less; a private server ends with the last one."""
-        self._lessees -= 1
-        if self._stops_with_last and self._lessees == 0:
+    async def remove_session(self) -> None:
+        """Count a session that has ended. A private server closes after its last session."""
+        self._session_count -= 1
+        if self._stop_with_last_session and self._session_count == 0:
             await self.close()
 
 
 class SandboxSessionServer:
-    """What sessions have in common: Python, packages, limits, policy, and the modules that are imported already.
+    """A server for many sessions with the same Python, packages, limits, policy and `preload`.
 
-    A session with a server of its own takes as long to start as Python takes to import IPython and all of `preload`; one of a
-    server that runs takes milliseconds, and shares that memory. `async with` starts it and stops it, with all its sessions.
+    A session with a private server takes as long to start as Python needs to import IPython and
+    the modules in `preload`. A session on a running server starts in milliseconds and shares the
+    memory of these modules. `async with` starts and stops the server, with all its sessions.
 
-    packages, limits, policy, preload, virtual_env_context   as for `SandboxCommandLineCodeExecutor`
+    For the parameters see `SandboxCommandLineCodeExecutor`.
     """
 
     def __init__(
@@ -93,7 +103,7 @@ class SandboxSessionServer:
         preload: Sequence[str] = (),
         virtual_env_context: SimpleNamespace | None = None,
     ) -> None:
-        self.warm = SessionServer(
+        self.runtime_server = SessionServer(
             packages=packages,
             limits=limits,
             policy=policy,
@@ -102,7 +112,7 @@ class SandboxSessionServer:
         )
 
     async def __aenter__(self) -> Self:
-        await engine().call(self.warm.open())
+        await background_loop().call(self.runtime_server.open())
         return self
 
     async def __aexit__(
@@ -111,4 +121,4 @@ class SandboxSessionServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await engine().call(self.warm.close())
+        await background_loop().call(self.runtime_server.close())

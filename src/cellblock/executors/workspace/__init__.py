@@ -1,1 +1,1 @@
-"""The work folder from outside: files written, files found, copies."""
+"""The work folder as seen from outside: write its files, list changes, take snapshots."""

@@ -1,7 +1,7 @@
-"""The work folder from outside: write the blocks' files into it, and see what the blocks made.
+"""Workspace: write the files of blocks into the work folder, and list what the blocks changed.
 
-Code that nobody read owns everything below the folder. So nothing is opened through a name that it could have turned into a
-link: each step goes from one folder handle to the next.
+Untrusted code owns everything in the folder and can replace any name by a link. So no path with
+several components is opened at once: each step opens one name relative to a folder descriptor.
 """
 
 from __future__ import annotations
@@ -15,124 +15,115 @@ import threading
 import time
 from collections.abc import Callable, Container, Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ...errors import WorkspaceError
 from ...runtime.linux import files
+from .fingerprint import FileFingerprint, fingerprint
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
-_MOST_FILES = 10_000  # looked at for changes after each block
-_MOST_STEPS = 100_000  # of such a look: one for each name, also of what is not shown
-_STEPS_INTO_FOLDER = 20  # which has to be opened
-_FEW_FILES, _FEW_STEPS = 200, 2_000  # take no time
-_RECENT = 20  # files of blocks that are over, in which a later block may change something that is to be seen
-_TEMPORARY = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
-_DEEPEST = 16
-_SETTLING = 0.02  # seconds in which a coarse clock has moved on: a change that is still to come has another time
-_NOT_SHOWN = ("__pycache__", "node_modules")
-_MOST_LINKS, _LONGEST = (
-    40,
-    4096,
-)  # followed for one name, and letters of it and them all: the kernel has the same limits
-_END_OF_LINK = "/"  # which no part of a path can be
-
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
+_MAX_FILES = 10_000  # listed after each block
+_MAX_SCAN_COST = 100_000  # per scan; each name costs 1, hidden ones too
+_FOLDER_SCAN_COST = 20  # a subfolder costs more, because it has to be opened
+_SMALL_FILES, _SMALL_SCAN_COST = 200, 2_000  # a scan up to this size takes negligible time
+_MAX_FINISHED_FILES = 20  # files of ended blocks in which later changes are reported
+_TEMPORARY_NAME = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
+_MAX_DEPTH = 16
+_SETTLE_SECONDS = 0.02  # longer than a tick of the coarse clock: later changes get another time
+_IGNORED_NAMES = ("__pycache__", "node_modules")
+# Limits of the kernel: links followed in one name, and characters of the name and its link targets.
+_MAX_LINKS, _MAX_PATH_LENGTH = 40, 4096
+_LINK_END = "/"  # a marker; no component of a path can contain it
+# The output of a block whose file name is outside the work folder. Part of the contract.
+OUTSIDE_WORKSPACE_TEXT = "Filename is not in the workspace"
 
 T = TypeVar("T")
 
 
 class OutsideWorkspace(Exception):
-    """A file name does not lie in the work folder."""
-
-
-class Seen(NamedTuple):
-    """What tells one state of a file from the next."""
-
-    inode: int
-    changed: int
-    size: int
+    """The file name is not in the work folder."""
 
 
 class Workspace:
-    """The folder `path`, which must exist. `shown` is the name under which results speak of it."""
+    """The folder `path`, which must exist. Results and errors refer to it as `display_path`."""
 
-    def __init__(self, path: Path, shown: str | None = None) -> None:
+    def __init__(self, path: Path, display_path: str | None = None) -> None:
         self.path = path.resolve()
-        self.shown = shown or str(path)
-        self._name = str(self.path)  # which a path makes anew each time
-        self._within, self._shown_within = (
-            os.path.join(self._name, ""),
-            os.path.join(self.shown, ""),
-        )
-        self._identity = self._look()
-        self._known: dict[str, Seen] = {}
-        # The files of blocks that run now: not made by any of them, and not worth a look when there are many.
-        self._running: set[str] = set()
-        self._recent: dict[
-            str, Seen | None
-        ] = {}  # as those of the last blocks were left, in the order in which they ended
-        self._guard = threading.Lock()
-        self._empty = (
-            (0, 0),
-            0.0,
-        )  # the folder's state when it was first seen without any file, and since when
-        self._settled = 0, 0  # such a state that nothing can have come to since
-        self.is_small = True  # as far as is known
+        self.display_path = display_path or str(path)
+        self._path_text = str(self.path)  # cached, because `Path` computes it each time
+        self._path_prefix = os.path.join(self._path_text, "")
+        self._display_prefix = os.path.join(self.display_path, "")
+        self._identity = self._stat_identity()
+        self._last_changes: dict[str, FileFingerprint] = {}
+        # Files of running blocks. They are not reported as changes.
+        self._running_files: set[str] = set()
+        # Fingerprints of the files of the last blocks, in the order in which the blocks ended.
+        self._finished_files: dict[str, FileFingerprint | None] = {}
+        self._finished_lock = threading.Lock()
+        # (inode, change time) of the empty folder, and when it was first seen in that state.
+        self._empty_state = (0, 0), 0.0
+        # An empty state whose change time is so old that every later change alters it.
+        self._settled_state = 0, 0
+        self.is_small = True  # True until a scan finds otherwise
 
-    def _look(self) -> tuple[int, int]:
+    def _stat_identity(self) -> tuple[int, int]:
         try:
-            status = os.stat(self._name)
+            status = os.stat(self._path_text)
         except OSError as error:
             raise WorkspaceError(
-                f"The work folder {self.shown} is not there ({error.strerror}): make it again and call restart()."
+                f"The work folder {self.display_path} cannot be opened: {error.strerror}. "
+                "Create it again and call restart()."
             ) from error
         return status.st_dev, status.st_ino
 
-    def check(self) -> None:
-        """Raise `WorkspaceError` when the folder is gone, or is not the one that it was."""
-        if self._look() != self._identity:
+    def check_identity(self) -> None:
+        """Raise `WorkspaceError` if the folder is missing or was replaced by another one."""
+        if self._stat_identity() != self._identity:
             raise WorkspaceError(
-                f"The work folder {self.shown} was replaced by another: call restart() to use that."
+                f"The work folder {self.display_path} was replaced by another folder. "
+                "Call restart() to use the new one."
             )
 
-    def whole_name(self, name: str) -> str:
-        """Give the whole path of what lies below the folder as `name`."""
-        return f"{self._within}{name}"
+    def absolute_path(self, name: str) -> str:
+        """Return the absolute path of `name`, a path relative to the folder."""
+        return f"{self._path_prefix}{name}"
 
-    def shown_name(self, name: str) -> str:
-        """Give the path under which results speak of it."""
-        return f"{self._shown_within}{name}"
+    def display_path_of(self, name: str) -> str:
+        """Return the path of `name` as results show it."""
+        return f"{self._display_prefix}{name}"
 
-    def now(self) -> int:
-        """Give the moment by the clock that marks changes of files, for `changed`."""
-        return time.clock_gettime_ns(_CLOCK_OF_FILES)
+    def file_clock_now(self) -> int:
+        """Return the current time in nanoseconds, by the clock that sets change times of files."""
+        return time.clock_gettime_ns(_FILE_CLOCK)
 
-    def place(self, name: str) -> str:
-        """Give the path below the folder that `name` means. Raises `OutsideWorkspace`."""
+    def resolve(self, name: str) -> str:
+        """Resolve `name` to a path relative to the folder. Raises `OutsideWorkspace`."""
         try:
             name.encode()
-            real = _meant(self._within[:-1], name)
+            real = _resolve_links(self._path_prefix[:-1], name)
         except ValueError as error:  # NUL, lone surrogates
             raise OutsideWorkspace(name) from error
-        if not real.startswith(self._within) or os.path.isdir(real):
+        if not real.startswith(self._path_prefix) or os.path.isdir(real):
             raise OutsideWorkspace(name)
-        return real[len(self._within) :]
+        return real[len(self._path_prefix) :]
 
     def write(self, name: str, text: str) -> int:
-        """Write the file `name`, a path below the folder, in one step; give its time of change as the disk has it.
+        """Write the file `name`, a path relative to the folder, atomically. Return its change time.
 
-        Raises `WorkspaceError`, and `OutsideWorkspace` when the code turned part of the way into a link meanwhile.
+        Raises `WorkspaceError` if it cannot be written, and `OutsideWorkspace` if code has
+        replaced a parent folder by a link.
         """
         return self._write(_replace, name, text.encode(errors="replace"))
 
     def write_bytes(self, name: str, data: bytes) -> int:
-        """Write the file `name` as `write` does."""
+        """Write `data` to the file `name` as `write` does."""
         return self._write(_replace, name, data)
 
     def read(self, name: str) -> tuple[bytes, int]:
-        """Give the content of the file `name`, and its permissions. Raises `WorkspaceError`."""
+        """Return the content and the permissions of the file `name`. Raises `WorkspaceError`."""
         try:
-            with self._folder_of(name) as (folder, last):
+            with self._open_parent(name) as (folder, last):
                 descriptor = os.open(
                     last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -140,42 +131,43 @@ class Workspace:
                     return file.read(), os.fstat(descriptor).st_mode & 0o777
         except OSError as error:
             raise WorkspaceError(
-                f"{name} cannot be read in the work folder {self.shown}: {error.strerror}."
+                f"{name} in the work folder {self.display_path} cannot be read: {error.strerror}."
             ) from error
 
     def _write(self, write: Callable[[str, bytes, int], int], name: str, data: bytes) -> int:
         try:
             if os.sep not in name:
-                return self._at_top(lambda top: write(name, data, top))
-            with self._folder_of(name) as (folder, last):
+                return self._with_top_folder(lambda top: write(name, data, top))
+            with self._open_parent(name) as (folder, last):
                 return write(last, data, folder)
         except NotADirectoryError as error:
             raise OutsideWorkspace(name) from error
         except OSError as error:
             raise WorkspaceError(
-                f"{name} cannot be written in the work folder {self.shown}: {error.strerror}."
+                f"{name} cannot be written in the work folder {self.display_path}: "
+                f"{error.strerror}."
             ) from error
 
-    def _at_top(self, do: Callable[[int], T]) -> T:
-        """Do something in the work folder itself: what each block does twice is done without the ado of `_folder_of`."""
-        top = os.open(self._name, _FOLDER)
+    def _with_top_folder(self, do: Callable[[int], T]) -> T:
+        """Call `do` with a descriptor of the folder. This is faster than `_open_parent`."""
+        top = os.open(self._path_text, _FOLDER_FLAGS)
         try:
             return do(top)
         finally:
             os.close(top)
 
     @contextlib.contextmanager
-    def _folder_of(self, name: str) -> Generator[tuple[int, str]]:
-        *parents, last = name.split(
-            os.sep
-        )  # not a Path: that keeps every name of a temporary file for ever
-        folder = os.open(self._name, _FOLDER)
+    def _open_parent(self, name: str) -> Generator[tuple[int, str]]:
+        # `Path` interns every component, so temporary names would stay in memory for ever.
+        *parents, last = name.split(os.sep)
+        folder = os.open(self._path_text, _FOLDER_FLAGS)
         try:
             for parent in parents:
                 is_new = _make_folder(parent, folder)
-                inner = os.open(parent, _FOLDER, dir_fd=folder)
-                if is_new and _holds_only((), inner):  # else code has put another in its place
-                    files.give(inner, folder)
+                inner = os.open(parent, _FOLDER_FLAGS, dir_fd=folder)
+                # If it is not empty, code has replaced it by another folder.
+                if is_new and _contains_only((), inner):
+                    files.give_to_folder_owner(inner, folder)
                 os.close(folder)
                 folder = inner
             yield folder, last
@@ -183,134 +175,154 @@ class Workspace:
             os.close(folder)
 
     def temporary_name(self, suffix: str) -> str:
-        """Give a new name for each run, not for each text: two runs of the same text must not share a file."""
+        """Return a new file name. Each run gets its own, also for the same code."""
         return f"tmp_code_{os.urandom(16).hex()}.{suffix}"
 
     def write_temporary(self, name: str, text: str) -> int:
-        """Write the file of a block that has no name of its own, but one that is new; `remove` or `keep` ends that."""
-        changed = self._write(files.write_new, name, text.encode(errors="replace"))
-        self._running.add(name)
+        """Write the file of a running block under a temporary name. Return its change time.
+
+        Call `remove` or `mark_finished` when the block has ended.
+        """
+        changed = self._write(files.write_new_file, name, text.encode(errors="replace"))
+        self._running_files.add(name)
         return changed
 
-    def expect(self, name: str) -> None:
-        """Somebody else will write the file of a block, under a name that `temporary_name` gave; `remove` ends that."""
-        self._running.add(name)
+    def register_running(self, name: str) -> None:
+        """Register the temporary file of a block that the runtime server will write.
 
-    def keep(self, name: str) -> None:
-        """Let the file of a block that is over be one like any other, for as long as it is one of the last."""
-        self._running.discard(name)
-        with self._guard:
-            self._recent[name] = self._seen(name)
-            if len(self._recent) > _RECENT:
-                del self._recent[next(iter(self._recent))]
+        Call `remove` when the block has ended.
+        """
+        self._running_files.add(name)
 
-    def _seen(self, name: str) -> Seen | None:
-        with contextlib.suppress(OSError), self._folder_of(name) as (folder, last):
-            return _seen(os.stat(last, dir_fd=folder, follow_symlinks=False))
+    def mark_finished(self, name: str) -> None:
+        """Keep the file of a block that has ended.
+
+        Changes by later blocks are reported as long as it is one of the last such files.
+        """
+        self._running_files.discard(name)
+        with self._finished_lock:
+            self._finished_files[name] = self._stat_file(name)
+            if len(self._finished_files) > _MAX_FINISHED_FILES:
+                del self._finished_files[next(iter(self._finished_files))]
+
+    def _stat_file(self, name: str) -> FileFingerprint | None:
+        with contextlib.suppress(OSError), self._open_parent(name) as (folder, last):
+            return fingerprint(os.stat(last, dir_fd=folder, follow_symlinks=False))
         return None
 
     def remove(self, name: str) -> None:
-        """Remove the file `name`, if it is still there."""
-        self._running.discard(name)
+        """Remove the file `name` if it still exists."""
+        self._running_files.discard(name)
         try:
             if os.sep not in name:
-                self._at_top(lambda top: os.unlink(name, dir_fd=top))
+                self._with_top_folder(lambda top: os.unlink(name, dir_fd=top))
                 return
-            with self._folder_of(name) as (folder, last):
+            with self._open_parent(name) as (folder, last):
                 os.unlink(last, dir_fd=folder)
         except OSError:
-            return  # the code has removed it, or the whole folder
+            return  # code has removed the file or the folder
 
-    def changed(self, since: int | None, *, besides: str) -> list[tuple[str, int]]:
-        """List path and size of the files made or changed since the moment `since`, in order of their names.
+    def list_changes(self, since: int | None, *, exclude: str) -> list[tuple[str, int]]:
+        """Return path and size of the files created or changed since `since`, sorted by path.
 
-        `since` is what `write` gave; `None`: the block never began. Hidden files are left out, and so are those of blocks
-        long past, which would make each block dearer than the one before. Of a very large folder only a part is looked at,
-        however much of it is hidden.
+        `since` is a time that `write` or `file_clock_now` returned, or `None` if the block never
+        started. Skips `exclude`, hidden files, and the files of blocks that ended long ago, so that
+        the cost does not grow with each block. Only a part of a very large folder is scanned.
         """
         if since is None:
             return []
-        if self.is_small and self._holds_only_blocks():
-            self._known = {}
+        if self.is_small and self._has_only_running_files():
+            self._last_changes = {}
             return []
-        look = _Look(self._is_idle)
-        files = list(self._files(look))
-        self.is_small = len(files) <= _FEW_FILES and look.steps <= _FEW_STEPS
-        recent = {path: seen for path, seen in files if seen.changed >= since}
-        # The clock of the disk is coarse: this block may have begun in the tick in which the one before was written or ended.
-        made = [
-            (_readable(path), seen.size)
-            for path, seen in recent.items()
-            if path != besides and seen not in (self._known.get(path), self._recent.get(path))
+        scan = _FolderScan(self._is_block_file)
+        files = list(self._scan(scan))
+        self.is_small = len(files) <= _SMALL_FILES and scan.cost <= _SMALL_SCAN_COST
+        recent = {path: state for path, state in files if state.changed >= since}
+        # The file clock is coarse. A change by the previous block can have the same time as the
+        # start of this one, so skip files that have not changed since the previous scan.
+        last, finished = self._last_changes, self._finished_files
+        changes = [
+            (_printable_path(path), state.size)
+            for path, state in recent.items()
+            if path != exclude and state not in (last.get(path), finished.get(path))
         ]
-        self._known = recent
-        return sorted(made)
+        self._last_changes = recent
+        return sorted(changes)
 
-    def _holds_only_blocks(self) -> bool:
-        """Tell whether there is nothing but the files of blocks that run, of which there may be many at a time."""
+    def _has_only_running_files(self) -> bool:
+        """Return True if the folder contains only the files of running blocks."""
         try:
-            # By its own name, which takes half the calls: what is elsewhere could only be counted.
-            return _holds_only(self._running, self._name) if self._running else self._is_empty()
+            # Scanning by path needs half the system calls. It is safe: only names are compared.
+            return (
+                _contains_only(self._running_files, self._path_text)
+                if self._running_files
+                else self._is_empty()
+            )
         except OSError:
             return False
 
     def _is_empty(self) -> bool:
-        """Tell whether nothing is in the folder; it is not listed for each block of a session that makes no files."""
-        status = os.stat(self._name)
-        state = status.st_ino, status.st_ctime_ns  # which code cannot set back
-        if state == self._settled:
+        """Return True if the folder is empty. Avoid listing it again if it has not changed."""
+        status = os.stat(self._path_text)
+        state = status.st_ino, status.st_ctime_ns  # code cannot set the change time
+        if state == self._settled_state:
             return True
-        if not _holds_only((), self._name):
+        if not _contains_only((), self._path_text):
             return False
         now = time.monotonic()
-        if self._empty[0] != state:
-            self._empty = state, now
-        elif now > self._empty[1] + _SETTLING:
-            self._settled = state
+        if self._empty_state[0] != state:
+            self._empty_state = state, now
+        elif now > self._empty_state[1] + _SETTLE_SECONDS:
+            self._settled_state = state
         return True
 
-    def files(self) -> dict[str, Seen]:
-        """Give all files that are not hidden, those of running blocks included; of a very large folder only a part."""
-        return dict(self._files(_Look()))
+    def list_files(self) -> dict[str, FileFingerprint]:
+        """Return all files that are not hidden, also those of running blocks.
 
-    def _is_idle(self, name: str) -> bool:
-        """Tell whether a file at the top is that of a block that runs, or of one that ended long ago."""
+        Only a part of a very large folder is scanned.
+        """
+        return dict(self._scan(_FolderScan()))
+
+    def _is_block_file(self, name: str) -> bool:
+        """Return True if `name` is the file of a running block or of one that ended long ago."""
         return name.startswith("tmp_code_") and (
-            name in self._running
-            or (name not in self._recent and _TEMPORARY.fullmatch(name) is not None)
+            name in self._running_files
+            or (name not in self._finished_files and _TEMPORARY_NAME.fullmatch(name) is not None)
         )
 
-    def _files(self, look: _Look) -> Iterator[tuple[str, Seen]]:
+    def _scan(self, scan: _FolderScan) -> Iterator[tuple[str, FileFingerprint]]:
         try:
-            top = os.open(self._name, _FOLDER)
+            top = os.open(self._path_text, _FOLDER_FLAGS)
         except OSError:
             return
         try:
-            yield from itertools.islice(look.files(top), _MOST_FILES)
+            yield from itertools.islice(scan.files(top), _MAX_FILES)
         finally:
             os.close(top)
 
 
-def _meant(top: str, name: str) -> str:
-    """Give the path that `name` means in the folder `top`, as `os.path.realpath` does: also where nothing is, or links turn
-    in a circle. That follows links without end, though, and code makes them. Raises `OutsideWorkspace`.
+def _resolve_links(top: str, name: str) -> str:
+    """Resolve `name` in the folder `top` as `os.path.realpath` does, with a limit on links.
+
+    Missing files and link loops are no error, as there. Without the limit, links made by code could
+    keep it busy for ever. Raises `OutsideWorkspace` if the limit is exceeded.
     """
     path, rest, letters = "" if name.startswith("/") else top, name.split("/")[::-1], len(name)
     links, following = 0, list[str]()
-    while rest and links <= _MOST_LINKS and letters <= _LONGEST:
+    while rest and links <= _MAX_LINKS and letters <= _MAX_PATH_LENGTH:
         part = rest.pop()
-        if part == _END_OF_LINK:
+        if part == _LINK_END:
             following.pop()
         elif part == "..":
             path = path.rpartition("/")[0]
         elif part not in ("", "."):
             step = f"{path}/{part}"
-            target = None if step in following else _target(step)
+            target = None if step in following else _read_link(step)
             if target is None:
                 path = step
                 continue
             path = "" if target.startswith("/") else path
-            rest += [_END_OF_LINK, *target.split("/")[::-1]]
+            rest += [_LINK_END, *target.split("/")[::-1]]
             links, letters = links + 1, letters + len(target)
             following.append(step)
     if rest:
@@ -318,28 +330,24 @@ def _meant(top: str, name: str) -> str:
     return path
 
 
-def _target(path: str) -> str | None:
+def _read_link(path: str) -> str | None:
     try:
         return os.readlink(path)
-    except OSError:  # no link, or nothing at all
+    except OSError:  # not a link, or missing
         return None
 
 
-def _make_folder(name: str, above: int) -> bool:
-    """Make a folder, and tell whether it was not there."""
+def _make_folder(name: str, parent: int) -> bool:
+    """Create a folder. Return False if it already exists."""
     try:
-        os.mkdir(name, dir_fd=above)
+        os.mkdir(name, dir_fd=parent)
     except FileExistsError:
         return False
     return True
 
 
-def _seen(status: os.stat_result) -> Seen:
-    return Seen(status.st_ino, status.st_ctime_ns, status.st_size)
-
-
-def _holds_only(names: Container[str], folder: str | int) -> bool:
-    """Tell whether nothing but `names` is in a folder; code may have put millions there, of which one is enough."""
+def _contains_only(names: Container[str], folder: str | int) -> bool:
+    """Return True if the folder contains only `names`. Stop at the first other entry."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name not in names:
@@ -347,64 +355,66 @@ def _holds_only(names: Container[str], folder: str | int) -> bool:
     return True
 
 
-class _Look:
-    """A look through a folder, which ends after so many steps, whatever code has put there.
+class _FolderScan:
+    """One scan of a folder, which stops at a maximum cost.
 
-    What `is_idle` at its top is left out.
+    Skips the names in the top folder for which `is_ignored` returns True.
     """
 
-    def __init__(self, is_idle: Callable[[str], bool] | None = None) -> None:
-        self._is_idle = is_idle
-        self.steps = 0
+    def __init__(self, is_ignored: Callable[[str], bool] | None = None) -> None:
+        self._is_ignored = is_ignored
+        self.cost = 0
 
     def files(
-        self, folder: int, above: str = "", depth: int = _DEEPEST
-    ) -> Iterator[tuple[str, Seen]]:
-        """Give what lies in the open folder, and, by handles as well, in those below it."""
-        is_idle = None if above else self._is_idle
+        self, folder: int, prefix: str = "", depth: int = _MAX_DEPTH
+    ) -> Iterator[tuple[str, FileFingerprint]]:
+        """Yield the files in the open folder and its subfolders."""
+        is_ignored = None if prefix else self._is_ignored
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if self.steps >= _MOST_STEPS:
+                    if self.cost >= _MAX_SCAN_COST:
                         return
-                    self.steps += 1
+                    self.cost += 1
                     name = entry.name
                     if (
                         name.startswith(".")
-                        or name in _NOT_SHOWN
-                        or (is_idle is not None and is_idle(name))
+                        or name in _IGNORED_NAMES
+                        or (is_ignored is not None and is_ignored(name))
                     ):
                         continue
-                    path = os.path.join(above, name)
+                    path = os.path.join(prefix, name)
                     if entry.is_file(follow_symlinks=False):
-                        yield path, _seen(entry.stat(follow_symlinks=False))
+                        yield path, fingerprint(entry.stat(follow_symlinks=False))
                     elif depth and entry.is_dir(follow_symlinks=False):
-                        yield from self._below(name, folder, path, depth - 1)
+                        yield from self._subfolder_files(name, folder, path, depth - 1)
         except OSError:
-            return  # what vanishes meanwhile is not there
+            return  # code has removed the folder during the scan
 
-    def _below(self, name: str, folder: int, path: str, depth: int) -> Iterator[tuple[str, Seen]]:
-        self.steps += _STEPS_INTO_FOLDER
+    def _subfolder_files(
+        self, name: str, folder: int, path: str, depth: int
+    ) -> Iterator[tuple[str, FileFingerprint]]:
+        self.cost += _FOLDER_SCAN_COST
         with contextlib.suppress(OSError):
-            inner = os.open(name, _FOLDER, dir_fd=folder)
+            inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
             try:
                 yield from self.files(inner, path, depth)
             finally:
                 os.close(inner)
 
 
-def _readable(path: str) -> str:
-    """Give a file name as text that can be printed; names need not be UTF-8."""
+def _printable_path(path: str) -> str:
+    """Return a path as text that can be printed. Names need not be UTF-8."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def _replace(name: str, data: bytes, folder: int) -> int:
-    """Write a file and move it into place, so that nobody, nor a full disk, ever sees half of it."""
+    """Write a temporary file and rename it, so that `name` is never incomplete."""
     temporary = f".cellblock-{secrets.token_hex(8)}"
-    files.write_new(temporary, data, folder)
+    files.write_new_file(temporary, data, folder)
     try:
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns
     except BaseException:
-        files.remove(temporary, folder)
+        files.remove_file(temporary, folder)
         raise

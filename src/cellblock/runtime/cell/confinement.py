@@ -1,8 +1,8 @@
-"""What a cell does to itself between fork and user code. After `apply` there is no way back.
+"""Confine a cell's process between fork and user code. `apply` cannot be undone.
 
-Only values come in: paths, numbers and a finished filter program. Which of them are right for this machine was found out
-outside, where the host can be looked at. All that can be made in advance is made by `prepare`, in the process that blocks
-are forked from: every page of memory that a block's process touches for the first time costs it a copy.
+The values (paths, numbers, a finished filter program) come from outside, where the features of the
+machine are known. `prepare` does as much as possible in advance, in the process that blocks are
+forked from: each page of memory that a block's process writes for the first time is copied.
 """
 
 from __future__ import annotations
@@ -17,24 +17,21 @@ from typing import Any
 from ..linux import syscalls
 
 _RULE_PATH_BENEATH = 1
-_OF_FILES = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl: what a rule on a single file may hold
-_HANDLED_BYTES = {
-    1: 8,
-    2: 8,
-    3: 8,
-    4: 16,
-    5: 16,
-}  # of the ruleset's attributes, by version; later ones have all
+# Execute, write, read, truncate, ioctl: the access rights that a rule for a single file may have.
+_FILE_ACCESS = 0b1100_0000_0000_0111
+# Size of the ruleset's attributes by ABI version. Later versions have all of them.
+_ATTRIBUTE_BYTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}
 
 
 class Confinement:
-    """How far a cell shuts itself in. Empty parts are left alone.
+    """The restrictions of a cell. Empty ones are not applied.
 
-    rlimits         (resource, value) pairs, soft and hard alike
+    rlimits         (resource, value) pairs, for the soft and the hard limit
     filter_program  a seccomp program
-    landlock        rules as (path, access mask), with the masks of what is handled and scoped; see `landlock(7)`
-    drop            give up capabilities and the way to new ones
-    sacrifice       be what the kernel ends first when memory runs out
+    landlock        rules as (path, access mask), and masks of what is handled and scoped, see
+                    landlock(7)
+    drop            drop all capabilities, and do not gain new ones
+    oom_first       let the OOM killer pick this process first
     """
 
     def __init__(
@@ -48,10 +45,10 @@ class Confinement:
         landlock_net: int = 0,
         landlock_abi: int = 0,
         drop: bool = False,
-        sacrifice: bool = False,
+        oom_first: bool = False,
     ) -> None:
         self.rlimits, self.filter_program, self.drop = list(rlimits), filter_program, drop
-        self.sacrifice = sacrifice
+        self.oom_first = oom_first
         self.landlock_rules, self.landlock_abi = list(landlock_rules), landlock_abi
         self.landlock_handled, self.landlock_net, self.landlock_scoped = (
             landlock_handled,
@@ -64,7 +61,7 @@ class Confinement:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Confinement:
-        """Make it from the JSON values of a place's specification."""
+        """Create it from the JSON values of a specification."""
         values = dict(spec)
         values["filter_program"] = binascii.a2b_base64(values.get("filter_program", ""))
         for name in ("rlimits", "landlock_rules"):
@@ -72,35 +69,42 @@ class Confinement:
         return cls(**values)
 
     def prepare(self) -> None:
-        """Make what `apply` needs; again when what the rules' paths name has changed. Raises `OSError`."""
+        """Prepare what `apply` needs. Raise `OSError`.
+
+        Must be called again when a mount has changed what the paths of the rules refer to.
+        """
         if self._ruleset >= 0:
             os.close(self._ruleset)
             self._ruleset = -1
         self._limits = [(what, _limit(what, value)) for what, value in self.rlimits]
         self._steps = []
-        if self.sacrifice:
-            self._steps.append(_offer)
+        if self.oom_first:
+            self._steps.append(_raise_oom_score)
         if self.drop:
             self._steps.append(
-                syscalls.Call("prctl", "no_new_privs", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+                syscalls.PreparedCall(
+                    "prctl", "no_new_privs", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0
+                )
             )
         if self.landlock_handled or self.landlock_scoped:
             self._ruleset = self._make_ruleset()
             restrict = syscalls.LANDLOCK_RESTRICT_SELF
             self._steps.append(
-                syscalls.Call("syscall", "landlock_restrict_self", restrict, self._ruleset, 0)
+                syscalls.PreparedCall(
+                    "syscall", "landlock_restrict_self", restrict, self._ruleset, 0
+                )
             )
         if self.drop:
-            self._steps.append(syscalls.capability_call(0, 0, 0))
-            # Its own /proc/self must be readable again; the first process of the cell stays closed.
+            self._steps.append(syscalls.capset_call(0, 0, 0))
+            # Makes its own /proc/self readable again. That of the first process stays unreadable.
             self._steps.append(
-                syscalls.Call("prctl", "dumpable", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
+                syscalls.PreparedCall("prctl", "dumpable", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
             )
         if self.filter_program:
-            self._steps.append(syscalls.filter_call(self.filter_program))
+            self._steps.append(syscalls.seccomp_call(self.filter_program))
 
     def apply(self) -> None:
-        """Shut this process in for good. Raises `OSError` when a part cannot be applied."""
+        """Apply all restrictions for good. Raise `OSError` if one cannot be applied."""
         for what, limit in self._limits:
             resource.setrlimit(what, limit)
         for step in self._steps:
@@ -112,7 +116,7 @@ class Confinement:
         attributes = struct.pack(
             "<3Q", self.landlock_handled, self.landlock_net, self.landlock_scoped
         )
-        attributes = attributes[: _HANDLED_BYTES.get(self.landlock_abi, 24)]
+        attributes = attributes[: _ATTRIBUTE_BYTES.get(self.landlock_abi, 24)]
         number = syscalls.LANDLOCK_CREATE_RULESET
         ruleset = syscalls.syscall(
             number, attributes, len(attributes), 0, name="landlock_create_ruleset"
@@ -124,28 +128,28 @@ class Confinement:
 
 def _limit(what: int, value: int) -> tuple[int, int]:
     _, hard = resource.getrlimit(what)
-    # A limit can be lowered but not raised: one that is tighter already stays.
+    # A hard limit can only be lowered.
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     return value, value
 
 
-def _offer() -> None:
-    syscalls.adjust_memory_score(1000)
+def _raise_oom_score() -> None:
+    syscalls.set_oom_score(1000)
 
 
-def outlive_waiting() -> None:
-    """Where memory is shared: have a block's process, which has its job now, ended after those that wait for one."""
+def lower_oom_score() -> None:
+    """Let the OOM killer pick this process, which has a block, after those that wait for one."""
     try:
-        syscalls.adjust_memory_score(900)
+        syscalls.set_oom_score(900)
     except OSError:
-        pass  # a kernel where this goes up alone
+        pass  # this kernel does not allow lowering it
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):
-            access &= _OF_FILES
+            access &= _FILE_ACCESS
         rule = struct.pack("<Qi", access, descriptor)
         number = syscalls.LANDLOCK_ADD_RULE
         syscalls.syscall(

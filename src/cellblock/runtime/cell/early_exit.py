@@ -1,7 +1,9 @@
-"""A block that ends well says so itself, since the kernel tells of its end only when it has given all of its memory back.
+"""A successful block reports its end itself, just before its memory is freed.
 
-That takes a fifth of a short block's time. It is believed only where no other process or thread was ever begun in the block;
-then it comes to the same as a call of `_exit(0)`: whoever says it is killed before anybody is told.
+The kernel reports the end of a process only after freeing its memory, which takes a fifth of a
+short block's time. The first process accepts the notification only if no other process or thread
+was started in the block. It then has the effect of `_exit(0)`: the process that sent it is killed
+before the server is told.
 """
 
 from __future__ import annotations
@@ -15,91 +17,100 @@ from typing import Any
 
 from ..linux import syscalls
 
-# Without the enums of `signal`, which every block's process would have to copy.
+# Without the enums of `signal`, whose pages each block's process would have to copy.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 _SIG_DFL = 0
-_SIGNAL = 62  # a real-time one, which means nothing to anybody; see signal(7)
-_FIRST = 1  # the number of a cell's first process in its own process namespace
-# Python's own is a loop over all numbers there could be, where it was built for older systems.
-_close_descriptors = syscalls.Call("syscall", "close_range", syscalls.CLOSE_RANGE, 3, 0xFFFFFFFF, 0)
-_OF_PROCESS = 2  # the last three bits of such a clock's number; see clock_getcpuclockid(3)
+_SIGNAL = 62  # a real-time signal without a predefined meaning, see signal(7)
+_INIT_PID = 1  # a cell's first process, in its own process namespace
+# `os.closerange` loops over all possible numbers if Python was built for older systems.
+_close_descriptors = syscalls.PreparedCall(
+    "syscall", "close_range", syscalls.CLOSE_RANGE, 3, 0xFFFFFFFF, 0
+)
+_CPUCLOCK_SCHED = (
+    2  # the lowest bits of the ID of a process's CPU clock, see clock_getcpuclockid(3)
+)
 
 
-def say() -> None:
-    """Tell the first process that nothing comes any more but `_exit(0)`."""
+def notify() -> None:
+    """Notify the first process that the block has nothing left to do but `_exit(0)`."""
     try:
-        os.close(0)  # which the block may have locked, as all that goes next
+        os.close(0)  # the block may hold a lock on it, as on the others below
     except OSError:
         pass  # the block has closed it
-    try:  # not by `contextlib`, of which nothing was touched yet, and so copied
-        _close_descriptors()  # what others may wait for, locks and ports, goes first, or it is not said at all
-        os.kill(_FIRST, _SIGNAL)
-        os.sched_yield()  # who is told may wait for this processor, until all of our memory is given back
+    try:  # not `contextlib`: using it here would copy its pages
+        # Other blocks may wait for locks and ports. If they cannot be released, nothing is sent.
+        _close_descriptors()
+        os.kill(_INIT_PID, _SIGNAL)
+        os.sched_yield()  # the first process may need this CPU before our memory is freed
     except OSError:
         pass
 
 
-class Farewell:
-    """What the first process makes of it: `kill` ends the block, and `tell` is given its packed `report`: it ended well."""
+class EarlyExit:
+    """The handler in the first process: on a valid notification, kill the block and report success.
+
+    `kill` ends the block. `send_report` receives the packed `report`.
+    """
 
     def __init__(
-        self, kill: Callable[[], None], tell: Callable[[bytes], None], report: struct.Struct
+        self, kill: Callable[[], None], send_report: Callable[[bytes], None], report: struct.Struct
     ) -> None:
-        self._kill, self._tell, self._report = kill, tell, report
-        self._load = -1  # /proc/loadavg, which also tells what was begun last
-        self._main = 0  # the process that may say it
-        self._listens = self._said = False
-        self.is_over = False  # it was said, and believed
+        self._kill, self._send_report, self._report = kill, send_report, report
+        self._loadavg = -1  # /proc/loadavg, which also has the ID of the last started process
+        self._main = 0  # the process that may notify
+        self._is_enabled = self._is_notified = False
+        self.is_confirmed = False  # the notification was accepted, and the report sent
 
-    def listen(self) -> None:
-        """Hear of it from now on."""
-        self._listens = True
-        self._load = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
-        _set_signal(_SIGNAL, self._hear)
+    def enable(self) -> None:
+        """Install the signal handler."""
+        self._is_enabled = True
+        self._loadavg = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+        _set_signal(_SIGNAL, self._on_signal)
 
-    def leave(self) -> None:
-        """In a main process: it hears nothing itself, and where user code runs, nothing of ours is open."""
-        if self._listens:
-            os.close(self._load)
+    def disable_in_child(self) -> None:
+        """In a main process, remove the handler, and close its file before user code runs."""
+        if self._is_enabled:
+            os.close(self._loadavg)
             _set_signal(_SIGNAL, _SIG_DFL)
 
-    def begin(self) -> None:
-        """A main process is about to be forked."""
-        self._main, self._said, self.is_over = 0, False, False
+    def reset(self) -> None:
+        """Prepare for the next main process, before it is forked."""
+        self._main, self._is_notified, self.is_confirmed = 0, False, False
 
-    def expect(self, main: int) -> None:
-        """Believe process `main` alone, which may have said it while we were still on our way here."""
+    def watch(self, main: int) -> None:
+        """Accept a notification of process `main` only. It may have arrived before this call."""
         self._main = main
-        if self._said:
-            self._look()
-        elif self._listens:
-            self._cpu_seconds()  # what that writes to is shared with the main process: better copied now than then
+        if self._is_notified:
+            self._check()
+        elif self._is_enabled:
+            self._cpu_seconds()  # copies the pages that it writes to now instead of at the end
 
-    def _hear(self, _number: int, _frame: object) -> None:
-        self._said = True
-        if self._main and not self.is_over:
-            self._look()
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        self._is_notified = True
+        if self._main and not self.is_confirmed:
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         cpu = self._cpu_seconds()
         if cpu is None:
             return
-        self.is_over = True
+        self.is_confirmed = True
         self._kill()
-        self._tell(self._report.pack(0, cpu, 0))
-        os.waitpid(
-            self._main, 0
-        )  # here: how it ended, and after how long, is not asked for any more
+        self._send_report(self._report.pack(0, cpu, 0))
+        os.waitpid(self._main, 0)  # its status and usage are not needed any more
 
     def _cpu_seconds(self) -> float | None:
-        """Give what the main process has used, if nothing else was begun, and the kernel has not told of its end already."""
-        if self._last_begun() != self._main:
+        """Return the CPU time of the main process.
+
+        Return None if another process or thread was started in the block, or it has ended.
+        """
+        if self._last_started() != self._main:
             return None
         try:
-            return time.clock_gettime(~self._main << 3 | _OF_PROCESS)
+            return time.clock_gettime(~self._main << 3 | _CPUCLOCK_SCHED)
         except OSError:
             return None
 
-    def _last_begun(self) -> int:
-        """Give the number of the process or thread that was begun last in this process namespace."""
-        return int(os.pread(self._load, 100, 0).rpartition(b" ")[2])
+    def _last_started(self) -> int:
+        """Return the ID of the last started process or thread of this process namespace."""
+        return int(os.pread(self._loadavg, 100, 0).rpartition(b" ")[2])

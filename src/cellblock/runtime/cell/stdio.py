@@ -1,4 +1,4 @@
-"""What a script finds as standard output and error: unbuffered, as under ``python -u``, and nothing of it lost."""
+"""Standard output and error of a script: unbuffered, as with ``python -u``, and without losses."""
 
 from __future__ import annotations
 
@@ -7,41 +7,46 @@ import sys
 from typing import Any
 
 
-class Stream(io.FileIO):
-    """A descriptor that takes whole writes: where a signal's handler runs meanwhile, the kernel stops after a part.
+class UnbufferedOutput(io.FileIO):
+    """A raw stream that writes everything, also if a signal interrupts the write after a part.
 
-    `TextIOWrapper` never asks how much was written, so that the rest would be gone. A `BufferedWriter` goes on as well, but
-    refuses the handler's own `print`.
+    `TextIOWrapper` ignores how much was written, so that the rest would be lost. A `BufferedWriter`
+    would retry as well, but does not allow a `print` in the signal handler.
     """
 
-    def write(self, data: Any) -> Any:  # anything with a buffer
+    def write(self, data: Any) -> Any:  # any object with a buffer
+        """Write all of `data`. Return its size, or None if a non-blocking write would block."""
         written = io.FileIO.write(self, data)
         rest = memoryview(data).cast("B")[written:]
-        while rest and written is not None:  # None: it would block, and somebody has asked for that
+        while rest and written is not None:
             more = io.FileIO.write(self, rest)
             if more is None:
                 break
             written, rest = written + more, rest[more:]
         return written
 
+    def __repr__(self) -> str:
+        """Return the repr of the interpreter's own stream, which names its type since 3.13."""
+        return io.FileIO.__repr__(self).replace("<UnbufferedOutput ", "<_io.FileIO ", 1)
+
     def seekable(self) -> bool:
-        """Say that it is a pipe, whatever it is while this is made: it must never be asked for its position."""
+        """Return False, as for a pipe: `TextIOWrapper` must not ask for a position."""
         return False
 
 
 def text_stream(
     descriptor: int, name: str, *, encoding: str = "utf-8", errors: str = "backslashreplace"
 ) -> io.TextIOWrapper:
-    """Make the text stream that writes to `descriptor`, as the interpreter makes ``sys.stdout``."""
-    raw: Any = Stream(descriptor, "wb", closefd=False)
+    """Return a text stream that writes to `descriptor`, like the interpreter's ``sys.stdout``."""
+    raw: Any = UnbufferedOutput(descriptor, "wb", closefd=False)
     raw.name = name
     text: Any = io.TextIOWrapper(raw, encoding, errors, newline="\n", write_through=True)
     text.mode = "w"
     return text
 
 
-def renew() -> None:
-    """Make standard output and error anew, before anybody has a reference to those that the interpreter made."""
+def replace_standard_streams() -> None:
+    """Replace ``sys.stdout`` and ``sys.stderr``, before other modules have references to them."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         old: Any = getattr(sys, name)
         new = text_stream(descriptor, f"<{name}>", encoding=old.encoding, errors=old.errors)

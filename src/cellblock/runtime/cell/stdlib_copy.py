@@ -1,7 +1,7 @@
-"""The standard library as our own modules see it where code of others runs: as it was before that.
+"""Private copies of standard library modules for our own modules, made before user code runs.
 
-What a process of ours has to do after a block's code must not depend on what that did to `os` and its like: guards against
-bad code, as evaluations have them, set dozens of functions to None.
+What a process of ours does after a block must not depend on what the block did to `os` and others.
+Evaluation harnesses, for example, disable dozens of functions by setting them to None.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-# Not `sys`: its streams, arguments and modules are the block's.
+# Not `sys`: its streams, arguments and modules are those of the block.
 _COPIED = frozenset(
     (
         "atexit",
@@ -29,8 +29,8 @@ _COPIED = frozenset(
 )
 
 
-def keep() -> None:
-    """Give each of our modules that are loaded copies of the modules it imported."""
+def snapshot_stdlib() -> None:
+    """Replace the modules in the namespaces of our loaded modules by copies."""
     copies: dict[str, ModuleType] = {}
     for module in [module for name, module in sys.modules.items() if name.startswith("cellblock.")]:
         names = vars(module)

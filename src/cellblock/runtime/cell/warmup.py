@@ -1,7 +1,7 @@
-"""Do in advance what each block's process will do: in the zygote a few times over, and once more in a process that waits.
+"""Warm up the zygote, and pre-touch the memory of a process that waits for its block.
 
-An interpreter that does something for the first times writes into its own memory: caches of where attributes are found,
-instructions that are made faster, free lists. A process that has been forked pays for each page so written with a copy.
+An interpreter that runs something for the first time writes to its own memory: attribute caches,
+specialized instructions, free lists. A forked process copies each page that it writes to.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 from types import FunctionType
 
 from ..linux import syscalls
-from . import script
+from . import interpreter, script
 
-_ROUNDS = 10  # an instruction is made faster after eight runs
+_ROUNDS = 10  # an instruction is specialized after eight runs
 _PROGRAM = b"""\
 import math
 from typing import Dict, List, Optional
@@ -43,7 +43,8 @@ def check(candidate):
     assert candidate([3.0, 1.5, 2.0, 9.0], 3.0) != {}
     text = " ".join(str(x) for x in Point(1.0).shifted())
     assert [word.strip() for word in text.split()][::-1] and "1" in text and len(set(text)) > 1
-    assert max(map(int, ("1", "2"))) == 2 and any([False, True]) and list(zip("ab", (1, 2)))[0] == ("a", 1)
+    assert max(map(int, ("1", "2"))) == 2 and any([False, True])
+    assert list(zip("ab", (1, 2)))[0] == ("a", 1)
     try:
         [][1]
     except IndexError as error:
@@ -51,8 +52,8 @@ def check(candidate):
 
 check(found)
 """
-# Something of what most programs do, to be compiled and run at little cost.
-_SHORT = b"""\
+# Features that most programs use, cheap to compile and run.
+_PRETOUCH_PROGRAM = b"""\
 import sys
 
 def listed(count, more=1):
@@ -62,42 +63,42 @@ print(" ".join(listed(3))[:0], end="")
 """
 
 
-def practise() -> None:
-    """Run a small program as a block's would be, often enough, and leave no trace of it."""
+def warm_up() -> None:
+    """Run a small program like a block, several times, and leave no trace of it."""
     modules, path, argv, original = sys.modules.copy(), sys.path[:], sys.argv, sys.orig_argv
-    with contextlib.suppress(
-        OSError
-    ):  # it leads its group already; what counts is that the C library has found the call
+    # It fails, because the zygote leads its process group. But the linker resolves the function.
+    with contextlib.suppress(OSError):
         os.setsid()
-    harmless = syscalls.Call("getppid", "getppid")
-    code = compile(_PROGRAM, "practice", "exec", dont_inherit=True)
+    harmless = syscalls.PreparedCall("getppid", "getppid")
+    code = compile(_PROGRAM, "warmup", "exec", dont_inherit=True)
     for _ in range(_ROUNDS):
         harmless()
-        script.prepare()
+        script.prepare_main()
         _, namespace = script.load({"script": os.devnull})
         exec(code, namespace)
         del namespace
-        script.let_go()
+        script.release_modules()
         syscalls.flush_c_streams()
     sys.path[:], sys.argv, sys.orig_argv = path, argv, original
-    del sys.last_type, sys.last_value, sys.last_traceback  # made by `let_go`
+    interpreter.clear_last_error()  # set by `release_modules`
     sys.modules.clear()
     sys.modules.update(modules)
 
 
-def look_up(owner: object, *functions: FunctionType) -> None:
-    """Look in `owner` for all attributes that `functions` name; a table notes where each is, or that it is nowhere."""
+def prime_attribute_cache(owner: object, *functions: FunctionType) -> None:
+    """Look up all names in `functions` as attributes of `owner`, to fill the attribute cache."""
     for function in functions:
         for name in function.__code__.co_names:
             getattr(owner, name, None)
 
 
-def rehearse() -> None:
-    """In a block's process, while nobody comes for it: each page that is copied now needs no copy when somebody waits."""
+def pretouch() -> None:
+    """In a process that waits for its block, copy pages now that the block would have to copy."""
     with contextlib.suppress(Exception):
-        code, _ = script.load({"script": os.devnull, "code": _SHORT})
+        code, _ = script.load({"script": os.devnull, "code": _PRETOUCH_PROGRAM})
         del sys.path[0]
-        exec(code, {})  # and not in the module that will be the block's
+        exec(code, {})  # not in the `__main__` module of the block
         gc.get_objects(2)
         gc.collect()
-        syscalls.flush_c_streams()  # and no `gc.freeze`: what holds on to the namespace by now would never be collected
+        syscalls.flush_c_streams()
+        # No `gc.freeze`: what refers to the namespace now would never be collected.

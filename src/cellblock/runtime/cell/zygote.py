@@ -1,6 +1,6 @@
-"""The process that cells are forked from: an interpreter that is started, warmed up, and then left alone.
+"""The zygote: a warmed-up interpreter that cells are forked from.
 
-It holds no data of any run and reads nothing but requests of one byte that carry one descriptor each.
+It holds no data of any run. It reads only requests of one byte with one descriptor each.
 """
 
 from __future__ import annotations
@@ -18,97 +18,102 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from .. import handshake
 from ..linux import syscalls
 from . import init, script, stdio, stdlib_copy, warmup
 from .confinement import Confinement
+from .filesystem import attach_mounts
 
-_WORDS = 2000  # characters of an error that are passed on: all of it is read at once
+_MAX_ERROR_CHARS = 2000  # the server reads the whole message at once
 
 
 def main() -> dict[str, Any]:
-    """Be a zygote that was started as a program of its own, behind the walls. Returns as `serve` does."""
-    link = socket.socket(fileno=syscalls.ZYGOTE_LINK)
-    link.set_inheritable(False)
-    if syscalls.LINK_NOW in os.environ.items():  # ours, and not what the policy says
-        del os.environ[syscalls.LINK_NOW[0]]
+    """Run as a zygote that is a program of its own, in a sandbox. Return like `serve`."""
+    server = socket.socket(fileno=syscalls.ZYGOTE_SOCKET_FD)
+    server.set_inheritable(False)
+    if syscalls.BIND_NOW in os.environ.items():  # set by us, not by the policy
+        del os.environ[syscalls.BIND_NOW[0]]
     try:
-        (length,) = struct.unpack(">I", _exactly(link, 4))
-        spec = json.loads(_exactly(link, length))
-        # Its launcher is gone by now, so that the server is its parent: when that dies, so does it.
+        (length,) = struct.unpack(">I", _receive_exactly(server, 4))
+        spec = json.loads(_receive_exactly(server, length))
+        # The launcher has ended, so that the server is the parent: the zygote ends with it.
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-        return serve(link, spec)
+        return serve(server, spec)
     except Exception as error:
-        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        server.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
     os._exit(1)
 
 
-def _exactly(link: socket.socket, size: int) -> bytes:
+def _receive_exactly(server: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        piece = link.recv(size - len(data))
+        piece = server.recv(size - len(data))
         if not piece:
             os._exit(0)
         data += piece
     return data
 
 
-def serve(link: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
-    """Fork a cell for every request until the server goes away. Returns in a cell's main process, with its job."""
+def serve(server: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
+    """Fork a cell for each request until the server ends.
+
+    Return only in a cell's main process, with its job.
+    """
     confinement = Confinement.from_spec(spec["confinement"])
     namespaces, scripts = bool(spec["namespaces"]), bool(spec["scripts"])
     own_processes = bool(spec["own_processes"])
     if own_processes and not namespaces:
         if "session_confinement" in spec:
             raise OSError(
-                "sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not have: take another runtime"
+                "sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not support: "
+                "use another container runtime"
             )
-        _own_users()  # before anything that is imported starts a thread
-    stdio.renew()
-    _preload(link, spec["preload"])
+        _enter_user_namespace()  # before an imported module starts a thread
+    stdio.replace_standard_streams()
+    _preload(server, spec["preload"])
     syscalls.keep_freed_memory()
     if "session_confinement" in spec:
         prepare_sessions()
     _install_filters(spec)
     if namespaces:
-        for capability in syscalls.NETWORK_CAPABILITIES:  # held, but never to be given to a program
+        # The zygote keeps these capabilities, but no program gets them by exec.
+        for capability in syscalls.NETWORK_CAPABILITIES:
             syscalls.drop_from_bounding_set(capability)
-        syscalls.prctl(
-            syscalls.PR_SET_DUMPABLE, 0
-        )  # no cell may look into it, or into another's first process
+        # Cells must not read the memory of the zygote or of another cell's first process.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     elif not own_processes:
-        syscalls.adopt_orphans()
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_IGN
-    )  # the kernel reaps: nobody asks for these statuses
+        syscalls.become_subreaper()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: the statuses are not needed
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    is_for_blocks = scripts and "session_confinement" not in spec  # a session is no block
-    _settle(practising=is_for_blocks, is_heard=bool(spec.get("farewell")))
-    link.sendall(json.dumps({"pid": os.getpid(), "python": sys.version.split()[0]}).encode())
-    kind, theirs = _fork_for_each(link, home, own_processes=own_processes)
-    if kind == init.ZYGOTE:
-        _move_in(theirs, spec)
-        kind, theirs = _fork_for_each(theirs, home, own_processes=own_processes)
-    if kind == init.SESSION:
-        guard().enter(theirs, spec, Confinement.from_spec(spec["session_confinement"]))
-    return init.enter(theirs, spec, confinement)
+    for_blocks = scripts and "session_confinement" not in spec
+    _prepare_memory(warming_up=for_blocks, notifies_exit=bool(spec.get("early_exit")))
+    server.sendall(json.dumps({"python": sys.version.split()[0]}).encode())
+    kind, socket_to_server = _fork_for_each(server, home, own_processes=own_processes)
+    if kind == handshake.ZYGOTE:
+        _become_tenant_zygote(socket_to_server, spec)
+        kind, socket_to_server = _fork_for_each(socket_to_server, home, own_processes=own_processes)
+    if kind == handshake.SESSION:
+        confinement = Confinement.from_spec(spec["session_confinement"])
+        session_start().run_session_init(socket_to_server, spec, confinement)
+    return init.run_init(socket_to_server, spec, confinement)
 
 
 def _install_filters(spec: dict[str, Any]) -> None:
-    """Install the seccomp programs of `spec` for this process and all to come."""
+    """Install the seccomp programs of `spec` for this process and its future children."""
     if "filter_program" in spec:
         _install(spec["filter_program"])
     if "output_program" in spec:
-        with contextlib.suppress(OSError):  # it is no wall, and a container may forbid it
+        with contextlib.suppress(OSError):  # it is no protection, and a container may forbid it
             _install(spec["output_program"])
 
 
 def _install(program: str) -> None:
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    syscalls.filter_call(binascii.a2b_base64(program))()
+    syscalls.seccomp_call(binascii.a2b_base64(program))()
 
 
-def _own_users() -> None:
-    """Enter a user namespace with nobody else in it: whoever owns one may make process namespaces."""
+def _enter_user_namespace() -> None:
+    """Enter a new user namespace, whose owner may create process namespaces."""
     user, group = os.geteuid(), os.getegid()
     syscalls.unshare(syscalls.CLONE_NEWUSER)
     for name, number in (("uid_map", user), ("gid_map", group)):
@@ -117,57 +122,67 @@ def _own_users() -> None:
 
 
 def _fork_for_each(
-    link: socket.socket, home: int, *, own_processes: bool
+    server: socket.socket, home: int, *, own_processes: bool
 ) -> tuple[bytes, socket.socket]:
-    """Fork a cell for every request, or another zygote. Returns in the fork, with what it is to be, and its socket."""
+    """Fork a cell or another zygote for each request.
+
+    Return only in the fork, with the kind that was requested, and its socket to the server. `home`
+    is the zygote's process namespace, or -1.
+    """
     while True:
-        kind, received, _, _ = socket.recv_fds(link, 1, 1)
+        kind, received, _, _ = socket.recv_fds(server, 1, 1)
         if not kind:
             os._exit(0)
-        is_cell = kind != init.ZYGOTE
+        is_cell = kind != handshake.ZYGOTE
         if own_processes and is_cell:
             syscalls.unshare(syscalls.CLONE_NEWPID)
         if os.fork() == 0:
-            link.close()
+            server.close()
             if home >= 0 and is_cell:
                 os.close(home)
             return kind, socket.socket(fileno=received[0])
         if home >= 0 and is_cell:
-            syscalls.setns(home, syscalls.CLONE_NEWPID)  # else a second unshare is refused
+            syscalls.setns(
+                home, syscalls.CLONE_NEWPID
+            )  # the kernel refuses a second unshare otherwise
         os.close(received[0])
 
 
-def _move_in(link: socket.socket, spec: dict[str, Any]) -> None:
-    """Become the zygote of one guest's cells, with his folders and a network of his own; says so, or why that cannot be."""
+def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any]) -> None:
+    """Become the zygote of a tenant, with its folders and network. Send `HELLO`, or an error."""
     try:
-        data, mounts, _, _ = socket.recv_fds(link, 4, init.MOST_MOUNTS)
-        targets = json.loads(_exactly(link, struct.unpack(">I", data)[0]))
+        data, mounts, _, _ = socket.recv_fds(server, 4, handshake.MAX_MOUNTS)
+        targets = json.loads(_receive_exactly(server, struct.unpack(">I", data)[0]))
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        init.own_network(spec, "guest")
-        init.keep_few_capabilities()
-        init.mount_all(targets, mounts)
+        init.enter_network_namespace(spec, "tenant")
+        init.limit_capabilities()
+        attach_mounts(targets, mounts)
         for mount in mounts:
             os.close(mount)
     except Exception as error:
-        link.sendall(init.ERROR + f"{type(error).__name__}: {error}".encode())
+        server.sendall(handshake.ERROR + f"{type(error).__name__}: {error}".encode())
         os._exit(1)
-    link.sendall(init.HELLO)
+    server.sendall(handshake.HELLO)
 
 
-def guard() -> ModuleType:
-    """Give the module of the first process of a session's cell, which no other server loads."""
-    return importlib.import_module("cellblock.runtime.cell.session.init")
+def session_start() -> ModuleType:
+    """Return the module that starts sessions. Only servers with sessions load it."""
+    return importlib.import_module("cellblock.runtime.cell.session.start")
 
 
 def prepare_sessions() -> None:
-    """Make the shell that all sessions begin with, and import what they run on. Raises what says that IPython is missing."""
-    # As in the interactive interpreter, and not how we were started: blocks beside a session set their own.
+    """Create the shell that all sessions start with, and import their modules.
+
+    Raise `ImportError` if IPython is missing.
+    """
+    # As in the interactive interpreter. Blocks beside a session set their own.
     sys.argv, sys.orig_argv = [""], [sys.executable]
     try:
-        guard().zygote_shell().run("None", quietly=True)
+        session_start().zygote_shell().run("None", silent=True)
     except ImportError as error:
         raise ImportError(
-            f"a session needs IPython in the Python of the blocks ({error}): pip install ipython, or packages=['ipython']"
+            f"sessions need IPython in the Python that runs the blocks ({error}). Install it with "
+            "'pip install ipython', or pass packages=['ipython']"
         ) from error
     for name in ("cell.session.session", "cell.session.branch", "values"):
         importlib.import_module(f"cellblock.runtime.{name}")
@@ -175,29 +190,29 @@ def prepare_sessions() -> None:
         importlib.import_module(f"cellblock.runtime.cell.session.{name}")
 
 
-def _settle(*, practising: bool, is_heard: bool) -> None:
-    """Bring memory into the state in which forks find it best."""
-    stdlib_copy.keep()
+def _prepare_memory(*, warming_up: bool, notifies_exit: bool) -> None:
+    """Prepare memory so that forks copy few pages."""
+    stdlib_copy.snapshot_stdlib()
     gc.collect()
-    gc.freeze()  # before the practice as well, whose collections would walk through all of it
-    if practising:
-        warmup.practise()
-        init.look_up()
-    script.look_around(is_heard=is_heard, is_for_blocks=practising)
+    gc.freeze()  # also before the warm-up, whose collections would visit all objects
+    if warming_up:
+        warmup.warm_up()
+        init.prime_attribute_caches()
+    script.record_baseline(notifies_exit=notifies_exit, for_blocks=warming_up)
     gc.collect()
     gc.freeze()
 
 
-def _preload(link: socket.socket, modules: list[str]) -> None:
-    """Import `modules`; say which of them cannot be imported, and end.
+def _preload(server: socket.socket, modules: list[str]) -> None:
+    """Import `modules`. If one cannot be imported, report it to the server and exit.
 
-    Threads that a library starts meanwhile do not live on in a cell, since a fork carries over the calling thread alone;
-    OpenBLAS, which numpy brings, ends its own before a fork and starts them again when they are needed.
+    Threads that a library starts do not exist in a cell, since a fork copies the calling thread
+    only. OpenBLAS, which NumPy uses, stops its threads before a fork and restarts them when needed.
     """
     for module in modules:
         try:
             importlib.import_module(module)
-        except BaseException as error:  # a program that ends when it is imported, by SystemExit
-            said = f"{type(error).__name__}: {error}"[:_WORDS]
-            link.sendall(json.dumps({"error": said, "module": module}).encode())
+        except BaseException as error:  # also SystemExit
+            text = f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
+            server.sendall(json.dumps({"error": text, "module": module}).encode())
             os._exit(1)

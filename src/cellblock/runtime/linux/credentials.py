@@ -1,4 +1,4 @@
-"""Which process has sent a message, as the kernel tells it: ``SCM_CREDENTIALS`` in unix(7)."""
+"""The process that sent a message, as reported by the kernel: ``SCM_CREDENTIALS`` in unix(7)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import socket
 import struct
 
 _CREDENTIALS = struct.Struct("3i")
-ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
+CREDENTIALS_SPACE = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
-def ask_for_sender(link: socket.socket) -> None:
-    """From now on have each message that comes over `link` say who has sent it."""
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+def enable_credentials(receiver: socket.socket) -> None:
+    """Let the kernel add the sender's credentials to each message that `receiver` receives."""
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
-def sender(ancillary: list[tuple[int, int, bytes]]) -> int:
-    """Give the process that the message with `ancillary` came from; 0: that was not said."""
+def sender_pid(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """Return the process ID in the ancillary data of a message, 0 if there is none."""
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])

@@ -1,4 +1,4 @@
-"""A hold on one process: signals reach it and no later one of its number, and its end is seen."""
+"""A handle of one process: signals never reach a later process with the same process ID."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import signal
 from . import process_tree
 
 
-class Hold:
-    """See above. The kernel of gVisor has no such thing: there it is the number, which comes again only after all others."""
+class PidFd:
+    """A pidfd, see pidfd_open(2). gVisor has none: there the process ID, reused late, must do."""
 
     def __init__(self, pid: int) -> None:
-        """Take hold of process `pid`. Raises `OSError`."""
+        """Open a pidfd of process `pid`. Raise `OSError` if there is no such process."""
         self._pid, self._descriptor = pid, -1
         try:
             self._descriptor = os.pidfd_open(pid)
@@ -23,8 +23,8 @@ class Hold:
             if error.errno != errno.ENOSYS:
                 raise
 
-    def send(self, number: int) -> None:
-        """Send it signal `number`, if it has not ended."""
+    def send_signal(self, number: int) -> None:
+        """Send signal `number` to the process, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             if self._descriptor >= 0:
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -32,15 +32,15 @@ class Hold:
                 os.kill(self._pid, number)
 
     def has_ended(self) -> bool:
-        """Tell whether it has ended."""
+        """Return True if the process has ended."""
         if self._descriptor < 0:
-            return process_tree.is_zombie(self._pid)
+            return process_tree.has_ended(self._pid)
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
         return bool(poller.poll(0))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the pidfd."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

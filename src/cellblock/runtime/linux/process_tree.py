@@ -1,4 +1,4 @@
-"""End a whole tree of processes, whatever its members do about it."""
+"""List and kill process trees, even if their members try to prevent it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections import defaultdict
 
 _SIGKILL = int(signal.SIGKILL)
 _PAGE = 1 << 16
-_FULL = 4000  # bytes of a list that may go on: the kernel gives out a page at a time
-_ONE_THREAD = 3  # links of the folder of a process's threads: itself, its parent, one thread
+_FULL = 4000  # bytes; a longer list may be incomplete: the kernel returns one page per read
+_ONE_THREAD = 3  # links of /proc/PID/task: itself, its parent, one thread
 
 
 def descendants(root: int) -> list[int]:
-    """List the processes below `root`, parents first."""
-    below_of = children if _are_listed() else _by_parent().__getitem__
+    """Return the processes below `root`, parents first."""
+    below_of = children if _kernel_lists_children() else _children_by_parent().__getitem__
     found: list[int] = []
     pending = [root]
     while pending:
@@ -27,9 +27,9 @@ def descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """List the children of process `pid`; none when there is no such process."""
-    if not _are_listed():
-        return _by_parent()[pid]
+    """Return the children of process `pid`, none if there is no such process."""
+    if not _kernel_lists_children():
+        return _children_by_parent()[pid]
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -39,24 +39,27 @@ def children(pid: int) -> list[int]:
 
 
 @functools.cache
-def _are_listed() -> bool:
+def _kernel_lists_children() -> bool:
     return os.path.exists("/proc/thread-self/children")
 
 
-def _by_parent() -> defaultdict[int, list[int]]:
-    """Give the children of every process, where the kernel lists none (gVisor's)."""
+def _children_by_parent() -> defaultdict[int, list[int]]:
+    """Return the children of every process, for kernels without lists of children (gVisor)."""
     found = defaultdict[int, list[int]](list)
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            # The name, in brackets, may hold blanks and brackets itself.
+            # The name, in brackets, may contain spaces and brackets.
             found[int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])].append(int(pid))
     return found
 
 
-def began(pid: int) -> str:
-    """Give when process `pid` began, by the kernel's clock, which tells it from others of its number; "" if it has ended."""
+def start_time(pid: int) -> str:
+    """Return the start time of process `pid` in clock ticks since boot, "" if it has ended.
+
+    The process ID and the start time together identify a process.
+    """
     try:
-        # The name, in brackets, may hold blanks and brackets itself.
+        # The name, in brackets, may contain spaces and brackets.
         state, *rest = (
             _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
         )
@@ -66,7 +69,7 @@ def began(pid: int) -> str:
 
 
 def _read(path: str) -> bytes:
-    # Without the layers of `open`: this is read after every block.
+    # Without the layers of `open`, since this runs after every block.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(descriptor, _PAGE)
@@ -77,8 +80,8 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
-class Children:
-    """The children of one process that is asked for them often."""
+class ChildList:
+    """Lists the children of one process. Faster than `children` for many calls."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -88,73 +91,71 @@ class Children:
             self._list = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
 
     def list(self) -> list[int]:
-        """List them as they are now; none when there is no such process any more."""
+        """Return the current children, none if the process has ended."""
         try:
             if os.fstat(self._threads).st_nlink == _ONE_THREAD:
                 data = os.pread(self._list, _PAGE, 0)
                 return list(map(int, data.split())) if len(data) < _FULL else children(self.pid)
         except OSError:
-            return [] if _are_listed() else children(self.pid)
+            return [] if _kernel_lists_children() else children(self.pid)
         return children(self.pid)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the files in /proc."""
         for descriptor in (self._threads, self._list):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._threads = self._list = -1
 
 
-def number_inside(pid: int) -> int:
-    """Give the number that process `pid` has in its own process namespace; 0 when it is gone."""
+def pid_in_namespace(pid: int) -> int:
+    """Return the ID of process `pid` in its own process namespace, 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in _read(f"/proc/{pid}/status").splitlines():
             if line.startswith(b"NSpid:"):
                 return int(line.split()[-1])
-        return (
-            pid  # a kernel without the line, such as gVisor's, where we are in the same namespace
-        )
+        return pid  # gVisor has no such line; there, both are in the same namespace
     return 0
 
 
-def is_zombie(pid: int) -> bool:
-    """Tell whether process `pid` has ended and only waits to be reaped, or is gone."""
+def has_ended(pid: int) -> bool:
+    """Return True if process `pid` has ended, whether or not it has been reaped."""
     try:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
     except OSError:
         return True
 
 
-def send(pid: int, number: int) -> None:
-    """Send signal `number` to process `pid`, if there is one that may be sent it."""
+def send_signal(pid: int, number: int) -> None:
+    """Send signal `number` to process `pid`. Ignore a missing process or permission."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
-def kill_below(root: int) -> bool:
-    """Send SIGKILL to every process below `root`; tell whether there was one.
+def kill_descendants(root: int) -> bool:
+    """Send SIGKILL to every process below `root`. Return True if there was one.
 
-    They are stopped first, so that none of them can fork while the list is walked.
+    They are stopped first, so that they cannot fork while the list is processed.
     """
     pids = descendants(root)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            send(pid, number)
+            send_signal(pid, number)
     return bool(pids)
 
 
 def kill_namespace() -> None:
-    """As the first process of a process namespace: send SIGKILL to all others in it, in one step."""
-    if os.getpid() != 1:  # outside, -1 would mean every process of this user
+    """From the first process of a process namespace, send SIGKILL to all others in it at once."""
+    if os.getpid() != 1:  # elsewhere, -1 means every process of the user
         raise AssertionError("kill_namespace outside a process namespace")
-    try:  # without `contextlib` and enums: each object that is touched has to be copied after a fork
+    try:  # no `contextlib` or enums: after a fork, each touched object is copied
         os.kill(-1, _SIGKILL)
     except ProcessLookupError:
         pass
 
 
 def reap_all() -> bool:
-    """Reap children that have ended; tell whether any child is left."""
+    """Reap children that have ended. Return True if a child is left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Remove a folder that code has written into, whatever names, depth and modes it left behind."""
+"""Remove a folder in which untrusted code has created any names, depths and modes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def remove_tree(path: str) -> None:
-    """Remove `path` and all below it, as far as that is possible; does nothing when it is not there."""
-    for _ in range(3):  # something may still be writing into it
+    """Remove `path` and everything below it, as far as possible. Ignore a missing path."""
+    for _ in range(3):  # a process may still be writing to it
         with contextlib.suppress(OSError):
             top = _open(path)
             try:
@@ -23,9 +23,10 @@ def remove_tree(path: str) -> None:
 
 
 def _empty(top: int) -> None:
-    """Remove what is in the folder `top`.
+    """Empty the open folder `top`.
 
-    What lies deeper is moved up into it first, so that neither descriptors nor the stack grow with the depth.
+    Subfolders of its folders are moved up into it, so that the number of open files and the stack
+    do not grow with the depth.
     """
     pending = _remove_files(top)
     count = 0
@@ -35,7 +36,9 @@ def _empty(top: int) -> None:
             folder = _open(name, top)
             try:
                 for inner in _remove_files(folder):
-                    os.close(_open(inner, folder))  # whose owner may not be allowed to move it yet
+                    os.close(
+                        _open(inner, folder)
+                    )  # to move a folder, its owner needs write permission
                     count += 1
                     moved = f".cellblock-{os.getpid()}-{count}"
                     os.rename(inner, moved, src_dir_fd=folder, dst_dir_fd=top)
@@ -46,10 +49,12 @@ def _empty(top: int) -> None:
 
 
 def _open(name: str, above: int | None = None) -> int:
-    """Open the folder `name`, never through a link, with all rights for its owner."""
+    """Open the folder `name`, never through a symbolic link, and give its owner all permissions."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | _FOLDER, dir_fd=above)
     try:
-        with contextlib.suppress(PermissionError):  # of somebody else: its rights may do
+        with contextlib.suppress(
+            PermissionError
+        ):  # another user owns it; its permissions may be enough
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
         return os.open(f"/proc/self/fd/{handle}", _FOLDER)
     finally:
@@ -57,7 +62,10 @@ def _open(name: str, above: int | None = None) -> int:
 
 
 def _remove_files(folder: int) -> list[str]:
-    """Remove from `folder` what is no folder, and give the names of the folders; those of files may be millions."""
+    """Remove everything but folders from the open `folder`. Return the names of the folders.
+
+    File names are not collected: there may be millions.
+    """
     folders = list[str]()
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""System calls that Python's `os` does not offer, each a thin function that raises `OSError`."""
+"""System calls that Python's `os` module does not have. Each function raises `OSError`."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ CAP_SETPCAP: Final = 8
 CAP_NET_ADMIN: Final = 12
 CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
-TERMINALS: Final = "/dev/pts"
-ZYGOTE_LINK: Final = (
-    3  # the descriptor under which a zygote that is a program of its own finds its socket
-)
-# Has the linker find all functions of the C libraries at once, and not each at its first call, in each cell again: ld.so(8).
-LINK_NOW: Final = ("LD_BIND_NOW", "cellblock")
-# What a zygote in a sandbox holds, and a cell gives up: to make cells, and, where each has a network of its own, that too.
+DEVPTS: Final = "/dev/pts"
+ZYGOTE_SOCKET_FD: Final = 3  # the socket of a zygote that is a program of its own
+# Makes the linker look up all functions at the start, not each in every cell again: ld.so(8).
+BIND_NOW: Final = ("LD_BIND_NOW", "cellblock")
+# What a zygote in a sandbox needs to create cells, and what it needs to create their networks.
+# Cells drop these capabilities.
 CELL_CAPABILITIES: Final = (CAP_SETPCAP, CAP_SYS_ADMIN)
 NETWORK_CAPABILITIES: Final = (*CELL_CAPABILITIES, CAP_NET_ADMIN)
 
-# Numbers that are not the same on every machine; those from 424 on are.
+# Numbers that differ between architectures. From 424 on they are the same.
 _NUMBERS: Final = {
     "x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126},
     "aarch64": {"pivot_root": 41, "seccomp": 277, "capset": 91},
@@ -66,12 +65,10 @@ _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGE_BYTES = (
-    32 << 20
-)  # the most that the C library comes to by itself: what is larger goes back at once
+_MMAP_THRESHOLD_BYTES = 32 << 20  # the highest value that glibc would reach by itself
 _libc = ctypes.CDLL(None, use_errno=True)
 _flush = _libc.fflush
-_fork = ctypes.PyDLL(None, use_errno=True).fork  # lets no other thread of Python run meanwhile
+_fork = ctypes.PyDLL(None, use_errno=True).fork  # PyDLL keeps the GIL
 
 
 def _check(result: int, what: str) -> int:
@@ -89,19 +86,20 @@ def _number(name: str) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what is freed for what comes next, as far as it would learn to by itself; see mallopt(3).
+    """Let glibc keep freed memory instead of returning it to the kernel, see mallopt(3).
 
-    In a short program it has no time to learn, and gives it back again and again: each page that comes anew costs a fault.
+    glibc would adapt its thresholds to these values, but a short program ends before that, and pays
+    a page fault for each page that it frees and allocates again.
     """
-    if (mallopt := getattr(_libc, "mallopt", None)) is not None:  # musl has none
-        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, 2 * _LARGE_BYTES)
+    if (mallopt := getattr(_libc, "mallopt", None)) is not None:  # musl does not have it
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, 2 * _MMAP_THRESHOLD_BYTES)
 
 
 def syscall(
     number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None, name: str
 ) -> int:
-    """Call system call `number`. Integers are passed as 64-bit values."""
+    """Make system call `number`. Integers are passed as 64-bit values."""
     words = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
     return _check(_libc.syscall(ctypes.c_long(number), *words), name)
 
@@ -112,12 +110,12 @@ def unshare(flags: int) -> None:
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """Enter the namespace that `descriptor` stands for."""
+    """Enter the namespace that `descriptor` refers to."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    """Mount a filesystem, or change how one is mounted."""
+    """Mount a filesystem, or change the flags of a mount."""
     _check(
         _libc.mount(
             source.encode(),
@@ -130,21 +128,21 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
     )
 
 
-def mount_terminals() -> None:
-    """Make a filesystem for pseudo-terminals, without any yet; see pts(4)."""
-    mount("devpts", TERMINALS, "devpts", MS_NOSUID | MS_NOEXEC, "ptmxmode=666,mode=620")
+def mount_devpts() -> None:
+    """Mount an empty filesystem for pseudo-terminals, see pts(4)."""
+    mount("devpts", DEVPTS, "devpts", MS_NOSUID | MS_NOEXEC, "ptmxmode=666,mode=620")
 
 
 def bring_up_loopback() -> None:
-    """Switch on the loopback of a new network namespace: asyncio and multiprocessing talk over it."""
+    """Bring up the loopback interface of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         request = struct.pack("16sH14x", b"lo", 0)
         (flags,) = struct.unpack_from("H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)
         fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
 
 
-def attach(descriptor: int, target: str) -> None:
-    """Mount what `descriptor` holds, a copy of a mounted folder or file, on `target`."""
+def attach_mount(descriptor: int, target: str) -> None:
+    """Attach the detached mount `descriptor`, of a folder or a file, to `target`."""
     name = f"move_mount {target}"
     syscall(
         MOVE_MOUNT,
@@ -158,23 +156,23 @@ def attach(descriptor: int, target: str) -> None:
 
 
 def unmount(target: str, flags: int = 0) -> None:
-    """Unmount what is mounted on `target`."""
+    """Unmount the filesystem on `target`."""
     _check(_libc.umount2(os.fsencode(target), flags), f"umount {target}")
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make `new` the root and move the old one to `old`."""
+    """Make `new` the root directory, and move the old root to `old`."""
     syscall(_number("pivot_root"), os.fsencode(new), os.fsencode(old), name="pivot_root")
 
 
 def prctl(option: int, *arguments: int) -> None:
-    """Change a property of this process."""
+    """Change an attribute of this process."""
     words = [ctypes.c_ulong(item) for item in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *words), f"prctl {option}")
 
 
-def adjust_memory_score(value: int) -> None:
-    """Set how soon this process is ended when memory runs out: ``oom_score_adj`` in proc(5). Raises `OSError`."""
+def set_oom_score(value: int) -> None:
+    """Set ``oom_score_adj``: the OOM killer picks processes with high values first, see proc(5)."""
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, b"%d" % value)
@@ -182,18 +180,18 @@ def adjust_memory_score(value: int) -> None:
         os.close(descriptor)
 
 
-def fork_untouched() -> int:
-    """Fork, as `os.fork` does, but without what Python and libraries do at forks: the child is the same to the last byte.
+def fork_without_hooks() -> int:
+    """Fork without the hooks of Python and its libraries: the child's memory is unchanged.
 
-    Only where there is one thread. What is left out (locks made anew, random numbers reseeded) writes to hundreds of the
-    child's pages, each of which would have to be copied. Raises `OSError`.
+    The process must have only one thread. The hooks (new locks, new random seeds) write to hundreds
+    of pages of the child, each of which would be copied.
     """
     pid = _fork()
     return pid if pid >= 0 else _check(pid, "fork")
 
 
-def adopt_orphans() -> bool:
-    """Have whatever loses its parent below this process become its child; tell whether this kernel can do that."""
+def become_subreaper() -> bool:
+    """Adopt orphans below this process. Return False if the kernel does not support it."""
     try:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     except OSError as error:
@@ -204,18 +202,18 @@ def adopt_orphans() -> bool:
 
 
 def flush_c_streams() -> None:
-    """Write out what the C library's own streams hold; the end by `os._exit` would drop it."""
+    """Flush the streams of the C library: `os._exit` does not."""
     _flush(None)
 
 
 def drop_from_bounding_set(capability: int) -> None:
-    """Let no program started from here on ever have `capability`; one that this kernel does not know is no matter."""
+    """Remove `capability` from the bounding set. Ignore one that the kernel does not know."""
     with contextlib.suppress(OSError):
         prctl(PR_CAPBSET_DROP, capability)
 
 
-class Call:
-    """A call of the C library with its arguments made ready: no more than the call itself is left to do."""
+class PreparedCall:
+    """A call of the C library with its arguments already converted, so that it costs little."""
 
     def __init__(
         self, function: str, name: str, *arguments: int | ctypes.Array[ctypes.c_char]
@@ -227,35 +225,37 @@ class Call:
         self._name = name
 
     def __call__(self) -> None:
-        """Do it. Raises `OSError`."""
+        """Make the call. Raise `OSError` if it fails."""
         if self._function(*self._arguments) < 0:
             _check(-1, self._name)
 
 
-def capability_call(effective: int, permitted: int, inheritable: int) -> Call:
-    """Give the call that sets this process's capability sets, each a mask of 64 bits."""
+def capset_call(effective: int, permitted: int, inheritable: int) -> PreparedCall:
+    """Return the call that sets the capability sets of this process, each a 64-bit mask."""
     header = ctypes.create_string_buffer((0x20080522).to_bytes(4, "little") + bytes(4), 8)
     low, high = 0xFFFFFFFF, 32
     words = [mask & low for mask in (effective, permitted, inheritable)]
     words += [mask >> high for mask in (effective, permitted, inheritable)]
     data = ctypes.create_string_buffer(b"".join(word.to_bytes(4, "little") for word in words), 24)
-    return Call("syscall", "capset", _number("capset"), header, data)
+    return PreparedCall("syscall", "capset", _number("capset"), header, data)
 
 
-class _Program(ctypes.Structure):
-    """Linux's `struct sock_fprog`."""
+class _SockFprog(ctypes.Structure):
+    """`struct sock_fprog` of linux/filter.h."""
 
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def filter_call(program: bytes) -> Call:
-    """Give the call that installs a seccomp program (8-byte BPF instructions) for this process and its children."""
+def seccomp_call(program: bytes) -> PreparedCall:
+    """Return the call that installs a seccomp program for this process and its children.
+
+    `program` consists of 8-byte BPF instructions.
+    """
     head = ctypes.create_string_buffer(
-        bytes(_Program(len(program) // 8, program)), ctypes.sizeof(_Program)
+        bytes(_SockFprog(len(program) // 8, program)), ctypes.sizeof(_SockFprog)
     )
-    head.program = program  # pyright: ignore[reportAttributeAccessIssue] - the address in it must stay valid
-    mode_filter, allow_speculation = (
-        1,
-        4,
-    )  # the second keeps numeric code at full speed on older kernels
-    return Call("syscall", "seccomp", _number("seccomp"), mode_filter, allow_speculation, head)
+    head.program = program  # pyright: ignore[reportAttributeAccessIssue] - the struct holds its address
+    mode_filter, allow_speculation = 1, 4  # older kernels slow down numeric code without the latter
+    return PreparedCall(
+        "syscall", "seccomp", _number("seccomp"), mode_filter, allow_speculation, head
+    )

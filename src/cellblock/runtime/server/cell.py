@@ -1,4 +1,4 @@
-"""A cell as the server sees it, and the run that it is given: asked for, ready, running, ended."""
+"""A cell as the server sees it, and the run of a block in it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,33 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .. import protocol
-from ..cell import init
+from .. import handshake, protocol
 from ..linux import files, process_tree
-from ..linux.credentials import ROOM, ask_for_sender, sender
-from ..linux.pidfd import Hold
-from .cgroups import Groups
-from .pipes import Pump
-from .usage import Meter, over_cpu
+from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from ..linux.pidfd import PidFd
+from .cgroups import CellCgroups
+from .event_loop import FOREVER
+from .pipes import OutputPipes
+from .usage import UsageMeter, exceeded_cpu_limit
 
-_FOREVER = float("inf")
-_SHORT = (
-    init.PACKET // 2
-)  # bytes of code that fit into the packet of a job, so that its process need not read the file
+# Bytes of code that are sent in the job, so that the block's process need not read the file.
+_MAX_INLINE_CODE = handshake.MAX_PACKET // 2
 
 
-class CellFailed(Exception):
-    """A cell could not be made, or died before it had anything to do; the message says why."""
+class CellError(Exception):
+    """A cell could not be started, or ended before it had a block. The message says why."""
 
 
 class Job(NamedTuple):
-    """One block that waits for a cell, since `arrived`; `write` is how the file of its code is written."""
+    """One block that waits for a cell since `arrived`. `write_file` writes its code file."""
 
-    run: int
+    number: int
     request: dict[str, Any]
     arrived: float
-    write: Callable[[str, bytes], int] = files.write_at
+    write_file: Callable[[str, bytes], int] = files.write_new_file_at
 
-    def never_started(self) -> dict[str, Any]:
-        """Give the ending of a job that was cancelled before it got a cell."""
+    def cancelled_ending(self) -> dict[str, Any]:
+        """Return the ending of a job that was cancelled before it got a cell."""
         queued = time.monotonic() - self.arrived
         return {
             "status": None,
@@ -49,177 +47,182 @@ class Job(NamedTuple):
             "queued": queued,
         }
 
-    def unwritten(self, error: OSError) -> bytes:
-        """Make the frame which says that a file of it cannot be made."""
+    def file_error_frame(self, error: OSError) -> bytes:
+        """Return the frame that reports that one of the job's files cannot be written."""
         return protocol.encode_json(
-            protocol.FAILED, self.run, {"error": error.strerror, "file": error.filename}
+            protocol.FAILED, self.number, {"error": error.strerror, "file": error.filename}
         )
 
 
 class Run:
-    """One block in a cell: when it must end, where all of its output goes, and why it was ended."""
+    """One block in a cell: its deadline, the file for its output, and why it was stopped."""
 
     def __init__(self, job: Job, limits: dict[str, Any]) -> None:
-        """Make the files that `job` asks for: that of its code, and one for its output. Raises `OSError`."""
-        self.number = job.run
+        """Write the code file of `job`, and create its output file. Raise `OSError` on failure."""
+        self.number = job.number
         self.started = time.monotonic()
         self.queued = self.started - job.arrived + job.request.get("waited", 0.0)
         wall = job.request.get("wall_seconds")
-        self.deadline = self.started + wall if wall else _FOREVER
-        self.next_look = _FOREVER
-        self.stopping = 0.0
+        self.deadline = self.started + wall if wall else FOREVER
+        self.next_check = FOREVER
+        self.stopped_at = 0.0
         self.why: str | None = None
-        self.since: int | None = None
-        if job.request.get(
-            "write"
-        ):  # only now: the files of all that wait would make each new one dearer
+        self.code_ctime_ns: int | None = None
+        # Not written earlier: each file in the folder makes it slower to create the next one.
+        if job.request.get("write"):
             path, text = job.request.pop("write")
             code = text.encode(errors="replace")
-            self.since = job.write(path, code)
-            if job.request.get("script") and len(code) <= _SHORT:
+            self.code_ctime_ns = job.write_file(path, code)
+            if job.request.get("script") and len(code) <= _MAX_INLINE_CODE:
                 job.request["code"] = code
-        self._file = files.open_at(job.request["save"]) if job.request.get("save") else -1
+        self._file = files.create_file_at(job.request["save"]) if job.request.get("save") else -1
         self._room = limits.get("written_bytes") or (1 << 62)
 
-    def save(self, data: bytes) -> None:
-        """Append output to the file that the whole of it was asked for in, if any."""
+    def save_output(self, data: bytes) -> None:
+        """Append output to the output file, if there is one."""
         if self._file < 0:
             return
         part = data[: self._room]
         self._room -= len(part)
         try:
             os.write(self._file, part)
-        except OSError:  # a full disk must not end the server; the file is short then
+        except OSError:  # a full disk must not end the server: the file is incomplete then
             self._room = 0
 
     def close(self) -> None:
-        """Let go of the output file."""
+        """Close the output file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class Cell:
-    """A cell's first process, the socket to it, and its measure; with a block in it: its run and its output pipes."""
+    """A cell's first process, the socket to it, and its usage. With a block: its run and pipes.
+
+    run_ended    the block has ended, and all its processes are gone
+    init_lost    the first process ended before it could report the end of the block
+    is_used_up   the cell cannot run another block
+    """
 
     def __init__(
         self,
         name: str,
         spec: dict[str, Any],
-        groups: Groups,
-        own: tuple[Job, list[str], list[int]] | None = None,
+        cgroups: CellCgroups,
+        dedicated_to: tuple[Job, list[str], list[int]] | None = None,
     ) -> None:
-        """Make one for any blocks, or, with `own`, for one job alone, with mounts on the targets named."""
+        """Make a cell for any blocks, or for one job alone: the job, mount targets, and mounts."""
         self.name = name
-        self.job, self._targets, mounts = own or (None, list[str](), list[int]())
+        self.job, self._targets, mounts = dedicated_to or (None, list[str](), list[int]())
         self._mounts = [os.dup(mount) for mount in mounts]
         self.run: Run | None = None
-        self.pump: Pump | None = None
+        self.pipes: OutputPipes | None = None
         self.pid = 0
-        self.ended = False
-        self.lost = False
-        self.used_up = False
-        self._has_rehearsed = False
-        # Packets, so that what its processes say cannot run together.
-        self.link, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ask_for_sender(self.link)
+        self.run_ended = False
+        self.init_lost = False
+        self.is_used_up = False
+        self._is_pretouched = False
+        # Packets, so that messages of its two processes do not run together.
+        self.socket, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        enable_credentials(self.socket)
         self._limits: dict[str, Any] = spec["limits"]
         self._own_processes = bool(spec["zygote"]["own_processes"])
-        self._groups = groups
-        self._meter: Meter | None = None
-        self._hold: Hold | None = None
-        self._report: init.Report | None = None
+        self._cgroups = cgroups
+        self._usage: UsageMeter | None = None
+        self._pidfd: PidFd | None = None
+        self._report: handshake.Report | None = None
 
     # before a run
 
-    def request(self, zygote: socket.socket) -> None:
-        """Have the zygote fork its first process."""
-        socket.send_fds(zygote, [init.CELL], [self._theirs.fileno()])
-        self._theirs.close()
+    def request_fork(self, zygote: socket.socket) -> None:
+        """Ask the zygote to fork the cell's first process."""
+        socket.send_fds(zygote, [handshake.CELL], [self._peer.fileno()])
+        self._peer.close()
 
-    def read(self) -> bool:
-        """Read what its processes say; tell whether it has just become ready. Raises `CellFailed`."""
+    def read_packet(self) -> bool:
+        """Handle a packet of the cell's processes.
+
+        Return True if the cell has become ready for a block. Raise `CellError` if it has failed.
+        """
         try:
-            data, ancillary, _, _ = self.link.recvmsg(init.PACKET, ROOM)
+            data, ancillary, _, _ = self.socket.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
         except ConnectionError:
             data, ancillary = b"", []
-        if data == init.READY:
-            if self._meter is not None:
-                self._meter.begin()
+        if data == handshake.READY:
+            if self._usage is not None:
+                self._usage.start_block()
             return True
         if self.run is not None:
-            self._end(data)
+            self._end_run(data)
             return False
-        if data != init.HELLO:
-            raise CellFailed(
-                data[1:].decode(errors="replace") or "a cell's first process ended early"
+        if data != handshake.HELLO:
+            raise CellError(
+                data[1:].decode(errors="replace") or "the first process of a cell ended early"
             )
-        self.pid = sender(ancillary)
+        self.pid = sender_pid(ancillary)
         try:
-            self._hold = Hold(self.pid)
-            self._meter = Meter(self._groups, self.name, self.pid)
+            self._pidfd = PidFd(self.pid)
+            self._usage = UsageMeter(self._cgroups, self.name, self.pid)
         except OSError as error:
-            raise CellFailed(f"a cell could not be admitted: {error}") from error
-        self.prepare()
+            raise CellError(f"a cell could not be added to its control groups: {error}") from error
+        self.request_main()
         return False
 
-    def prepare(self) -> None:
-        """Ask for a fresh main process. Raises `CellFailed`."""
-        self.pump = Pump(self._limits.get("output_bytes"))
+    def request_main(self) -> None:
+        """Ask the first process for a new main process. Raise `CellError` if it has ended."""
+        self.pipes = OutputPipes(self._limits.get("output_bytes"))
         try:
-            socket.send_fds(
-                self.link, [init.go(self._targets)], [*self.pump.writers, *self._mounts]
-            )
+            packet = handshake.encode_go(self._targets)
+            socket.send_fds(self.socket, [packet], [*self.pipes.writers, *self._mounts])
         except OSError as error:
-            raise CellFailed(f"a cell's first process is gone: {error}") from error
-        self._has_rehearsed = False
+            raise CellError(f"the first process of a cell has ended: {error}") from error
+        self._is_pretouched = False
 
-    def rehearse(self) -> None:
-        """Have the waiting main process use the time until its job comes, if it has not yet."""
-        if not self._has_rehearsed:
-            self._has_rehearsed = True
-            with contextlib.suppress(OSError):  # if it has died, its first process will say so
-                self.link.sendall(init.REHEARSE)
+    def pretouch(self) -> None:
+        """Let the waiting main process touch its memory until its job comes, once."""
+        if not self._is_pretouched:
+            self._is_pretouched = True
+            with contextlib.suppress(OSError):  # if it has ended, the first process reports that
+                self.socket.sendall(handshake.PRETOUCH)
 
     # a run
 
-    def start(self, job: Job) -> None:
-        """Hand the waiting main process its job. Raises `OSError` when one of its files cannot be made."""
+    def start_run(self, job: Job) -> None:
+        """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
         self.run = Run(job, self._limits)
-        with contextlib.suppress(OSError):  # if it has died, its first process will say so
-            self.link.sendall(init.encode_job(job.request))
+        with contextlib.suppress(OSError):  # if it has ended, the first process reports that
+            self.socket.sendall(handshake.encode_job(job.request))
 
-    def exceeded(self) -> str | None:
-        """Name the limit that it is over, if any."""
-        return None if self._meter is None else self._meter.exceeded(self._limits)
+    def exceeded_limit(self) -> str | None:
+        """Return the name of the limit that the block exceeds, or None."""
+        return None if self._usage is None else self._usage.exceeded_limit(self._limits)
 
-    def stop(self, why: str | None) -> None:
-        """Have its first process end the block."""
-        if self.run is not None and not self.run.stopping:
-            self.run.why, self.run.stopping = why, time.monotonic()
+    def stop_run(self, why: str | None) -> None:
+        """Ask the first process to kill the block's processes."""
+        if self.run is not None and not self.run.stopped_at:
+            self.run.why, self.run.stopped_at = why, time.monotonic()
             self._signal(signal.SIGTERM)
 
-    def _end(self, data: bytes) -> None:
-        self.ended = True
-        if len(data) == init.REPORT.size:
-            self._report = init.Report(*init.REPORT.unpack(data))
-        else:  # its first process was killed, and with it all that it could tell
-            self._report, self.lost = None, True
+    def _end_run(self, data: bytes) -> None:
+        self.run_ended = True
+        self._report = handshake.decode_report(data)
+        # Without a report the first process was killed, and what it knew is lost.
+        self.init_lost = self.init_lost or self._report is None
 
     def ending(self) -> dict[str, Any]:
-        """Give how the run ended, for the wire."""
+        """Return how the run ended, as the payload of `protocol.ENDED`."""
         assert self.run is not None
         why, peak, cpu = self.run.why, 0, 0.0
         if self._report is not None:
             peak, cpu = self._report.peak_bytes, self._report.cpu_seconds
-        if self._meter:
-            cpu = self._meter.cpu_seconds() or cpu
-            peak = self._meter.group_peak_bytes() or max(peak, self._meter.peak_bytes)
+        if self._usage:
+            cpu = self._usage.cpu_seconds() or cpu
+            peak = self._usage.group_peak_bytes() or max(peak, self._usage.peak_bytes)
             if why is None and (
-                self._meter.oom_kills() or (self._was_killed() and self._meter.shared_oom_kills())
+                self._usage.oom_kills() or (self._was_killed() and self._usage.shared_oom_kills())
             ):
                 why = "memory_bytes"
-        why = why or over_cpu(self._limits, cpu)
+        why = why or exceeded_cpu_limit(self._limits, cpu)
         return {
             "status": self._report.status if self._report else None,
             "why": why,
@@ -227,34 +230,34 @@ class Cell:
             "cpu": cpu,
             "peak": peak,
             "queued": self.run.queued,
-            "since": self.run.since,
+            "code_ctime_ns": self.run.code_ctime_ns,
         }
 
     def _was_killed(self) -> bool:
-        """Tell whether SIGKILL ended it, or a program that it waited for, as shells tell it."""
+        """Return True if SIGKILL ended the block, or a program whose status a shell passed on."""
         status = self._report.status if self._report else None
         return status is None or os.waitstatus_to_exitcode(status) in (
             -signal.SIGKILL,
             128 + signal.SIGKILL,
         )
 
-    def clear(self) -> None:
-        """After a run: let go of all that belonged to it, and get ready for the next. Raises `CellFailed`."""
-        self._drop_run()
-        self.ended = False
+    def prepare_next_run(self) -> None:
+        """Close what belonged to the run, and request the next main process. Raise `CellError`."""
+        self._close_run()
+        self.run_ended = False
         if (
-            self.lost
+            self.init_lost
             or self.job is not None
-            or (self._meter is not None and not self._meter.can_begin_again)
+            or (self._usage is not None and not self._usage.is_reusable)
         ):
-            self.used_up = True
+            self.is_used_up = True
         else:
-            self.prepare()
+            self.request_main()
 
-    def _drop_run(self) -> None:
-        if self.pump is not None:
-            self.pump.close()
-            self.pump = None
+    def _close_run(self) -> None:
+        if self.pipes is not None:
+            self.pipes.close()
+            self.pipes = None
         if self.run is not None:
             self.run.close()
             self.run = None
@@ -262,32 +265,32 @@ class Cell:
     # the end
 
     def close(self) -> None:
-        """Let go of it: its first process ends when it finds the socket closed."""
-        self._drop_run()
-        self.link.close()
+        """Close the socket, which ends the first process, and the pipes and files of the run."""
+        self._close_run()
+        self.socket.close()
         for mount in self._mounts:
             os.close(mount)
         self._mounts = []
 
     def kill(self) -> None:
-        """End it from outside, when its first process does not."""
+        """Kill the first process, if it does not end by itself."""
         if not self._own_processes and self.pid:
-            process_tree.kill_below(self.pid)
-        self._signal(signal.SIGKILL)  # in a process namespace everything in it goes as well
+            process_tree.kill_descendants(self.pid)
+        self._signal(signal.SIGKILL)  # this also ends its process namespace, if it has one
 
     def _signal(self, number: int) -> None:
-        if self._hold is not None:
-            self._hold.send(number)
+        if self._pidfd is not None:
+            self._pidfd.send_signal(number)
 
-    def gone(self) -> bool:
-        """Tell whether its first process has ended."""
-        return self._hold is None or self._hold.has_ended()
+    def has_ended(self) -> bool:
+        """Return True if the first process has ended."""
+        return self._pidfd is None or self._pidfd.has_ended()
 
-    def remove(self) -> bool:
-        """Remove its control groups and let go of its process; tell whether all is gone."""
-        if self._meter is not None and not self._meter.remove():
+    def remove_cgroups(self) -> bool:
+        """Remove the control groups and close the pidfd. Return True if the groups are gone."""
+        if self._usage is not None and not self._usage.remove_cgroups():
             return False
-        if self._hold is not None:
-            self._hold.close()
-            self._hold = None
+        if self._pidfd is not None:
+            self._pidfd.close()
+            self._pidfd = None
         return True

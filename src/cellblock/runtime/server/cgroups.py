@@ -1,4 +1,7 @@
-"""A server's control groups: made by itself under its own name, and removed by itself, or by a later one if it was killed."""
+"""The control groups of a server. It creates them under its own name and removes them at its end.
+
+If it was killed, the next server on this machine removes them.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from typing import Any, NamedTuple
 
 from ..linux import process_tree
 
-_OURS = "cellblock"  # a name: that, process namespace, process, when it started
+_PREFIX = "cellblock"  # names are PREFIX-NAMESPACE-PID-START: the server's process, and its start
 
 
-class Groups(NamedTuple):
-    """Where a server's cells get control groups, and what is written into them.
+class CellCgroups(NamedTuple):
+    """Where the cells of a server get control groups, and what is written to these.
 
-    parents   folders in which each cell gets one of its own
-    settings  (index of the parent, file, text), in order; a file that the kernel does not have is passed over
-    peak      (index, file) of the most memory used, set back by writing 0
+    parents   folders in which each cell gets a group of its own
+    settings  (index of the parent, file, text), in order; a file that the kernel lacks is skipped
+    peak      (index, file) of the most memory used, reset by writing 0
     oom       (index, file) with a line ``oom_kill N``
     time      (index, file) of the CPU time used: nanoseconds, or a line ``usage_usec N``
-    shared    path of a file with such a line, of a group that all cells are in
+    shared    path of a file with such an ``oom_kill`` line, of a group that holds all cells
     """
 
     parents: list[str]
@@ -30,60 +33,61 @@ class Groups(NamedTuple):
     shared: str | None = None
 
     @classmethod
-    def make(cls, plan: dict[str, Any] | None) -> Groups:
-        """Make the parents that a place's plan asks for, and remove those of servers that were killed. Raises `OSError`.
+    def create(cls, plan: dict[str, Any] | None) -> CellCgroups:
+        """Create the parents for `plan`, and remove those of killed servers. Raise `OSError`.
 
-        The plan holds the fields above as JSON values, but ``folders`` in which the parents are made, and ``controllers``,
-        what cgroup v2 has to be told to hand on, or none.
+        The plan has the fields above as JSON values. Instead of ``parents`` it has ``folders``, in
+        which the parents are created, and ``controllers``, which cgroup v2 must delegate to cells.
         """
         if not plan:
             return cls([], [])
         settings = [(index, name, text) for index, name, text in plan["settings"]]
-        ways = {
-            kind: (way[0], way[1]) for kind in ("peak", "oom", "time") if (way := plan.get(kind))
+        files = {
+            kind: (file[0], file[1]) for kind in ("peak", "oom", "time") if (file := plan.get(kind))
         }
-        groups = cls([], settings, **ways, shared=plan.get("shared"))
-        name = "-".join((_OURS, _namespace(), str(own := os.getpid()), process_tree.began(own)))
+        cgroups = cls([], settings, **files, shared=plan.get("shared"))
+        name = "-".join(
+            (_PREFIX, _namespace(), str(own := os.getpid()), process_tree.start_time(own))
+        )
         try:
             for folder in plan["folders"]:
-                sweep(folder)
+                remove_orphans(folder)
                 os.mkdir(f"{folder}/{name}")
-                groups.parents.append(f"{folder}/{name}")
+                cgroups.parents.append(f"{folder}/{name}")
             if controllers := plan.get("controllers"):
-                with open(f"{groups.parents[0]}/cgroup.subtree_control", "w") as file:
+                with open(f"{cgroups.parents[0]}/cgroup.subtree_control", "w") as file:
                     file.write(controllers)
         except BaseException:
-            groups.remove()
+            cgroups.remove()
             raise
-        return groups
+        return cgroups
 
     def remove(self) -> None:
-        """Remove the parents; the groups of the cells are gone by then."""
+        """Remove the parents. The groups of all cells must be gone."""
         for parent in self.parents:
             with contextlib.suppress(OSError):
                 os.rmdir(parent)
 
 
-def sweep(folder: str) -> list[str]:
-    """Remove the control groups in `folder` of servers that were killed; give what is gone."""
-    gone: list[str] = []
+def remove_orphans(folder: str) -> list[str]:
+    """Remove the control groups in `folder` whose server was killed. Return the removed paths."""
+    removed: list[str] = []
     own = _namespace()
     for name in os.listdir(folder):
         match name.split("-"):
-            # What another namespace calls a process says nothing here.
-            case [ours, namespace, pid, began] if (
-                ours == _OURS and namespace == own and pid.isdecimal()
+            # Process IDs of another namespace have no meaning here.
+            case [prefix, namespace, pid, start] if (
+                prefix == _PREFIX and namespace == own and pid.isdecimal()
             ):
-                is_dead = process_tree.began(int(pid)) != began
+                is_dead = process_tree.start_time(int(pid)) != start
             case _:
                 is_dead = False
         if is_dead:
-            with contextlib.suppress(
-                OSError
-            ):  # a cell that is still on its way out; or another was quicker
+            # A cell may not have ended yet, or another server may have removed the group first.
+            with contextlib.suppress(OSError):
                 _remove_with_cells(f"{folder}/{name}")
-                gone.append(f"{folder}/{name}")
-    return gone
+                removed.append(f"{folder}/{name}")
+    return removed
 
 
 def _remove_with_cells(parent: str) -> None:

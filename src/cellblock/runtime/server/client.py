@@ -1,4 +1,4 @@
-"""One who uses the server: the stream that tells what to do, what goes back over it, and the cells that are his."""
+"""One client of the server: its control stream, its output, and the cells that work for it."""
 
 from __future__ import annotations
 
@@ -11,155 +11,159 @@ from typing import TYPE_CHECKING, Any
 from .. import protocol
 from ..linux import files
 from .cell import Job
-from .event_loop import FOREVER, Loop
+from .event_loop import FOREVER, EventLoop
 from .pool import Pool
 
 if TYPE_CHECKING:
-    from .sessions.manager import Sessions
+    from .sessions.manager import SessionManager
 
-_BACKLOG = 32 * 1024 * 1024  # bytes of output that nobody takes, at which his cells have to wait
-_READ = 1 << 16  # more would make each read give memory back to the kernel
-_MOMENT = 0.002  # seconds that output waits for more, or for the end of its block: each message costs its reader a turn
-_MANY = 4  # blocks that wait for a cell, at which whatever is sent can wait for longer: who is answered asks behind them
-_BUSY_MOMENT = 0.032
-_PAUSE = 0.003  # seconds from an answer to the next question: in a row, what is to be done between them is waited for as well
+_MAX_BACKLOG_BYTES = 32 * 1024 * 1024  # unsent output at which cells have to wait
+_READ_BYTES = 1 << 16  # with more, each read would return memory to the kernel
+# Seconds that output waits for more of it, or for the end of its block: each message wakes the
+# client.
+_FLUSH_DELAY = 0.002
+# From this many waiting blocks on, all clients are flushed together, at multiples of the interval.
+_BUSY_BACKLOG = 4
+_BUSY_FLUSH_INTERVAL = 0.032
+# A request that comes later than this after a reply is not part of a quick sequence.
+_PAUSE_SECONDS = 0.003
 
 
-class Post:
-    """Clients with answers that wait to go out. They go together: many have one reader, who need wake up once then."""
+class ReplyBatch:
+    """Clients with unsent replies. They are flushed together: often one process reads them all."""
 
     def __init__(self) -> None:
-        self.waiting = set[Client]()
+        self.clients = set[Client]()
 
     def flush(self) -> None:
-        """Send what all of them have."""
-        for client in list(self.waiting):
+        """Flush all of them."""
+        for client in list(self.clients):
             client.flush()
 
 
 class Client:
-    """A control stream, and the pool and the sessions behind it, if he has any.
+    """A control stream, and the pool and sessions behind it, if there are any.
 
-    `on_open` gets what he asks for first, where he does; `on_end` is called once, when the stream has ended; `post` is for
-    all who use the server.
+    `on_open` receives the client's first request, if the client must send one before others.
+    `on_end` is called once, when the stream has ended. Clients of one server share a `reply_batch`.
     """
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         control_in: int,
         control_out: int,
         decoder: protocol.Decoder,
         on_end: Callable[[Client], None],
         on_open: Callable[[Client, dict[str, Any]], None] | None = None,
-        post: Post | None = None,
+        reply_batch: ReplyBatch | None = None,
     ) -> None:
-        self._loop, self._control_in, self._control_out, self._decoder = (
-            loop,
-            control_in,
-            control_out,
-            decoder,
-        )
-        self._on_end, self._on_open, self._post = on_end, on_open, post or Post()
+        self._loop, self._decoder = loop, decoder
+        self._control_in, self._control_out = control_in, control_out
+        self._on_end, self._on_open = on_end, on_open
+        self._reply_batch = reply_batch or ReplyBatch()
         self.pool: Pool | None = None
-        self.sessions: Sessions | None = None
-        self.delete: list[str] = []
-        self.write = files.write_at  # how the files of his blocks are written
+        self.sessions: SessionManager | None = None
+        self.paths_to_delete: list[str] = []
+        self.write_file = files.write_new_file_at  # writes the code files of blocks
         self.is_full = False
-        self._held: dict[int, int] = {}
+        self._paused: dict[int, int] = {}
         self._outgoing = bytearray()
-        self._answers = self._backlog = (
-            0  # how many answers wait to go out, and how many blocks for a cell, when last told
-        )
-        self._waits_for_room = self._has_ended = False
+        self._replies = 0  # since the last flush
+        self._backlog = 0  # blocks that waited for a cell at the last reply
+        self._waits_for_room = self._is_ended = False
         self._flush_at = FOREVER
-        self._answered, self._after_pause = (
-            0.0,
-            False,
-        )  # when he was last; whether what he asked now came a while later
-        self.again = loop.again
+        self._replied_at = 0.0
+        self._after_pause = False  # the last request came later than _PAUSE_SECONDS after a reply
+        self.rearm = loop.rearm
 
-    def serve(self, frames: list[protocol.Frame]) -> None:
-        """Take in `frames`, which have come already, and whatever comes from now on."""
+    def start_reading(self, frames: list[protocol.Frame]) -> None:
+        """Handle `frames`, which were read already, and all that arrive from now on."""
         os.set_blocking(self._control_out, False)
-        self.watch(self._control_in, self._on_control)
+        self.register(self._control_in, self._on_readable)
         for frame in frames:
-            self._take(frame)
-        self._loop.note(self)
+            self._handle_frame(frame)
+        self._loop.update_deadline(self)
 
-    # the loop, for what is his
+    # the event loop
 
-    def watch(
+    def register(
         self, descriptor: int, handler: Callable[[], None], flags: int = select.EPOLLIN
     ) -> None:
-        """Have `handler` called when `descriptor` can be read."""
-        self._loop.watch(descriptor, handler, flags, self)
+        """See `EventSource`."""
+        self._loop.register(descriptor, handler, flags, self)
 
-    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
-        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
-        self._loop.forget(descriptor, is_to_be_closed=is_to_be_closed)
-        if self._held:
-            self._held.pop(descriptor, None)
+    def unregister(self, descriptor: int, *, closing: bool = False) -> None:
+        """See `EventSource`."""
+        self._loop.unregister(descriptor, closing=closing)
+        if self._paused:
+            self._paused.pop(descriptor, None)
 
-    def hold(self, descriptor: int, flags: int) -> None:
-        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
-        if descriptor not in self._held:
-            self._held[descriptor] = flags
-            self._loop.again(descriptor, flags | select.EPOLLET)
+    def pause_reading(self, descriptor: int, flags: int) -> None:
+        """See `EventSource`."""
+        if descriptor not in self._paused:
+            self._paused[descriptor] = flags
+            self._loop.rearm(descriptor, flags | select.EPOLLET)
 
-    def moment(self) -> float:
-        """Give when `tend` must be called."""
-        moment = self._flush_at
+    def next_deadline(self) -> float:
+        """See `TimerHandler`."""
+        deadline = self._flush_at
         if self.pool is not None:
-            moment = min(moment, self.pool.moment())
+            deadline = min(deadline, self.pool.next_deadline())
         if self.sessions is not None:
-            moment = min(moment, self.sessions.patience())
-        return moment
+            deadline = min(deadline, self.sessions.next_deadline())
+        return deadline
 
-    def tend(self) -> None:
-        """Do what is due."""
+    def on_timer(self) -> None:
+        """See `TimerHandler`."""
         if self.pool is not None:
-            self.pool.tend()
+            self.pool.on_timer()
         if self.sessions is not None:
-            self.sessions.tend()
+            self.sessions.on_timer()
         if time.monotonic() >= self._flush_at:
             self.flush()
 
-    # what goes out
+    # output
 
     def send(self, frame: bytes, *, can_wait: bool = False) -> None:
-        """Send `frame` out, or a moment later with what follows."""
+        """See `FrameSender`."""
         self._outgoing += frame
-        if len(self._outgoing) > _BACKLOG:
+        if len(self._outgoing) > _MAX_BACKLOG_BYTES:
             self.is_full = True
         if not self._waits_for_room:
-            self._flush_at = min(self._flush_at, self._next_moment()) if can_wait else 0.0
+            self._flush_at = min(self._flush_at, self._next_flush()) if can_wait else 0.0
 
-    def answer(self, frame: bytes, backlog: int) -> None:
-        """Send the last frame of a block or question while `backlog` blocks wait for a cell.
+    def reply(self, frame: bytes, backlog: int) -> None:
+        """See `FrameSender`.
 
-        At once, or together with other answers: with never so many that cells could run out of blocks meanwhile.
+        Replies are held back only while fewer than `backlog`: their callers cannot send enough new
+        blocks to leave a cell without one.
         """
         self._backlog = backlog
-        self._answers += 1
+        self._replies += 1
         self.send(frame, can_wait=True)
-        self._post.waiting.add(self)
-        if self._answers < backlog:
+        self._reply_batch.clients.add(self)
+        if self._replies < backlog:
             return
-        self._post.flush()
+        self._reply_batch.flush()
         if not backlog and self._after_pause:
-            os.sched_yield()  # who has waited for it goes before what is to be done for the next
-        self._answered = time.monotonic()
+            os.sched_yield()  # let the caller read the reply before we prepare the next run
+        self._replied_at = time.monotonic()
 
-    def _next_moment(self) -> float:
-        """Give when what can wait is sent: where many blocks wait, on all streams at once, since many have one reader."""
+    def _next_flush(self) -> float:
+        """Return when frames that can wait are sent.
+
+        If many blocks wait, all clients flush at the same time: often one process reads them all.
+        """
         now = time.monotonic()
-        return now + _MOMENT if self._backlog < _MANY else (now // _BUSY_MOMENT + 1) * _BUSY_MOMENT
+        if self._backlog < _BUSY_BACKLOG:
+            return now + _FLUSH_DELAY
+        return (now // _BUSY_FLUSH_INTERVAL + 1) * _BUSY_FLUSH_INTERVAL
 
     def flush(self) -> None:
-        """Give what was sent to the other side, as far as it takes it now."""
-        self._answers = 0
-        self._post.waiting.discard(self)
+        """See `FrameSender`."""
+        self._replies = 0
+        self._reply_batch.clients.discard(self)
         if not self._outgoing:
             return
         try:
@@ -169,7 +173,7 @@ class Client:
         except OSError:
             self._outgoing.clear()
             self._flush_at = FOREVER
-            self._end()
+            self._report_end()
             return
         del self._outgoing[:sent]
         self._flush_at = FOREVER
@@ -177,87 +181,92 @@ class Client:
             self._watch_for_room(wanted=bool(self._outgoing))
 
     def _watch_for_room(self, *, wanted: bool) -> None:
-        """Flush when the other side has read; where it keeps up, that would wake us after each message for nothing."""
+        """Flush when the stream is writable, but only if a write was incomplete.
+
+        Otherwise the stream is always writable, and would wake the loop after each message.
+        """
         if wanted and not self._waits_for_room:
-            self.watch(self._control_out, self.flush, select.EPOLLOUT)
+            self.register(self._control_out, self.flush, select.EPOLLOUT)
         elif not wanted:
-            self.forget(self._control_out)
+            self.unregister(self._control_out)
         self._waits_for_room = wanted
-        if self.is_full and len(self._outgoing) <= _BACKLOG // 2:
-            self._go_on()
+        if self.is_full and len(self._outgoing) <= _MAX_BACKLOG_BYTES // 2:
+            self._resume_reading()
 
-    def _go_on(self) -> None:
-        """There is room again: read what was held up."""
+    def _resume_reading(self) -> None:
+        """Read the paused descriptors again, since there is room."""
         self.is_full = False
-        held, self._held = self._held, {}
-        for descriptor, flags in held.items():
-            self._loop.again(descriptor, flags)
+        paused, self._paused = self._paused, {}
+        for descriptor, flags in paused.items():
+            self._loop.rearm(descriptor, flags)
         if self.pool is not None:
-            self.pool.go_on()
+            self.pool.resume()
 
-    # what comes in
+    # requests
 
-    def _on_control(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            data = os.read(self._control_in, _READ)
+            data = os.read(self._control_in, _READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self._end()
+            self._report_end()
             return
-        self._after_pause = time.monotonic() > self._answered + _PAUSE
+        self._after_pause = time.monotonic() > self._replied_at + _PAUSE_SECONDS
         for frame in self._decoder.feed(data):
-            self._take(frame)
+            self._handle_frame(frame)
 
-    def _take(self, frame: protocol.Frame) -> None:
+    def _handle_frame(self, frame: protocol.Frame) -> None:
         match frame.kind:
             case protocol.RUN if self.pool is not None:
-                self.pool.add(Job(frame.run, frame.json(), time.monotonic(), self.write))
-            case protocol.ASK if self.sessions is not None:
-                self.sessions.take(frame, frame.json())
-            case protocol.DATA if self.sessions is not None:
-                self.sessions.data(frame)
+                self.pool.submit(Job(frame.run, frame.json(), time.monotonic(), self.write_file))
+            case protocol.SESSION_REQUEST if self.sessions is not None:
+                self.sessions.handle_request(frame, frame.json())
+            case protocol.SESSION_DATA if self.sessions is not None:
+                self.sessions.send_data(frame)
             case protocol.CANCEL:
                 self._cancel(frame.run)
             case protocol.PING:
                 self.send(protocol.encode(protocol.PONG))
-            case protocol.KEEP:
-                self._keep(frame.json()["paths"])
+            case protocol.KEEP_PATHS:
+                self._cancel_deletion(frame.json()["paths"])
             case protocol.OPEN if self._on_open is not None:
                 self._on_open(self, frame.json())
             case _:
-                raise protocol.WireError(f"Frame of kind {frame.kind} is not for a server.")
+                raise protocol.ProtocolError(
+                    f"The server cannot handle a frame of kind {frame.kind}."
+                )
 
     def _cancel(self, number: int) -> None:
-        if self.sessions is not None and self.sessions.cancel(number):
+        if self.sessions is not None and self.sessions.cancel_run(number):
             return
         if self.pool is not None:
             self.pool.cancel(number)
 
-    def _keep(self, paths: list[str]) -> None:
+    def _cancel_deletion(self, paths: list[str]) -> None:
         for path in paths:
-            if path in self.delete:
-                self.delete.remove(path)
+            if path in self.paths_to_delete:
+                self.paths_to_delete.remove(path)
 
     # the end
 
     def fail(self, why: str) -> None:
-        """Say that there will be no cells any more."""
+        """Report that no block can run any more because of `why`, and end the client."""
         self.send(protocol.encode_json(protocol.FAILED, 0, {"error": why}))
         self.flush()
-        self._end()
+        self._report_end()
 
-    def _end(self) -> None:
-        if not self._has_ended:
-            self._has_ended = True
+    def _report_end(self) -> None:
+        if not self._is_ended:
+            self._is_ended = True
             for descriptor in (self._control_in, self._control_out):
-                self.forget(descriptor)
+                self.unregister(descriptor)
             self._on_end(self)
 
     def close(self) -> None:
-        """Hang up, once all of his cells are gone."""
+        """Close the stream. All cells of the client must be gone."""
         self._outgoing.clear()
         self._flush_at = FOREVER
         for descriptor in (self._control_in, self._control_out):

@@ -1,4 +1,4 @@
-"""The loop of a server: who is called when something can be read, and who when his time has come."""
+"""The event loop of the server: call handlers on readable descriptors, and timers when due."""
 
 from __future__ import annotations
 
@@ -10,74 +10,75 @@ from typing import Protocol
 FOREVER = float("inf")
 
 
-class Tended(Protocol):
-    """Who has things to do when nothing comes in."""
+class TimerHandler(Protocol):
+    """An object that has something to do at a certain time."""
 
-    def moment(self) -> float:
-        """Give when `tend` must be called; of `time.monotonic`."""
+    def next_deadline(self) -> float:
+        """Return the `time.monotonic` at which `on_timer` must be called, or `FOREVER`."""
         ...
 
-    def tend(self) -> None:
+    def on_timer(self) -> None:
         """Do what is due."""
+        ...
 
 
-class Loop:
-    """Descriptors, with whom to call and whose they are; only whoever something came for is asked anew what is due when."""
+class EventLoop:
+    """Watch descriptors with epoll, and call timers.
+
+    Each descriptor may belong to a timer. Only the timers whose descriptors had events are asked
+    for a new deadline, so that the cost of an event does not grow with the number of clients.
+    """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._watched: dict[int, tuple[Callable[[], None], Tended | None]] = {}
-        self._moments: dict[Tended, float] = {}
+        self._handlers: dict[int, tuple[Callable[[], None], TimerHandler | None]] = {}
+        self._deadlines: dict[TimerHandler, float] = {}
 
-    def watch(
-        self, descriptor: int, handler: Callable[[], None], flags: int, owner: Tended | None
+    def register(
+        self, descriptor: int, handler: Callable[[], None], flags: int, timer: TimerHandler | None
     ) -> None:
-        """Have `handler` called when `descriptor` can be read."""
-        self._watched[descriptor] = handler, owner
+        """Call `handler` whenever epoll reports `descriptor`."""
+        self._handlers[descriptor] = handler, timer
         self._epoll.register(descriptor, flags)
 
-    def again(self, descriptor: int, flags: int) -> None:
-        """Have an edge-triggered `descriptor` reported once more if it still holds something."""
+    def rearm(self, descriptor: int, flags: int) -> None:
+        """Report an edge-triggered `descriptor` once more if it is still readable."""
         self._epoll.modify(descriptor, flags)
 
-    def is_watched(self, descriptor: int) -> bool:
-        """Tell whether somebody is called for `descriptor`."""
-        return descriptor in self._watched
-
-    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
-        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
-        if self._watched.pop(descriptor, None) and not is_to_be_closed:
+    def unregister(self, descriptor: int, *, closing: bool = False) -> None:
+        """Stop watching `descriptor`. With `closing`, its close removes it from the epoll set."""
+        if self._handlers.pop(descriptor, None) and not closing:
             self._epoll.unregister(descriptor)
 
-    def note(self, owner: Tended) -> None:
-        """Ask `owner` when it has something to do; what was noted stays, or who is busy would put it off for ever."""
-        moment = owner.moment()
-        if moment < self._moments.get(owner, FOREVER):
-            self._moments[owner] = moment
+    def update_deadline(self, timer: TimerHandler) -> None:
+        """Ask `timer` for its deadline. An earlier one stays: events cannot postpone it forever."""
+        deadline = timer.next_deadline()
+        if deadline < self._deadlines.get(timer, FOREVER):
+            self._deadlines[timer] = deadline
 
-    def drop(self, owner: Tended) -> None:
-        """Call `owner` no more."""
-        self._moments.pop(owner, None)
+    def remove_timer(self, timer: TimerHandler) -> None:
+        """Do not call `timer` again."""
+        self._deadlines.pop(timer, None)
 
-    def turn(self) -> None:
-        """Wait for something to do, and do it."""
-        due = min(self._moments.values(), default=FOREVER)
-        touched = set[Tended]()
+    def run_once(self) -> None:
+        """Wait for events or the next deadline, and call their handlers."""
+        due = min(self._deadlines.values(), default=FOREVER)
+        touched = set[TimerHandler]()
         for descriptor, _ in self._epoll.poll(
             -1 if due == FOREVER else max(0.0, due - time.monotonic())
         ):
-            handler, owner = self._watched.get(descriptor, (None, None))
+            handler, timer = self._handlers.get(descriptor, (None, None))
             if handler is not None:
                 handler()
-            if owner is not None:
-                touched.add(owner)
-        for owner in touched:
-            self.note(owner)
+            if timer is not None:
+                touched.add(timer)
+        for timer in touched:
+            self.update_deadline(timer)
         if due < FOREVER and (now := time.monotonic()) >= due:
-            self._tend(now)
+            self._run_timers(now)
 
-    def _tend(self, now: float) -> None:
-        for owner, moment in list(self._moments.items()):
-            if now >= moment and self._moments.pop(owner, None) is not None:
-                owner.tend()
-                self.note(owner)
+    def _run_timers(self, now: float) -> None:
+        for timer, deadline in list(self._deadlines.items()):
+            if now >= deadline and self._deadlines.pop(timer, None) is not None:
+                timer.on_timer()
+                self.update_deadline(timer)

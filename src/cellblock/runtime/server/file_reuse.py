@@ -1,8 +1,9 @@
-"""The files of blocks, used again: what a short block waits for most, on some disks, is that a file is made for it.
+"""Reuse the code files of blocks: on some disks, creating a file is most of a short block's time.
 
-(ext4 without a journal looks at every inode that was freed in the last minutes: thousands, after many short blocks.) So
-such a file is a slate: it stays in a folder that no code sees, and is linked into the work folder under the name of the next
-block. Once that name was removed it may be written again, if it still is as it was made.
+(ext4 without a journal looks at every inode that was freed in the last minutes, thousands after
+many short blocks.) A reusable file stays in a folder that no code sees, and is hard-linked into the
+work folder under the name of the next block. When that name has been removed, the file is written
+again, unless code has changed more of it than its content.
 """
 
 from __future__ import annotations
@@ -17,122 +18,124 @@ from typing import NamedTuple
 
 from ..linux import files
 
-_MOST = 64  # slates; where many callers wait for their answers together, so many are in use
-_LOOKS = 2  # slates looked at for each block, before a new one is made
-_LARGE = 1 << 20  # bytes; to make a file that size short takes time
-# A lease that code has taken on a file must not hold us up, nor may anything else.
-_OPEN = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_GET_FLAGS = 0x80086601  # see ioctl_iflags(2)
-_NEVER = (
-    errno.EXDEV,
-    errno.EPERM,
-    errno.EOPNOTSUPP,
-)  # the folders lie on two disks, or on one without links
+_MAX_FILES = 64  # as many are in use if many callers wait for their replies together
+_MAX_TRIES = 2  # files checked for each block before a new one is created
+_MAX_REUSED_BYTES = 1 << 20  # truncating a larger file takes time
+# Neither a lease that code holds on a file nor anything else may block the server.
+_OPEN_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FS_IOC_GETFLAGS = 0x80086601  # see ioctl_iflags(2)
+# The folders are on two filesystems, or on one without hard links.
+_UNSUPPORTED = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
 
-class _Marks(NamedTuple):
-    """What code could change of its own file that the next block would find, or could be hindered by."""
+class _FileState(NamedTuple):
+    """What code could change of its file that would affect the next block."""
 
     links: int
     mode: int
     uid: int
     gid: int
     attributes: tuple[str, ...]
-    flags: int  # FS_IOC_GETFLAGS: to be written at once, say
+    flags: int  # FS_IOC_GETFLAGS, such as synchronous writes
 
 
-class Slates:
-    """Those of one executor, in the folder `path`, which is made when there is need."""
+class ReusableFiles:
+    """The reusable files of one client, in the folder `path`, which is created on first use."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._marks: dict[str, _Marks] = {}
-        self._used: deque[str] = deque()  # the one that was written longest ago comes first
+        self._states: dict[str, _FileState] = {}
+        self._used: deque[str] = deque()  # least recently written first
         self._count = 0
-        self._is_of_use = True
+        self._is_supported = True
 
     def write(self, path: str, data: bytes) -> int:
-        """Do as `files.write_at`, with a slate where that is possible."""
-        if self._is_of_use and data:  # to make a file empty has the disk write at once
+        """Write a new file like `files.write_new_file_at`, with a reused file where possible."""
+        if (
+            self._is_supported and data
+        ):  # truncating a file to nothing makes some disks write at once
             try:
-                return files.in_its_folder(
+                return files.call_in_folder(
                     path, lambda name, folder: self._write(name, data, folder)
                 )
             except OSError as error:
-                self._is_of_use = error.errno not in _NEVER
-        return files.write_at(path, data)  # which says what is wrong, if it still is
+                self._is_supported = error.errno not in _UNSUPPORTED
+        return files.write_new_file_at(path, data)  # raises the error again if it persists
 
     def _write(self, name: str, data: bytes, folder: int) -> int:
-        slate, descriptor = self._take(folder)
+        file, descriptor = self._open_unused(folder)
         try:
             files.write_all(descriptor, data)
             status = os.fstat(descriptor)
             if status.st_size > len(data):
                 os.ftruncate(descriptor, len(data))
-            os.link(self._whole(slate), name, dst_dir_fd=folder, follow_symlinks=False)
+            os.link(self._path_of(file), name, dst_dir_fd=folder, follow_symlinks=False)
         except BaseException:
-            self._drop(slate)
+            self._delete(file)
             raise
         finally:
             os.close(descriptor)
-        self._used.append(slate)
+        self._used.append(file)
         return status.st_ctime_ns
 
-    def _take(self, folder: int) -> tuple[str, int]:
-        """Give a slate that nobody uses, opened for writing."""
-        for _ in range(min(_LOOKS, len(self._used))):
-            slate = self._used.popleft()
-            descriptor = self._open(slate)
+    def _open_unused(self, folder: int) -> tuple[str, int]:
+        """Return the name and a writable descriptor of a file that no block uses."""
+        for _ in range(min(_MAX_TRIES, len(self._used))):
+            file = self._used.popleft()
+            descriptor = self._try_open(file)
             if descriptor >= 0:
-                return slate, descriptor
-        while len(self._used) >= _MOST:
-            self._drop(self._used.popleft())
-        return self._make(folder)
+                return file, descriptor
+        while len(self._used) >= _MAX_FILES:
+            self._delete(self._used.popleft())
+        return self._create(folder)
 
-    def _open(self, slate: str) -> int:
-        """Open `slate`, and give -1 while its block's name is there; one that is not as it was made is dropped."""
+    def _try_open(self, file: str) -> int:
+        """Open `file`, or return -1 if a block still uses it or code has changed it.
+
+        A changed file is deleted.
+        """
         try:
-            descriptor = os.open(self._whole(slate), _OPEN)
-        except OSError:  # code of another block runs it as a program, say
-            self._drop(slate)
+            descriptor = os.open(self._path_of(file), _OPEN_FLAGS)
+        except OSError:  # for example, code of another block executes it
+            self._delete(file)
             return -1
-        status, made = os.fstat(descriptor), self._marks[slate]
-        if _marks(descriptor, status) == made and status.st_size <= _LARGE:
+        status, state = os.fstat(descriptor), self._states[file]
+        if _file_state(descriptor, status) == state and status.st_size <= _MAX_REUSED_BYTES:
             return descriptor
         os.close(descriptor)
-        if status.st_nlink > made.links:
-            self._used.append(slate)
+        if status.st_nlink > state.links:
+            self._used.append(file)
         else:
-            self._drop(slate)
+            self._delete(file)
         return -1
 
-    def _make(self, folder: int) -> tuple[str, int]:
+    def _create(self, folder: int) -> tuple[str, int]:
         if not self._count:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._path, 0o700)
         self._count += 1
-        slate = str(self._count)
-        descriptor = files.open_new(self._whole(slate))
-        files.give(descriptor, folder)
-        self._marks[slate] = _marks(descriptor, os.fstat(descriptor))
-        return slate, descriptor
+        file = str(self._count)
+        descriptor = files.create_file(self._path_of(file))
+        files.give_to_folder_owner(descriptor, folder)
+        self._states[file] = _file_state(descriptor, os.fstat(descriptor))
+        return file, descriptor
 
-    def _drop(self, slate: str) -> None:
-        del self._marks[slate]
-        files.remove(self._whole(slate))
+    def _delete(self, file: str) -> None:
+        del self._states[file]
+        files.remove_file(self._path_of(file))
 
-    def _whole(self, slate: str) -> str:
-        return f"{self._path}/{slate}"
+    def _path_of(self, file: str) -> str:
+        return f"{self._path}/{file}"
 
 
-def _marks(descriptor: int, status: os.stat_result) -> _Marks:
+def _file_state(descriptor: int, status: os.stat_result) -> _FileState:
     attributes = list[str]()
-    with contextlib.suppress(OSError):  # a disk without them
+    with contextlib.suppress(OSError):  # the filesystem may not support them
         attributes = os.listxattr(descriptor)
     flags = bytearray(8)
     with contextlib.suppress(OSError):
-        fcntl.ioctl(descriptor, _GET_FLAGS, flags)
-    return _Marks(
+        fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, flags)
+    return _FileState(
         status.st_nlink,
         status.st_mode,
         status.st_uid,

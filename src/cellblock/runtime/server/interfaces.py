@@ -1,4 +1,4 @@
-"""Whom a cell is for, as cells see him: who hears what comes from them, and what is sent to him."""
+"""What the parts of the server need of the client that they work for."""
 
 from __future__ import annotations
 
@@ -6,35 +6,38 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Watcher(Protocol):
-    """Who watches descriptors.
+class EventSource(Protocol):
+    """Watches descriptors.
 
-    is_full   more was sent than he takes: nothing of what code writes is to be read
+    is_full   too much output waits to be sent: what code writes must not be read now
     """
 
     is_full: bool
 
-    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
-        """Have `handler` called when `descriptor` can be read."""
+    def register(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
+        """Call `handler` whenever `descriptor` is readable."""
 
-    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
-        """Watch `descriptor` no more; where it is closed at once, the kernel need not be told."""
+    def unregister(self, descriptor: int, *, closing: bool = False) -> None:
+        """Stop watching `descriptor`. With `closing`, its close removes it from the epoll set."""
 
-    def hold(self, descriptor: int, flags: int) -> None:
-        """While `is_full`: report `descriptor`, which is not read now, when there is room again."""
+    def pause_reading(self, descriptor: int, flags: int) -> None:
+        """Do not read `descriptor` while `is_full`. It is reported when there is room again."""
 
 
-class Owner(Watcher, Protocol):
-    """And who can be sent something."""
+class FrameSender(EventSource, Protocol):
+    """Watches descriptors, and sends frames to the client."""
 
-    def again(self, descriptor: int, flags: int) -> None:
-        """Have an edge-triggered `descriptor` reported once more if it still holds something."""
+    def rearm(self, descriptor: int, flags: int) -> None:
+        """Report an edge-triggered `descriptor` once more if it is still readable."""
 
     def send(self, frame: bytes, *, can_wait: bool = False) -> None:
-        """Send `frame` out, or a moment later together with what follows."""
+        """Send `frame`. With `can_wait`, it is sent a moment later, together with what follows."""
 
-    def answer(self, frame: bytes, backlog: int) -> None:
-        """Send the last frame of a block or question while `backlog` blocks wait for a cell: now, or with other answers."""
+    def reply(self, frame: bytes, backlog: int) -> None:
+        """Send the last frame of a block or request while `backlog` blocks wait for a cell.
+
+        It is sent at once or together with other replies.
+        """
 
     def flush(self) -> None:
-        """Give what was sent to the other side now."""
+        """Write everything that was sent, as far as the client accepts it now."""

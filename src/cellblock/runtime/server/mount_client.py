@@ -1,4 +1,4 @@
-"""The server's end of the link to a sandbox's porter: ask for mounts, get descriptors, in order and without waiting."""
+"""The server's side of the mount broker: request mounts and receive descriptors, in order."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..cell.init import MOST_MOUNTS, PACKET
-from .interfaces import Watcher
+from ..handshake import MAX_MOUNTS, MAX_PACKET
+from .interfaces import EventSource
 
-Then = Callable[[list[int], str], None]
+OnFetched = Callable[[list[int], str], None]
+_BROKER_ENDED = "the mount broker of the sandbox ended"
 
 
-class Porter:
-    """Hands in folders of the machine. `then` gets the descriptors, to be closed by it, and what went wrong, if anything."""
+class MountClient:
+    """Request folders of the machine from the mount broker, without waiting for its replies."""
 
-    def __init__(self, loop: Watcher, link: socket.socket) -> None:
-        self._link = link
-        self._waiting: list[Then] = []
-        self._loop = loop
-        loop.watch(link.fileno(), self._on_answer)
+    def __init__(self, events: EventSource, broker: socket.socket) -> None:
+        self._broker = broker
+        self._waiting: list[OnFetched] = []
+        self._events = events
+        events.register(broker.fileno(), self._on_reply)
 
-    def fetch(self, mounts: list[dict[str, Any]], then: Then) -> None:
-        """Ask for `mounts`, as `sandbox.mounts` takes them."""
-        if not self._waiting and self._link.fileno() < 0:
-            then([], "the porter of the sandbox ended")
+    def fetch(self, mounts: list[dict[str, Any]], on_fetched: OnFetched) -> None:
+        """Request `mounts`, in the format of `sandbox.setup.mounts`.
+
+        `on_fetched` receives the descriptors, which it must close, and the error, "" if none.
+        """
+        if not self._waiting and self._broker.fileno() < 0:
+            on_fetched([], _BROKER_ENDED)
             return
-        self._waiting.append(then)
-        self._link.send(json.dumps(mounts).encode())
+        self._waiting.append(on_fetched)
+        self._broker.send(json.dumps(mounts).encode())
 
-    def _on_answer(self) -> None:
+    def _on_reply(self) -> None:
         try:
-            data, ancillary, _, _ = self._link.recvmsg(
-                PACKET, socket.CMSG_SPACE(MOST_MOUNTS * 4), socket.MSG_CMSG_CLOEXEC
+            data, ancillary, _, _ = self._broker.recvmsg(
+                MAX_PACKET, socket.CMSG_SPACE(MAX_MOUNTS * 4), socket.MSG_CMSG_CLOEXEC
             )
         except OSError:
             data, ancillary = b"", []
@@ -47,20 +51,20 @@ class Porter:
         self._waiting.pop(0)(descriptors, json.loads(data).get("error", ""))
 
     def close(self) -> None:
-        """Let go of it, which ends it."""
-        self._loop.forget(self._link.fileno())
-        self._link.close()
-        for then in self._waiting:
-            then([], "the porter of the sandbox ended")
+        """Close the socket, which ends the broker. Pending requests fail."""
+        self._events.unregister(self._broker.fileno())
+        self._broker.close()
+        for on_fetched in self._waiting:
+            on_fetched([], _BROKER_ENDED)
         self._waiting.clear()
 
 
-class NoPorter:
-    """Where there are no walls: what is asked for is there already."""
+class NoMounts:
+    """The mount client without a sandbox, where folders cannot be mounted."""
 
-    def fetch(self, mounts: list[dict[str, Any]], then: Then) -> None:
-        """Have nothing to hand in."""
-        then([], "these sessions cannot be given folders" if mounts else "")
+    def fetch(self, mounts: list[dict[str, Any]], on_fetched: OnFetched) -> None:
+        """Fail if `mounts` is not empty."""
+        on_fetched([], "these sessions cannot mount folders" if mounts else "")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""

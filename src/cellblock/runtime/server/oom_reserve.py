@@ -1,8 +1,10 @@
-"""Memory in reserve, where all cells and the server share one limit: processes that hold some, and are ended first.
+"""A memory reserve where all cells and the server share one limit, as in a container.
 
-What the kernel ends for want of memory may keep its memory for a while: as long as somebody looks at it, as the server does.
-Whoever of ours needs a page in that while would have the kernel end another process, which may be one of ours. They are
-several, since even without a look the kernel may end the next one before it has what the last one held.
+The kernel may not get back the memory of a killed process at once: not while another process, such
+as the server, reads its files in /proc. A process of ours that needs a page then would make the OOM
+killer choose another victim, which could be one of ours. The processes of the reserve hold memory,
+and the OOM killer picks them first. There are several, since even without such readers the kernel
+may kill the next process before it has the memory of the last one.
 """
 
 from __future__ import annotations
@@ -14,55 +16,54 @@ import time
 from typing import NoReturn
 
 from ..linux import syscalls
-from .interfaces import Owner
+from .interfaces import FrameSender
 
-_AT_FIRST, _AFTERWARDS = (
-    0.1,
-    0.5,
-)  # seconds until it takes its memory: let a server start, or what has run out come back
+# Seconds until a process takes its memory: the server starts first, or the memory recovers.
+_FIRST_DELAY, _RESTART_DELAY = 0.1, 0.5
 _PROCESSES = 4
-_DESCRIPTORS = 1024  # more than a server has open
+_MAX_DESCRIPTORS = 1024  # more than a server has open
 
 
-class Reserve:
-    """`size` bytes in all, and again as many as were taken."""
+class OomReserve:
+    """Hold `size` bytes in total. A process that was killed is replaced."""
 
-    def __init__(self, loop: Owner, size: int) -> None:
-        self._loop, self._size = loop, size // _PROCESSES
+    def __init__(self, client: FrameSender, size: int) -> None:
+        self._client, self._size = client, size // _PROCESSES
         for _ in range(_PROCESSES):
-            self._make(_AT_FIRST)
+            self._start_process(_FIRST_DELAY)
 
-    def _make(self, delay: float) -> None:
+    def _start_process(self, delay: float) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             pid = os.fork()
-        except OSError:  # no process to spare
+        except OSError:  # the process limit is reached
             os.close(reader)
         else:
             if pid == 0:
-                _hold(writer, self._size, delay)
-            self._loop.watch(reader, functools.partial(self._on_end, reader, pid))
+                _hold_memory(writer, self._size, delay)
+            self._client.register(reader, functools.partial(self._on_exit, reader, pid))
         os.close(writer)
 
-    def _on_end(self, reader: int, pid: int) -> None:
-        self._loop.forget(reader)
+    def _on_exit(self, reader: int, pid: int) -> None:
+        self._client.unregister(reader)
         os.close(reader)
         os.waitpid(pid, 0)
-        self._make(_AFTERWARDS)
+        self._start_process(_RESTART_DELAY)
 
 
-def _hold(writer: int, size: int, delay: float) -> NoReturn:
-    """Be the process that holds `size` bytes, after `delay` seconds; its end closes `writer`."""
+def _hold_memory(writer: int, size: int, delay: float) -> NoReturn:
+    """Run a process of the reserve: hold `size` bytes after `delay` seconds, until it is killed."""
     try:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.closerange(0, writer)
-        os.closerange(writer + 1, _DESCRIPTORS)
-        syscalls.adjust_memory_score(1000)
+        os.closerange(writer + 1, _MAX_DESCRIPTORS)
+        syscalls.set_oom_score(1000)
         time.sleep(delay)
-        # A file that is open only, and not mapped, is gone with the process, whoever looks at what that had mapped.
+        # A file that is open but not mapped is freed with the process, even if another process is
+        # reading its memory maps.
         os.posix_fallocate(os.memfd_create("reserve"), 0, size)
         while True:
             signal.pause()
     finally:
-        time.sleep(_AFTERWARDS)  # lest one that cannot be is made again without a pause
-        os._exit(1)  # whatever it was: what is below us on the stack is the server's
+        time.sleep(_RESTART_DELAY)  # so that a failing process is not restarted in a tight loop
+        os._exit(1)  # never return into the server's code

@@ -1,7 +1,7 @@
-"""All cells of a server, from wish to grave: being made, ready, running, going.
+"""All cells of one zygote: starting, ready, running, and retired.
 
-One is always ready in advance, so that who asks waits for his code alone. A cell serves one block after the other; when
-many were needed and are no more, they go.
+A cell is kept ready in advance, so that a block does not wait for one to start. A cell runs one
+block after another. Cells that are not needed any more are retired.
 """
 
 from __future__ import annotations
@@ -19,114 +19,110 @@ from typing import Any
 
 from .. import protocol
 from ..linux import process_tree
-from .cell import Cell, CellFailed, Job
-from .cgroups import Groups
+from .cell import Cell, CellError, Job
+from .cgroups import CellCgroups
 from .event_loop import FOREVER
-from .interfaces import Owner
-from .output import pass_on, send_rest
-from .scheduler import PROCESSORS, STUCK, Crowd, processors_are_free
+from .interfaces import FrameSender
+from .output import forward_output, send_tail
+from .scheduler import CPU_COUNT, TIME_SLICE, Scheduler, has_idle_cpu
 
-_SPARES = (
-    1  # cells ready in advance, while there are blocks: more are colder, and to make them is work
-)
-_WARMING = 4  # cells being made at one time
-_FIRST_LOOK = (
-    0.05  # seconds until a running cell is measured for the first time; most are over by then
-)
-_NEXT_LOOK = 0.05
-_GRACE = 2.0  # seconds that a cell's first process has to end a block before it is killed itself
-_MOMENT = (
-    0.005  # seconds that most short blocks need; until then they have the machine to themselves
-)
-# Seconds without any block, after which cells go: those that the processors are not good for, or half. To make one is the
-# work of several blocks, and callers come again: an agent has asked its model by then.
-_IDLE = 10.0
-_QUIET = 0.015  # seconds without any block, after which those that wait may rehearse
-_SOON = 0.005  # seconds until the next look whether what ends has ended
-EDGES = select.EPOLLIN | select.EPOLLET
+# Cells ready in advance while there are blocks. The memory of more cells would be in fewer caches,
+# and starting them is work.
+_DEFAULT_SPARES = 1
+_MAX_STARTING = 4  # cells being started at one time
+_FIRST_CHECK = 0.05  # seconds until the usage of a run is first measured: most runs have ended
+_CHECK_INTERVAL = 0.05
+_GRACE = 2.0  # seconds that a first process has to end its block before it is killed itself
+_REFILL_DELAY = 0.005  # seconds that most short blocks need: no cell starts in that time
+# Seconds without a block until half of the ready cells are retired, or all that the CPUs have no
+# use for. Starting one costs as much as several blocks, and callers come back: in that time, an
+# agent has asked its model.
+_TRIM_AFTER = 10.0
+_PRETOUCH_AFTER = 0.015  # seconds without a block until waiting processes touch their memory
+_REAP_INTERVAL = 0.005  # seconds between checks whether retired cells have ended
+EDGE_TRIGGERED = select.EPOLLIN | select.EPOLLET
 
 
 class Pool:
-    """The cells that one zygote forks. `name` begins their names, where there are other pools, in one `crowd`."""
+    """The cells that one zygote forks. With several pools, `name` is the prefix of their names."""
 
     def __init__(
         self,
-        loop: Owner,
+        client: FrameSender,
         zygote: socket.socket,
         zygote_pid: int,
         spec: dict[str, Any],
-        groups: Groups,
+        cgroups: CellCgroups,
         name: str = "",
-        crowd: Crowd | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
-        self._loop, self._zygote, self._zygote_pid, self._spec = loop, zygote, zygote_pid, spec
-        self._own_processes, self._scripts = (
-            bool(spec["zygote"]["own_processes"]),
-            bool(spec["zygote"]["scripts"]),
-        )
-        self.groups = groups
-        self._name, self._crowd = name, crowd or Crowd()
-        self._spares = self._kept = int(
-            spec.get("spares", _SPARES)
-        )  # ready in advance where many call, and now
-        self._useful = (
-            2 * PROCESSORS + 2
-        )  # more cells would share the processors, unless their blocks sleep
+        self._client, self._zygote, self._zygote_pid, self._spec = client, zygote, zygote_pid, spec
+        self._own_processes = bool(spec["zygote"]["own_processes"])
+        self._scripts = bool(spec["zygote"]["scripts"])
+        self.cgroups = cgroups
+        self._name, self._scheduler = name, scheduler or Scheduler()
+        self._max_spares = self._wanted_spares = int(spec.get("spares", _DEFAULT_SPARES))
+        # More active cells only share the CPUs, unless their blocks sleep.
+        self._useful_cells = 2 * CPU_COUNT + 2
         self._waiting: deque[Job] = deque()
         self._ready: deque[Cell] = deque()
-        self._warming: set[Cell] = set()
+        self._starting: set[Cell] = set()
         self._running: dict[int, Cell] = {}
-        self._remains: list[Cell] = []
+        self._retired: list[Cell] = []
         self._count = 0
         self._failures = 0
         self._last_end = 0.0
         self._refill_at = 0.0
-        self._trim_at = self._rehearse_at = self._retry_at = self._kill_at = FOREVER
-        self._strays = False
-        # The first processes of cells that are not the pool's; `None`: one is on its way, and not known yet.
-        self.others: Callable[[], set[int] | None] = set
+        self._trim_at = self._pretouch_at = self._retry_at = self._kill_at = FOREVER
+        self._may_have_orphans = False
+        # Returns the first processes of other cells below the zygote, or None while the process ID
+        # of one is not known yet.
+        self.other_inits: Callable[[], set[int] | None] = set
 
-    # asked from outside
+    # requests
 
-    def add(self, job: Job) -> None:
-        """Give `job` a cell as soon as there is one."""
+    def submit(self, job: Job) -> None:
+        """Run `job` as soon as there is a cell for it."""
         if self._running or not self._ready:
-            self._kept = self._spares
+            self._wanted_spares = self._max_spares
         self._waiting.append(job)
         self._dispatch()
         self._refill_soon()
 
-    def add_in(self, job: Job, targets: list[str], mounts: list[int]) -> None:
-        """Give `job` a cell of its own, with `mounts` on `targets` in it."""
-        self._ask_for(Cell(self._next_name(), self._spec, self.groups, own=(job, targets, mounts)))
+    def submit_with_mounts(self, job: Job, targets: list[str], mounts: list[int]) -> None:
+        """Run `job` in a cell of its own, with the descriptors `mounts` mounted on `targets`."""
+        dedicated_to = (job, targets, mounts)
+        self._request_cell(Cell(self._next_name(), self._spec, self.cgroups, dedicated_to))
 
     def cancel(self, number: int) -> None:
-        """End run `number`, or take it out of the queue; does nothing when it is over."""
+        """Stop run `number` or remove it from the queue. Do nothing if it has ended."""
         for job in self._waiting:
-            if job.run == number:
+            if job.number == number:
                 self._waiting.remove(job)
-                self._loop.send(protocol.encode_json(protocol.ENDED, number, job.never_started()))
+                ending = job.cancelled_ending()
+                self._client.send(protocol.encode_json(protocol.ENDED, number, ending))
                 return
         if number in self._running:
             self._stop(self._running[number], "cancelled")
 
-    def moment(self) -> float:
-        """Give when `tend` must be called; of `time.monotonic`."""
-        if self._remains or self._strays:
-            return time.monotonic() + _SOON
-        moment = min(self._refill_at, self._trim_at, self._rehearse_at, self._retry_at)
-        if self._running:
-            moment = min(
-                [moment, *[cell.run.next_look for cell in self._running.values() if cell.run]]
-            )
-        return moment
-
-    def go_on(self) -> None:
-        """What was sent has been taken: blocks that waited may begin."""
+    def resume(self) -> None:
+        """Start waiting blocks, since the client has read its output."""
         self._dispatch()
 
-    def tend(self) -> None:
-        """Do what is due: new cells, limits, graves."""
+    # timers
+
+    def next_deadline(self) -> float:
+        """Return the `time.monotonic` at which `on_timer` must be called, or `FOREVER`."""
+        if self._retired or self._may_have_orphans:
+            return time.monotonic() + _REAP_INTERVAL
+        deadline = min(self._refill_at, self._trim_at, self._pretouch_at, self._retry_at)
+        if self._running:
+            checks = [cell.run.next_check for cell in self._running.values() if cell.run]
+            deadline = min([deadline, *checks])
+        return deadline
+
+    def on_timer(self) -> None:
+        """Do what is due: start and retire cells, check limits, reap."""
         now = time.monotonic()
         if now >= self._refill_at:
             self._refill()
@@ -135,285 +131,292 @@ class Pool:
             self._dispatch()
         if now >= self._trim_at:
             self._trim()
-        if now >= self._rehearse_at:
-            self._rehearse()
+        if now >= self._pretouch_at:
+            self._pretouch()
         for cell in list(self._running.values()):
-            if cell.run and now >= cell.run.next_look:
-                self._look(cell, now)
-        self._bury_dead()
-        if self._strays and all(cell.pid for cell in self._warming):
-            self._sweep()
+            if cell.run and now >= cell.run.next_check:
+                self._check_limits(cell, now)
+        self._reap_retired()
+        if self._may_have_orphans and all(cell.pid for cell in self._starting):
+            self._kill_orphans()
 
-    # made and ready
+    # starting cells
 
-    def _listen(self, cell: Cell) -> None:
-        """Hear what a cell's block will say: before there is one, since somebody waits then."""
-        for reader in cell.pump.pipes if cell.pump else ():
-            self._loop.watch(reader, functools.partial(self._on_output, cell, reader), EDGES)
+    def _register_output(self, cell: Cell) -> None:
+        """Register the pipes of a cell before it has a block: registering takes time."""
+        for reader in cell.pipes.readers if cell.pipes else ():
+            handler = functools.partial(self._on_output, cell, reader)
+            self._client.register(reader, handler, EDGE_TRIGGERED)
 
-    def _hear_no_more(self, cell: Cell) -> None:
-        for reader in cell.pump.pipes if cell.pump else ():
-            self._loop.forget(reader, is_to_be_closed=True)
+    def _unregister_output(self, cell: Cell) -> None:
+        for reader in cell.pipes.readers if cell.pipes else ():
+            self._client.unregister(reader, closing=True)
 
     def _refill_soon(self) -> None:
-        """Make what is missing at once, and the spare cells a moment later: they would compete with the block's start."""
+        """Start missing cells at once, and spare ones later: they would slow the block's start."""
         if self._waiting:
             self._refill()
         elif self._refill_at == FOREVER:
-            self._refill_at = time.monotonic() + _MOMENT
+            self._refill_at = time.monotonic() + _REFILL_DELAY
 
     def _refill(self) -> None:
         now = time.monotonic()
         self._refill_at = FOREVER
-        wanted = len(self._waiting) + self._kept
-        while len(self._warming) + len(self._ready) < wanted and len(self._warming) < _WARMING:
-            if self._is_plenty(now):
-                self._refill_at = now + STUCK
+        wanted = len(self._waiting) + self._wanted_spares
+        while len(self._starting) + len(self._ready) < wanted:
+            if len(self._starting) >= _MAX_STARTING:
                 return
-            self._ask_for(Cell(self._next_name(), self._spec, self.groups))
+            if self._has_enough_cells(now):
+                self._refill_at = now + TIME_SLICE
+                return
+            self._request_cell(Cell(self._next_name(), self._spec, self.cgroups))
 
     def _next_name(self) -> str:
         self._count += 1
         return f"{self._name}cell-{self._count}"
 
-    def _ask_for(self, cell: Cell) -> None:
-        cell.request(self._zygote)
-        self._warming.add(cell)
-        self._crowd.join(self)
-        self._loop.watch(cell.link.fileno(), functools.partial(self._on_cell, cell))
+    def _request_cell(self, cell: Cell) -> None:
+        cell.request_fork(self._zygote)
+        self._starting.add(cell)
+        self._scheduler.add(self)
+        self._client.register(cell.socket.fileno(), functools.partial(self._on_packet, cell))
 
-    def _is_plenty(self, now: float) -> bool:
-        """Tell whether more cells would only share the processors among more: blocks end one after the other already."""
+    def _has_enough_cells(self, now: float) -> bool:
+        """Return True if blocks end one after another, and more cells would only share the CPUs."""
         if not self._waiting:
             return False
-        if self._ready:  # and blocks wait all the same: others' are to go first
+        if self._ready:  # the blocks wait because those of other pools go first
             return True
-        if not self.at_work() or not self._crowd.is_enough(self._useful):
+        if not self.active_cells() or not self._scheduler.has_enough_cells(self._useful_cells):
             return False
-        return now < max(self._last_end, self._waiting[0].arrived) + self._crowd.turn(self._useful)
+        time_slice = self._scheduler.time_slice(self._useful_cells)
+        return now < max(self._last_end, self._waiting[0].arrived) + time_slice
 
-    def at_work(self) -> int:
-        """See `crowd.Member`."""
-        return len(self._running) + len(self._warming)
+    def active_cells(self) -> int:
+        """See `ScheduledPool`."""
+        return len(self._running) + len(self._starting)
 
-    def young(self, since: float) -> int:
-        """See `crowd.Member`."""
-        return len(self._warming) + sum(
+    def started_since(self, since: float) -> int:
+        """See `ScheduledPool`."""
+        return len(self._starting) + sum(
             1 for cell in self._running.values() if cell.run and cell.run.started > since
         )
 
     def _trim(self) -> None:
-        """Without blocks, let go of all cells that are too many, or of half; the last stays, for who comes again alone."""
+        """Retire half of the ready cells, or all that the CPUs have no use for; keep one."""
         self._trim_at = FOREVER
         ready = len(self._ready)
         if self._running or ready <= 1:
             return
-        for _ in range(min(ready - 1, max((ready + 1) // 2, ready - self._useful))):
-            self._bury(self._ready.popleft())
-        self._kept = min(self._kept, len(self._ready))
-        self._trim_at = time.monotonic() + _IDLE
+        for _ in range(min(ready - 1, max((ready + 1) // 2, ready - self._useful_cells))):
+            self._retire(self._ready.popleft())
+        self._wanted_spares = min(self._wanted_spares, len(self._ready))
+        self._trim_at = time.monotonic() + _TRIM_AFTER
 
-    def _rest_soon(self) -> None:
-        """A moment after the last block there is time for other things."""
+    def _schedule_idle_work(self) -> None:
+        """Set the timers for what is done when no block runs."""
         if self._running:
             return
-        if not self._warming:
-            self._crowd.leave(self)
+        if not self._starting:
+            self._scheduler.remove(self)
         now = time.monotonic()
         if self._trim_at == FOREVER:
-            self._trim_at = now + _IDLE
-        if self._scripts and self._rehearse_at == FOREVER:
-            self._rehearse_at = now + _QUIET
+            self._trim_at = now + _TRIM_AFTER
+        if self._scripts and self._pretouch_at == FOREVER:
+            self._pretouch_at = now + _PRETOUCH_AFTER
 
-    def _rehearse(self) -> None:
-        self._rehearse_at = FOREVER
-        if self._crowd.is_idle() and processors_are_free():
+    def _pretouch(self) -> None:
+        self._pretouch_at = FOREVER
+        if self._scheduler.is_idle() and has_idle_cpu():
             for cell in self._ready:
-                cell.rehearse()
+                cell.pretouch()
 
-    def _on_cell(self, cell: Cell) -> None:
+    def _on_packet(self, cell: Cell) -> None:
         try:
-            ready = cell.read()
-        except CellFailed as error:
-            self._cell_failed(cell, str(error))
+            ready = cell.read_packet()
+        except CellError as error:
+            self._on_cell_failed(cell, str(error))
             return
-        if cell.ended:
+        if cell.run_ended:
             self._finish(cell)
         elif ready:
             self._failures = 0
-            self._warming.discard(cell)
-            self._listen(cell)
+            self._starting.discard(cell)
+            self._register_output(cell)
             if cell.job is not None:
                 self._start(cell, cell.job)
                 return
             self._ready.append(cell)
             self._dispatch()
             self._refill_soon()
-            self._rest_soon()
+            self._schedule_idle_work()
 
-    def _cell_failed(self, cell: Cell, why: str) -> None:
-        """A cell could not be made. Whoever waits is told; one that fails again and again is not tried for ever."""
-        self._warming.discard(cell)
+    def _on_cell_failed(self, cell: Cell, why: str) -> None:
+        """Retire a cell that did not start. After three failures in a row, a block fails too."""
+        self._starting.discard(cell)
         with contextlib.suppress(ValueError):
             self._ready.remove(cell)
         cell.kill()
-        self._bury(cell)
+        self._retire(cell)
         if cell.job is not None:
-            self._loop.send(protocol.encode_json(protocol.FAILED, cell.job.run, {"error": why}))
+            self._client.send(
+                protocol.encode_json(protocol.FAILED, cell.job.number, {"error": why})
+            )
             return
         self._failures += 1
         if self._waiting and self._failures >= 3:
             job = self._waiting.popleft()
-            self._loop.send(protocol.encode_json(protocol.FAILED, job.run, {"error": why}))
+            self._client.send(protocol.encode_json(protocol.FAILED, job.number, {"error": why}))
         if self._failures < 3 or self._waiting:
             self._refill_soon()
-        self._rest_soon()
+        self._schedule_idle_work()
 
-    # running
+    # running blocks
 
     def _dispatch(self) -> None:
-        while self._waiting and self._ready and not self._loop.is_full:
-            if self._crowd.has_its_share(self, self._useful):
-                self._retry_at = time.monotonic() + STUCK
+        while self._waiting and self._ready and not self._client.is_full:
+            if self._scheduler.has_used_share(self, self._useful_cells):
+                self._retry_at = time.monotonic() + TIME_SLICE
                 return
-            self._start(self._ready.pop(), self._waiting.popleft())  # the one whose memory is warm
+            # The cell that became ready last: most of its memory is in the CPU caches.
+            self._start(self._ready.pop(), self._waiting.popleft())
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:
-            cell.start(job)
+            cell.start_run(job)
         except OSError as error:
-            self._loop.send(job.unwritten(error))
-            self._ready.append(cell) if cell.job is None else self._bury(cell)
+            self._client.send(job.file_error_frame(error))
+            self._ready.append(cell) if cell.job is None else self._retire(cell)
             return
         assert cell.run is not None
-        cell.run.next_look = min(cell.run.started + _FIRST_LOOK, cell.run.deadline)
-        self._running[job.run] = cell
-        self._crowd.join(self)
-        self._trim_at = self._rehearse_at = FOREVER
+        cell.run.next_check = min(cell.run.started + _FIRST_CHECK, cell.run.deadline)
+        self._running[job.number] = cell
+        self._scheduler.add(self)
+        self._trim_at = self._pretouch_at = FOREVER
 
     def _on_output(self, cell: Cell, reader: int) -> None:
-        if self._loop.is_full:
-            self._loop.hold(reader, EDGES)
+        if self._client.is_full:
+            self._client.pause_reading(reader, EDGE_TRIGGERED)
             return
-        run, pump = cell.run, cell.pump
-        if run is None or pump is None:
-            return  # no block's words: its main process fails, of which its first one tells
-        for stream, data in pump.readable(reader):
-            pass_on(self._loop, run, pump.keeper, stream, data)
-        if pump.pipes[reader].more:
-            self._loop.again(reader, EDGES)
+        run, pipes = cell.run, cell.pipes
+        if run is None or pipes is None:
+            return  # a main process without a block has failed, which the first process reports
+        for stream, data in pipes.read(reader):
+            forward_output(self._client, run, pipes.limit, stream, data)
+        if pipes.readers[reader].has_more:
+            self._client.rearm(reader, EDGE_TRIGGERED)
 
-    def _look(self, cell: Cell, now: float) -> None:
+    def _check_limits(self, cell: Cell, now: float) -> None:
         run = cell.run
         assert run is not None
-        run.next_look = min(now + _NEXT_LOOK, max(run.deadline, now + 0.001))
-        if run.stopping:
-            if now >= run.stopping + _GRACE:
+        run.next_check = min(now + _CHECK_INTERVAL, max(run.deadline, now + 0.001))
+        if run.stopped_at:
+            if now >= run.stopped_at + _GRACE:
                 cell.kill()
-                run.next_look = now + _GRACE
+                run.next_check = now + _GRACE
         elif now >= run.deadline:
             self._stop(cell, "wall_seconds")
-        elif limit := cell.exceeded():
+        elif limit := cell.exceeded_limit():
             self._stop(cell, limit)
 
     def _stop(self, cell: Cell, why: str) -> None:
-        cell.stop(why)
+        cell.stop_run(why)
         if cell.run:
-            cell.run.next_look = time.monotonic() + _GRACE
+            cell.run.next_check = time.monotonic() + _GRACE
 
     def _finish(self, cell: Cell) -> None:
-        """Nothing of the block lives any more: send what is left of its output, and how it ended."""
-        run, pump = cell.run, cell.pump
+        """Send the rest of the output and the ending of a block whose processes are all gone."""
+        run, pipes = cell.run, cell.pipes
         assert run is not None
-        assert pump is not None
+        assert pipes is not None
         del self._running[run.number]
         self._last_end = time.monotonic()
-        self._hear_no_more(cell)
-        for stream, data in pump.rest():
-            pass_on(self._loop, run, pump.keeper, stream, data)
-        send_rest(self._loop, run, pump.keeper)
-        self._loop.answer(
-            protocol.encode_json(protocol.ENDED, run.number, cell.ending()), len(self._waiting)
-        )
-        self._clear(cell)
+        self._unregister_output(cell)
+        for stream, data in pipes.drain():
+            forward_output(self._client, run, pipes.limit, stream, data)
+        send_tail(self._client, run, pipes.limit)
+        ended = protocol.encode_json(protocol.ENDED, run.number, cell.ending())
+        self._client.reply(ended, len(self._waiting))
+        self._recycle(cell)
 
-    def _clear(self, cell: Cell) -> None:
-        """Make the cell ready for the next block, or let it go."""
-        self._strays = self._strays or (cell.lost and not self._own_processes)
+    def _recycle(self, cell: Cell) -> None:
+        """Prepare the cell for the next block, or retire it."""
+        if cell.init_lost and not self._own_processes:
+            self._may_have_orphans = True
         try:
-            cell.clear()
-        except CellFailed:
-            cell.used_up = True
-        if cell.used_up:
-            self._bury(cell)
+            cell.prepare_next_run()
+        except CellError:
+            cell.is_used_up = True
+        if cell.is_used_up:
+            self._retire(cell)
         else:
-            self._warming.add(cell)
+            self._starting.add(cell)
         self._dispatch()
         self._refill_soon()
-        self._rest_soon()
+        self._schedule_idle_work()
 
-    def _bury_dead(self) -> None:
-        self._remains = [cell for cell in self._remains if not (cell.gone() and cell.remove())]
+    def _reap_retired(self) -> None:
+        self._retired = [
+            cell for cell in self._retired if not (cell.has_ended() and cell.remove_cgroups())
+        ]
 
-    def _bury(self, cell: Cell) -> None:
-        self._hear_no_more(cell)
-        self._loop.forget(cell.link.fileno())
+    def _retire(self, cell: Cell) -> None:
+        self._unregister_output(cell)
+        self._client.unregister(cell.socket.fileno())
         cell.close()
-        self._remains.append(cell)
+        self._retired.append(cell)
 
     # the end
 
-    def end_strays(self) -> None:
-        """Without process namespaces: have what lost its cell's first process ended, soon."""
-        self._strays = not self._own_processes
+    def kill_orphans_soon(self) -> None:
+        """Kill orphans at the next timer. Only needed without process namespaces."""
+        self._may_have_orphans = not self._own_processes
 
-    def _sweep(self) -> None:
-        """Without process namespaces: end what lost its cell's first process, and so became the zygote's child."""
-        others = self.others()
+    def _kill_orphans(self) -> None:
+        """Kill the zygote's children that are no first process: theirs ended before they did."""
+        others = self.other_inits()
         if others is None:
             return
-        self._strays = False
-        known = others | {
-            cell.pid
-            for cell in (*self._running.values(), *self._ready, *self._warming, *self._remains)
-        }
+        self._may_have_orphans = False
+        cells = (*self._running.values(), *self._ready, *self._starting, *self._retired)
+        known = others | {cell.pid for cell in cells}
         for pid in process_tree.children(self._zygote_pid):
             if pid not in known:
-                process_tree.kill_below(pid)
+                process_tree.kill_descendants(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def end(self) -> None:
-        """Let go of every cell and of the zygote; `is_over` tells when they are gone."""
+    def start_shutdown(self) -> None:
+        """Close every cell and the zygote. They are gone when `is_shut_down` returns True."""
         for cell in self._running.values():
-            cell.stop(None)
-        for cell in (*self._running.values(), *self._ready, *self._warming):
-            self._bury(cell)
+            cell.stop_run(None)
+        for cell in (*self._running.values(), *self._ready, *self._starting):
+            self._retire(cell)
         self._waiting.clear()
         self._ready.clear()
         self._running.clear()
-        self._warming.clear()
-        self._refill_at = self._trim_at = self._rehearse_at = self._retry_at = FOREVER
-        self._loop.forget(self._zygote.fileno())
+        self._starting.clear()
+        self._refill_at = self._trim_at = self._pretouch_at = self._retry_at = FOREVER
+        self._client.unregister(self._zygote.fileno())
         self._zygote.close()
         if self._spec["zygote"]["namespaces"] and self._zygote_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._zygote_pid, signal.SIGKILL)
-        self._crowd.leave(self)
+        self._scheduler.remove(self)
         self._kill_at = time.monotonic() + _GRACE
 
-    def is_over(self) -> bool:
-        """Tell whether all that `end` let go of is gone; what does not go by itself is killed."""
-        self._bury_dead()
-        if self._remains and time.monotonic() >= self._kill_at:
+    def is_shut_down(self) -> bool:
+        """Return True if all retired cells are gone. Kill those that do not end by themselves."""
+        self._reap_retired()
+        if self._retired and time.monotonic() >= self._kill_at:
             self._kill_at += _GRACE
-            for cell in self._remains:
+            for cell in self._retired:
                 cell.kill()
-        return not self._remains
+        return not self._retired
 
     def close(self) -> None:
-        """End all of it, and wait a while for that."""
-        self.end()
+        """Shut down, and wait up to twice the grace period until all cells are gone."""
+        self.start_shutdown()
         deadline = time.monotonic() + 2 * _GRACE
-        while not self.is_over() and time.monotonic() < deadline:
+        while not self.is_shut_down() and time.monotonic() < deadline:
             time.sleep(0.001)

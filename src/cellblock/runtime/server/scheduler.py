@@ -1,4 +1,4 @@
-"""The pools of one server that have something to do: they share its processors, and each is to have its part of them."""
+"""Share the CPUs fairly among the pools of one server."""
 
 from __future__ import annotations
 
@@ -6,70 +6,83 @@ import os
 import time
 from typing import Protocol
 
-PROCESSORS = os.cpu_count() or 1
-STUCK = 0.02  # seconds without the end of any block, after which those who wait get more cells than processors are good for
+CPU_COUNT = os.cpu_count() or 1
+# Seconds in which a pool may start its share of blocks. If no block has ended for that long,
+# waiting blocks get more cells than there are CPUs for.
+TIME_SLICE = 0.02
 
 
-class Member(Protocol):
-    """What this needs of a pool."""
+class ScheduledPool(Protocol):
+    """What the scheduler needs of a pool."""
 
-    def at_work(self) -> int:
-        """Give how many of its cells run a block, or are being made ready."""
+    def active_cells(self) -> int:
+        """Return how many cells run a block or are being started."""
         ...
 
-    def young(self, since: float) -> int:
-        """Give how many of these have begun after `since`, of `time.monotonic`, or have yet to begin."""
+    def started_since(self, since: float) -> int:
+        """Return how many active cells started after `since`, a `time.monotonic`, or will start."""
         ...
 
 
-class Crowd:
-    """All of them. Where `useful` is asked for: how many cells the processors are good for."""
+class Scheduler:
+    """The pools that have something to do.
+
+    The argument `useful` is the number of active cells up to which more cells use the CPUs better.
+    """
 
     def __init__(self) -> None:
-        self._members = set[Member]()
+        self._pools = set[ScheduledPool]()
 
-    def join(self, member: Member) -> None:
-        """It has something to do."""
-        self._members.add(member)
+    def add(self, pool: ScheduledPool) -> None:
+        """Add a pool that has something to do."""
+        self._pools.add(pool)
 
-    def leave(self, member: Member) -> None:
-        """It has nothing to do any more."""
-        self._members.discard(member)
+    def remove(self, pool: ScheduledPool) -> None:
+        """Remove a pool that has nothing to do any more."""
+        self._pools.discard(pool)
 
     def is_idle(self) -> bool:
-        """Tell whether no cell of any of them is at work."""
-        return not any(member.at_work() for member in self._members)
+        """Return True if no pool has an active cell."""
+        return not any(pool.active_cells() for pool in self._pools)
 
-    def is_enough(self, useful: int) -> bool:
-        """Tell whether as many cells are at work as are useful."""
-        self._members = {member for member in self._members if member.at_work()}
-        return sum(member.at_work() for member in self._members) >= useful
+    def has_enough_cells(self, useful: int) -> bool:
+        """Return True if at least `useful` cells are active."""
+        self._pools = {pool for pool in self._pools if pool.active_cells()}
+        return sum(pool.active_cells() for pool in self._pools) >= useful
 
-    def has_its_share(self, member: Member, useful: int) -> bool:
-        """Tell whether blocks of others are to have the processors before another one of `member`, who may have one."""
-        if len(self._members) < 2 or not member.at_work():
+    def has_used_share(self, pool: ScheduledPool, useful: int) -> bool:
+        """Return True if other pools' blocks must go before the next one of `pool`.
+
+        A pool without active cells may always start one.
+        """
+        if len(self._pools) < 2 or not pool.active_cells():
             return False
         now = time.monotonic()
-        if member.young(now - STUCK) >= self._share(useful):
-            return True  # however long a turn is, which all of them would have to be asked for
-        self._members = {member for member in self._members if member.at_work()}
-        if len(self._members) < 2:
+        if pool.started_since(now - TIME_SLICE) >= self._share(useful):
+            return (
+                True  # no slice is shorter: `time_slice`, which asks all pools, need not be called
+            )
+        self._pools = {pool for pool in self._pools if pool.active_cells()}
+        if len(self._pools) < 2:
             return False
-        return member.young(now - self.turn(useful)) >= self._share(useful)
+        return pool.started_since(now - self.time_slice(useful)) >= self._share(useful)
 
     def _share(self, useful: int) -> int:
-        return max(1, useful // len(self._members))
+        return max(1, useful // len(self._pools))
 
-    def turn(self, useful: int) -> float:
-        """Give the seconds in which each may begin its share of blocks: few where most of all blocks only sleep."""
-        since = time.monotonic() - STUCK
-        # Where all compute, about so many are in the first moment of a block, or on their way to it.
-        is_quiet = sum(member.young(since) for member in self._members) < 2 * useful
-        return STUCK if is_quiet else STUCK * len(self._members)
+    def time_slice(self, useful: int) -> float:
+        """Return the seconds in which each pool may start its share: fewer if most blocks sleep."""
+        since = time.monotonic() - TIME_SLICE
+        # If all blocks compute, about `useful` of them have just started or will start.
+        is_quiet = sum(pool.started_since(since) for pool in self._pools) < 2 * useful
+        return TIME_SLICE if is_quiet else TIME_SLICE * len(self._pools)
 
 
-def processors_are_free() -> bool:
-    """Tell whether there is a processor for each who wants to run just now, also for other servers' blocks; see proc(5)."""
+def has_idle_cpu() -> bool:
+    """Return True if there is a CPU for each process that can run now, see proc(5).
+
+    This also counts the blocks of other servers.
+    """
     with open("/proc/loadavg") as file:
         running = int(file.read().split()[3].partition("/")[0])
-    return running <= PROCESSORS
+    return running <= CPU_COUNT

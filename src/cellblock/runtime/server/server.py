@@ -1,10 +1,11 @@
-"""The cell server: one loop that has cells forked, hands them their jobs, carries their output, and ends them.
+"""The runtime server: one loop that starts cells, runs blocks in them, and forwards their output.
 
-It knows nothing of executors. It is told what to do over one pair of descriptors (`wire`), has a zygote fork the cells,
-and keeps a few of them ready in advance, so that who asks waits for his code alone. When the stream that it is told by
-ends, for whatever reason, it ends every cell, removes what it was told to remove, and goes.
+It knows nothing of executors. It receives frames over one pair of descriptors, see `protocol`. It
+asks a zygote to fork the cells, and keeps some of them ready, so that a block does not wait for one
+to start. When its control stream ends, for whatever reason, it kills every cell, deletes the
+folders that it was told to delete, and exits.
 
-In a sandbox it has guests, each with a stream, folders and a network of his own; see `guests`.
+In a sandbox it can have tenants, each with its own stream, folders and network: see `tenants`.
 """
 
 from __future__ import annotations
@@ -20,153 +21,160 @@ from typing import TYPE_CHECKING, Any
 
 from .. import protocol
 from ..linux import process_tree
-from ..linux.credentials import ROOM, sender
+from ..linux.credentials import CREDENTIALS_SPACE, sender_pid
 from ..linux.rmtree import remove_tree
-from .cgroups import Groups
+from .cgroups import CellCgroups
 from .client import Client
-from .event_loop import Loop
+from .event_loop import EventLoop
 from .pool import Pool
 
 if TYPE_CHECKING:
-    from .tenants import Guests
+    from .tenants import Tenants
 
-LEASE = 5  # seconds until a container goes whose owner is gone: if only the way to us broke, it is restarted by then
-_GRACE = 2.0  # seconds that the end of all may take
-_DESCRIPTORS = 1024  # more than a server has open
+# Seconds until the server stops a container whose owner is gone. If only the connection was lost,
+# the owner restarts the container before that.
+STOP_DELAY = 5
+_GRACE = 2.0  # seconds until the server stops waiting for its children to end
+_MAX_DESCRIPTORS = 1024  # more than a server has open
 
 
 class Server:
-    """Whoever started it, on one side, and the zygote on the other."""
+    """A server between its owner, who sends the control stream, and the zygote."""
 
     def __init__(
         self,
         control_in: int,
         control_out: int,
-        link: socket.socket,
-        porter: socket.socket | None,
-        door: socket.socket | None,
+        zygote_socket: socket.socket,
+        mount_socket: socket.socket | None,
+        listener: socket.socket | None,
         spec: dict[str, Any],
         decoder: protocol.Decoder,
     ) -> None:
-        self._link, self._porter, self._door, self._spec = link, porter, door, spec
-        self._loop = Loop()
-        self._groups = Groups([], [])
-        self._owner = Client(self._loop, control_in, control_out, decoder, self._on_end)
-        self._owner.delete = spec["delete"]
-        self._guests: Guests | None = None
-        self._over = False
+        self._zygote_socket, self._mount_socket = zygote_socket, mount_socket
+        self._listener, self._spec = listener, spec
+        self._loop = EventLoop()
+        self._cgroups = CellCgroups([], [])
+        self._control_client = Client(self._loop, control_in, control_out, decoder, self._on_end)
+        self._control_client.paths_to_delete = spec["delete"]
+        self._tenants: Tenants | None = None
+        self._is_ended = False
 
     def run(self, launcher: int, frames: list[protocol.Frame]) -> None:
-        """Serve until the control stream ends."""
+        """Serve until the control stream ends.
+
+        `launcher` is the process that starts the sandbox, or 0. `frames` were read already.
+        """
         try:
-            if self._begin(launcher):
-                self._owner.serve(frames)
-                while not self._over:
-                    self._loop.turn()
+            if self._start(launcher):
+                self._control_client.start_reading(frames)
+                while not self._is_ended:
+                    self._loop.run_once()
         finally:
             self._close()
 
     def _close(self) -> None:
-        if self._owner.sessions is not None:
-            self._owner.sessions.close()
-        if self._guests is not None:
-            self._guests.close()
-        if self._owner.pool is not None:
-            self._owner.pool.close()
-        _end_children()
-        self._groups.remove()
-        for path in self._owner.delete:
+        if self._control_client.sessions is not None:
+            self._control_client.sessions.close()
+        if self._tenants is not None:
+            self._tenants.close()
+        if self._control_client.pool is not None:
+            self._control_client.pool.close()
+        _kill_children()
+        self._cgroups.remove()
+        for path in self._control_client.paths_to_delete:
             remove_tree(path)
-        if pid := self._spec.get("ends"):
-            _end_later(pid)
+        if pid := self._spec.get("stop_pid"):
+            _terminate_later(pid)
 
-    def _begin(self, launcher: int) -> bool:
-        """Get all that cells need, and say so; or why it cannot be had."""
-        zygote, news = self._meet_zygote(launcher)
-        if zygote:
+    def _start(self, launcher: int) -> bool:
+        """Set up what cells need, and report the result. Return False if that failed."""
+        zygote_pid, news = self._await_zygote(launcher)
+        if zygote_pid:
             try:
-                self._groups = Groups.make(self._spec.get("groups"))
+                self._cgroups = CellCgroups.create(self._spec.get("cgroups"))
             except OSError as error:
-                news = {"error": f"control groups cannot be made: {error}"}
+                news = {"error": f"control groups cannot be created: {error}"}
             else:
-                self._furnish(zygote)
-        failed = "error" in news
-        self._owner.send(
-            protocol.encode_json(protocol.FAILED if failed else protocol.READY, 0, news)
-        )
-        self._owner.flush()
-        return not failed
+                self._set_up_client(zygote_pid)
+        kind = protocol.FAILED if "error" in news else protocol.READY
+        self._control_client.send(protocol.encode_json(kind, 0, news))
+        self._control_client.flush()
+        return kind == protocol.READY
 
-    def _meet_zygote(self, launcher: int) -> tuple[int, dict[str, Any]]:
-        """Wait for the zygote's first words, and give its process id with them; 0 when it did not start."""
+    def _await_zygote(self, launcher: int) -> tuple[int, dict[str, Any]]:
+        """Return the zygote's process ID, 0 if it failed, and its first message."""
         if launcher:
             _, status = os.waitpid(launcher, 0)
-            if (
-                status == 0
-            ):  # it has forked the zygote; who must now be told what to be, and is our child
-                self._link.sendall(init_message(self._spec["zygote"]))
-        data, ancillary, _, _ = self._link.recvmsg(1 << 16, ROOM)
+            if status == 0:  # the zygote is our child now, and waits for its specification
+                self._zygote_socket.sendall(zygote_spec_message(self._spec["zygote"]))
+        data, ancillary, _, _ = self._zygote_socket.recvmsg(1 << 16, CREDENTIALS_SPACE)
         try:
             news = json.loads(data)
         except ValueError:
             news = {"error": "the process that cells are forked from did not start"}
-        return (0 if "error" in news else sender(ancillary)), news
+        return (0 if "error" in news else sender_pid(ancillary)), news
 
-    def _furnish(self, zygote: int) -> None:
-        """Make what the owner has behind his stream."""
-        owner = self._owner
-        owner.watch(self._link.fileno(), self._on_zygote_end)
-        if self._door is not None:
-            from .tenants import Guests  # not for those who have none
+    def _set_up_client(self, zygote_pid: int) -> None:
+        """Set up what `spec` asks for. Modules that few servers need are imported here."""
+        client = self._control_client
+        client.register(self._zygote_socket.fileno(), self._on_zygote_end)
+        if self._listener is not None:
+            from .tenants import Tenants
 
-            assert self._porter is not None
-            self._guests = Guests(
+            assert self._mount_socket is not None
+            self._tenants = Tenants(
                 self._loop,
-                owner,
-                self._door,
-                self._link,
-                zygote,
-                self._porter,
+                client,
+                self._listener,
+                self._zygote_socket,
+                zygote_pid,
+                self._mount_socket,
                 self._spec,
-                self._groups,
+                self._cgroups,
             )
             return
-        owner.pool = Pool(owner, self._link, zygote, self._spec, self._groups)
+        client.pool = Pool(client, self._zygote_socket, zygote_pid, self._spec, self._cgroups)
         if self._spec.get("sessions"):
-            from .sessions.manager import Sessions  # not for those who have none
+            from .sessions.manager import SessionManager
 
-            owner.sessions = Sessions(owner, owner.pool, self._link, self._porter, self._spec)
+            client.sessions = SessionManager(
+                client, client.pool, self._zygote_socket, self._mount_socket, self._spec
+            )
         if size := self._spec.get("reserve_bytes"):
-            from .oom_reserve import Reserve  # for containers alone
+            from .oom_reserve import OomReserve
 
-            Reserve(owner, size)
+            OomReserve(client, size)
 
     def _on_zygote_end(self) -> None:
-        self._owner.fail("the process that cells are forked from ended")
+        self._control_client.fail("the process that cells are forked from ended")
 
-    def _on_end(self, _owner: Client) -> None:
-        self._over = True
+    def _on_end(self, _client: Client) -> None:
+        self._is_ended = True
 
 
-def _end_children() -> None:
-    """End what is left below us: who lost his cell's first process, or brought us what we need."""
+def _kill_children() -> None:
+    """Kill what is left below the server: orphans of cells, the launcher, the mount broker."""
     deadline = time.monotonic() + _GRACE
     while process_tree.reap_all() and time.monotonic() < deadline:
-        process_tree.kill_below(os.getpid())
+        process_tree.kill_descendants(os.getpid())
         time.sleep(0.001)
 
 
-def _end_later(pid: int) -> None:
-    """End process `pid` after a while, and not if all is begun again meanwhile; without anybody waiting for that."""
+def _terminate_later(pid: int) -> None:
+    """Send SIGTERM to `pid` after `STOP_DELAY`, from a forked process, without waiting for it.
+
+    If the container is restarted in that time, the forked process ends with it.
+    """
     if os.fork() == 0:
-        os.closerange(0, _DESCRIPTORS)
-        time.sleep(LEASE)
+        os.closerange(0, _MAX_DESCRIPTORS)
+        time.sleep(STOP_DELAY)
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
         os._exit(0)
 
 
-def init_message(spec: dict[str, Any]) -> bytes:
-    """Make the bytes that tell a zygote in a sandbox what to be."""
+def zygote_spec_message(spec: dict[str, Any]) -> bytes:
+    """Return the message that sends a zygote in a sandbox its specification."""
     text = json.dumps(spec).encode()
     return struct.pack(">I", len(text)) + text

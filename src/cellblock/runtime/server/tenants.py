@@ -1,7 +1,8 @@
-"""Guests of a server: each with a stream, folders and a network of his own, and with cells that see nothing of another's.
+"""The tenants of a server: clients that share it, but see nothing of one another.
 
-They share the server and the memory of the first zygote. Each has a zygote that is a fork of it, in mount and network
-namespaces of its own: what comes in over the door is a stream, over which the guest names his folders, and then his blocks.
+They share the server and the memory of the first zygote. Each tenant has a stream, which arrives at
+the listener, and a zygote of its own: a fork of the first one in new mount and network namespaces.
+Over its stream a tenant first names its folders, and then sends its blocks.
 """
 
 from __future__ import annotations
@@ -15,50 +16,52 @@ import socket
 import time
 from typing import Any
 
-from .. import protocol
-from ..cell import init
-from ..linux.credentials import ROOM, ask_for_sender, sender
-from .cgroups import Groups
-from .client import Client, Post
-from .event_loop import FOREVER, Loop
-from .file_reuse import Slates
-from .mount_client import Porter
+from .. import handshake, protocol
+from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from .cgroups import CellCgroups
+from .client import Client, ReplyBatch
+from .event_loop import FOREVER, EventLoop
+from .file_reuse import ReusableFiles
+from .mount_client import MountClient
 from .pool import Pool
-from .scheduler import Crowd
+from .scheduler import Scheduler
 
-_SOON = 0.005  # seconds until the next look whether all of one who leaves is gone
-_END = 10.0  # seconds that the end of all may take; killed with their process namespace, cells are gone in milliseconds
+_REAP_INTERVAL = 0.005  # seconds between checks whether the cells of a leaving tenant are gone
+_CLOSE_TIMEOUT = (
+    10.0  # seconds; cells are gone milliseconds after their process namespace is killed
+)
 
 
-class Guests:
-    """All of them. `zygote` is the process of the first zygote, `link` the socket to it; the door is the `owner`'s."""
+class Tenants:
+    """Accept tenants. `zygote_pid` and `zygote_socket` are those of the first zygote."""
 
     def __init__(
         self,
-        loop: Loop,
-        owner: Client,
-        door: socket.socket,
-        link: socket.socket,
-        zygote: int,
-        porter: socket.socket,
+        loop: EventLoop,
+        control_client: Client,
+        listener: socket.socket,
+        zygote_socket: socket.socket,
+        zygote_pid: int,
+        mount_socket: socket.socket,
         spec: dict[str, Any],
-        groups: Groups,
+        cgroups: CellCgroups,
     ) -> None:
-        self._loop, self._owner, self._door = loop, owner, door
-        self._link, self._zygote, self._spec, self._groups = link, zygote, spec, groups
-        self._porter = Porter(owner, porter)
+        self._loop, self._control_client, self._listener = loop, control_client, listener
+        self._zygote_socket, self._zygote_pid = zygote_socket, zygote_pid
+        self._spec, self._cgroups = spec, cgroups
+        self._mount_client = MountClient(control_client, mount_socket)
         self._clients = set[Client]()
         self._leaving = set[Client]()
-        self._crowd, self._post = Crowd(), Post()
+        self._scheduler, self._reply_batch = Scheduler(), ReplyBatch()
         self._count = 0
-        owner.watch(door.fileno(), self._on_knock)
+        control_client.register(listener.fileno(), self._on_connect)
 
-    def _on_knock(self) -> None:
-        data, received, _, _ = socket.recv_fds(self._door, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    def _on_connect(self) -> None:
+        data, received, _, _ = socket.recv_fds(self._listener, 1, 1, socket.MSG_CMSG_CLOEXEC)
         if not data:
-            self._owner.forget(self._door.fileno())
+            self._control_client.unregister(self._listener.fileno())
             return
-        if not received:  # no descriptor was left for it; who knocked sees its other end closed
+        if not received:  # too many open files: the tenant sees the other end of its stream closed
             return
         stream = received[0]
         client = Client(
@@ -68,105 +71,104 @@ class Guests:
             protocol.Decoder(),
             self._on_end,
             self._on_open,
-            self._post,
+            self._reply_batch,
         )
         self._clients.add(client)
-        client.serve([])
+        client.start_reading([])
 
     def _on_open(self, client: Client, request: dict[str, Any]) -> None:
-        client.delete += request["delete"]
-        client.write = Slates(request["slates"]).write
+        client.paths_to_delete += request["delete"]
+        client.write_file = ReusableFiles(request["reuse_folder"]).write
         targets = [mount["target"] for mount in request["mounts"]]
-        self._porter.fetch(request["mounts"], functools.partial(self._on_fetched, client, targets))
+        on_fetched = functools.partial(self._on_fetched, client, targets)
+        self._mount_client.fetch(request["mounts"], on_fetched)
 
     def _on_fetched(
         self, client: Client, targets: list[str], mounts: list[int], error: str
     ) -> None:
         if error:
             client.fail(error)
-        elif self._is_here(client):
-            self._ask_for_zygote(client, targets, mounts)
+        elif self._is_active(client):
+            self._request_zygote(client, targets, mounts)
         for mount in mounts:
             os.close(mount)
 
-    def _ask_for_zygote(self, client: Client, targets: list[str], mounts: list[int]) -> None:
+    def _request_zygote(self, client: Client, targets: list[str], mounts: list[int]) -> None:
         ours, theirs = socket.socketpair()
-        ask_for_sender(ours)
+        enable_credentials(ours)
         text = json.dumps(targets).encode()
         socket.send_fds(ours, [len(text).to_bytes(4, "big") + text], mounts)
-        socket.send_fds(self._link, [init.ZYGOTE], [theirs.fileno()])
+        socket.send_fds(self._zygote_socket, [handshake.ZYGOTE], [theirs.fileno()])
         theirs.close()
-        client.watch(ours.fileno(), functools.partial(self._on_zygote, client, ours))
+        client.register(ours.fileno(), functools.partial(self._on_zygote, client, ours))
 
-    def _on_zygote(self, client: Client, link: socket.socket) -> None:
-        """The zygote of `client` has moved in, or could not, or has ended."""
+    def _on_zygote(self, client: Client, zygote: socket.socket) -> None:
+        """Handle a message of the tenant's zygote: it is ready, has failed, or has ended."""
         if client.pool is not None:
             client.fail("the process that cells are forked from ended")
             return
         try:
-            data, ancillary, _, _ = link.recvmsg(init.PACKET, ROOM)
+            data, ancillary, _, _ = zygote.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
         except OSError:
             data, ancillary = b"", []
-        if data == init.HELLO and self._is_here(client):
+        if data == handshake.HELLO and self._is_active(client):
             self._count += 1
-            name = f"guest-{self._count}-"
+            name, pid = f"tenant-{self._count}-", sender_pid(ancillary)
             client.pool = Pool(
-                client, link, sender(ancillary), self._spec, self._groups, name, self._crowd
+                client, zygote, pid, self._spec, self._cgroups, name, self._scheduler
             )
             client.send(protocol.encode_json(protocol.READY, 0, {}))
             client.flush()
             return
-        client.forget(link.fileno())
-        link.close()
+        client.unregister(zygote.fileno())
+        zygote.close()
         client.fail(
             data[1:].decode(errors="replace")
             or "the process that cells are forked from did not start"
         )
 
-    def _is_here(self, client: Client) -> bool:
+    def _is_active(self, client: Client) -> bool:
         return client in self._clients and client not in self._leaving
 
     # the end
 
     def _on_end(self, client: Client) -> None:
         if client.pool is not None:
-            client.pool.end()
+            client.pool.start_shutdown()
         self._leaving.add(client)
-        self._loop.note(self)
+        self._loop.update_deadline(self)
 
-    def moment(self) -> float:
-        """Give when `tend` must be called."""
-        return time.monotonic() + _SOON if self._leaving else FOREVER
+    def next_deadline(self) -> float:
+        """See `TimerHandler`."""
+        return time.monotonic() + _REAP_INTERVAL if self._leaving else FOREVER
 
-    def tend(self) -> None:
-        """Hang up on those of whom nothing is left: that is how they know."""
+    def on_timer(self) -> None:
+        """Close the streams of tenants whose cells are gone. This is how the tenants learn it."""
         for client in [
-            client for client in self._leaving if client.pool is None or client.pool.is_over()
+            client for client in self._leaving if client.pool is None or client.pool.is_shut_down()
         ]:
             self._leaving.remove(client)
             self._clients.remove(client)
-            self._loop.drop(client)
-            self._inherit(client)
+            self._loop.remove_timer(client)
+            self._take_over_deletions(client)
             client.close()
 
-    def _inherit(self, client: Client) -> None:
-        """Note what `client` left to be deleted at the end: mostly nothing, since who is gone takes his folders away."""
-        self._owner.delete = [
-            path for path in (*self._owner.delete, *client.delete) if os.path.lexists(path)
-        ]
+    def _take_over_deletions(self, client: Client) -> None:
+        """Let the server delete what `client` has left. Most clients delete their own folders."""
+        paths = (*self._control_client.paths_to_delete, *client.paths_to_delete)
+        self._control_client.paths_to_delete = [path for path in paths if os.path.lexists(path)]
 
     def close(self) -> None:
-        """End all of them, and all that they have."""
+        """End all tenants, and kill the first zygote."""
         for client in self._clients - self._leaving:
             self._on_end(client)
+        # It is the first process of its process namespace: all zygotes and cells end with it.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(
-                self._zygote, signal.SIGKILL
-            )  # first of its process namespace: all zygotes and cells go with it
-        deadline = time.monotonic() + _END
+            os.kill(self._zygote_pid, signal.SIGKILL)
+        deadline = time.monotonic() + _CLOSE_TIMEOUT
         while self._leaving and time.monotonic() < deadline:
-            self.tend()
+            self.on_timer()
             time.sleep(0.001)
-        self._porter.close()
+        self._mount_client.close()
         for client in self._clients:
-            self._inherit(client)
+            self._take_over_deletions(client)

@@ -1,4 +1,4 @@
-"""The files of a folder change hands, where its filesystem cannot show them as somebody else's."""
+"""Change the owner of a folder's files, where its file system does not support ID-mapped mounts."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 Owner = tuple[int, int]  # user and group
 
 
-def change_owner(folder: str, before: Owner, after: Owner) -> None:
-    """Make what belongs to `before` in `folder`, itself included, that of `after`; the rest stays as it is. Raises `OSError`.
+def chown_tree(folder: str, before: Owner, after: Owner) -> None:
+    """Give everything in `folder` that belongs to `before` to `after`, including the folder itself.
 
-    What is below and cannot change hands stays as well. Code may own all of it: each step goes from one folder handle to the
-    next, and never through a link.
+    Files of other owners, and files below that cannot be changed, keep their owner. Raises
+    `OSError` if the folder itself cannot be changed. Code may control all of the contents, so each
+    step goes from one directory descriptor to the next, and never follows a symbolic link.
     """
-    way = [_enter(folder, None, before, after)]
+    path = [_open_dir(folder, None, before, after)]
     try:
-        _change(".", way[0][0], before, after)
-        while way:
-            top, names = way[-1]
+        _chown_entry(".", path[0][0], before, after)
+        while path:
+            top, names = path[-1]
             if not names:
                 os.close(top)
-                way.pop()
+                path.pop()
                 continue
             name = names.pop()
             with contextlib.suppress(OSError):
-                _change(name, top, before, after)
-            with contextlib.suppress(OSError):  # deeper than there are descriptors
-                way.append(_enter(name, top, before, after))
+                _chown_entry(name, top, before, after)
+            with contextlib.suppress(OSError):  # too deep: no descriptors are left
+                path.append(_open_dir(name, top, before, after))
     finally:
-        for top, _ in way:
+        for top, _ in path:
             os.close(top)
 
 
-def _enter(name: str, above: int | None, before: Owner, after: Owner) -> tuple[int, list[str]]:
-    """Change what lies in a folder and is none itself; give a handle of it, and the folders in it.
+def _open_dir(name: str, above: int | None, before: Owner, after: Owner) -> tuple[int, list[str]]:
+    """Open a directory and change its files. Return a descriptor and the names of its directories.
 
-    So only their names are kept: code can make millions of files.
+    Only the names of directories are kept, because code can create millions of files.
     """
     top, folders = os.open(name, _FOLDER, dir_fd=above), list[str]()
     try:
@@ -48,14 +49,14 @@ def _enter(name: str, above: int | None, before: Owner, after: Owner) -> tuple[i
                     folders.append(entry.name)
                 else:
                     with contextlib.suppress(OSError):
-                        _change(entry.name, top, before, after)
+                        _chown_entry(entry.name, top, before, after)
     except OSError:
         os.close(top)
         raise
     return top, folders
 
 
-def _change(name: str, top: int, before: Owner, after: Owner) -> None:
+def _chown_entry(name: str, top: int, before: Owner, after: Owner) -> None:
     status = os.stat(name, dir_fd=top, follow_symlinks=False)
     user = after[0] if status.st_uid == before[0] else -1
     group = after[1] if status.st_gid == before[1] else -1

@@ -1,8 +1,8 @@
-"""Walk into a sandbox: the launcher's way from a plain process to a zygote that sees nothing but the sandbox.
+"""Launch a sandbox: from a plain process to a zygote that sees nothing but the sandbox.
 
-root only: open the trees, become a plain user
-enter the namespaces, fork their first process
-inside: build the root, keep the two capabilities that making cells needs, become a clean interpreter
+1. As root only: open the mount trees and become an unprivileged user.
+2. Enter the namespaces and fork their first process.
+3. In that process: build the root, keep the capabilities for making cells, execute the zygote.
 """
 
 from __future__ import annotations
@@ -16,74 +16,81 @@ from ...runtime.linux import syscalls
 from . import mount_broker, mounts, namespaces
 
 
-def enclose(spec: dict[str, Any], link: socket.socket, porter_link: socket.socket) -> None:
-    """Start a zygote behind the walls that `spec` describes, and a porter.
+def launch(
+    spec: dict[str, Any], zygote_socket: socket.socket, broker_socket: socket.socket
+) -> None:
+    """Start a zygote in the sandbox that `spec` describes, and a mount broker.
 
-    Does not return; raises what does not work.
+    Does not return. Raises an exception if a step fails.
     """
-    box = spec["sandbox"]
+    sandbox = spec["sandbox"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    trees: list[mounts.Tree] | None = None
-    maps: mounts.Maps = {}
-    if namespaces.is_root():
-        user = namespaces.gain_mounting(box["user"], box["outer_user"])
+    trees: list[mounts.MountTree] | None = None
+    id_maps: mounts.IdMaps = {}
+    if namespaces.can_use_outer_users():
+        user = namespaces.gain_mount_capability(sandbox["user"], sandbox["outer_user"])
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-        trees = mounts.open_trees(box["mounts"], user, maps)
-        mount_broker.fork(porter_link, user, maps)
-        namespaces.become(user)
-    namespaces.enter(user=box["user"], network=box["network"] == "host")
+        trees = mounts.open_trees(sandbox["mounts"], user, id_maps)
+        mount_broker.fork_broker(broker_socket, user, id_maps)
+        namespaces.switch_user(user)
+    namespaces.enter_namespaces(user=sandbox["user"], network=sandbox["network"] == "host")
     if os.fork() != 0:
         if trees is None:
-            mount_broker.fork(
-                porter_link, None, maps
-            )  # in the new user namespace, which may mount, and after its first process
+            # In the new user namespace, which allows mounts, and after its first process.
+            mount_broker.fork_broker(broker_socket, None, id_maps)
         os._exit(0)
     try:
-        syscalls.unshare(
-            syscalls.CLONE_NEWNS
-        )  # what it sees from here on is not what the porter has to see
-        _inside(box, trees, link)
+        # The broker must not see the mounts that this process makes from here on.
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        _become_zygote(sandbox, trees, zygote_socket)
     except BaseException as error:
         import json
 
-        link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        zygote_socket.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
     os._exit(1)
 
 
-def _inside(box: dict[str, Any], trees: list[mounts.Tree] | None, link: socket.socket) -> None:
+def _become_zygote(
+    sandbox: dict[str, Any], trees: list[mounts.MountTree] | None, zygote_socket: socket.socket
+) -> None:
     os.umask(0o022)
-    if box["network"] != "host":
+    if sandbox["network"] != "host":
         syscalls.bring_up_loopback()
-    socket.sethostname(box["hostname"])
+    socket.sethostname(sandbox["hostname"])
     if trees is None:
-        trees = mounts.open_trees(box["mounts"], None, {})
-    mounts.build_root(box, trees)
-    _take_standard_input()
-    _keep(box["capabilities"])
-    os.dup2(link.fileno(), syscalls.ZYGOTE_LINK, inheritable=True)
-    os.closerange(syscalls.ZYGOTE_LINK + 1, os.sysconf("SC_OPEN_MAX"))
-    os.execve(box["argv"][0], box["argv"], dict([syscalls.LINK_NOW]) | box["environment"])
+        trees = mounts.open_trees(sandbox["mounts"], None, {})
+    mounts.build_root(sandbox, trees)
+    _reopen_stdio()
+    _keep_capabilities(sandbox["capabilities"])
+    os.dup2(zygote_socket.fileno(), syscalls.ZYGOTE_SOCKET_FD, inheritable=True)
+    os.closerange(syscalls.ZYGOTE_SOCKET_FD + 1, os.sysconf("SC_OPEN_MAX"))
+    os.execve(
+        sandbox["argv"][0], sandbox["argv"], dict([syscalls.BIND_NOW]) | sandbox["environment"]
+    )
 
 
-def _take_standard_input() -> None:
-    """Open the sandbox's /dev/null in the place of the machine's: blocks inherit it, and Landlock knows none but this."""
+def _reopen_stdio() -> None:
+    """Use the sandbox's /dev/null as stdin and stdout.
+
+    Blocks inherit it, and Landlock only allows this one.
+    """
     null = os.open("/dev/null", os.O_RDWR)
     for target in (0, 1):
         os.dup2(null, target)
     os.close(null)
 
 
-def _keep(capabilities: list[int]) -> None:
-    """Carry these of our own user namespace over exec, for the making of cells, and let no program ever get another one.
+def _keep_capabilities(capabilities: list[int]) -> None:
+    """Keep `capabilities` in our user namespace over exec, and prevent any program from more.
 
-    CAP_SYS_ADMIN: cells get mounts and namespaces of their own. CAP_NET_ADMIN: and a loopback. CAP_SETPCAP: a cell gives
-    all of them up for good.
+    Cells are made with them: CAP_SYS_ADMIN for mounts and namespaces, CAP_NET_ADMIN for a loopback
+    device, and CAP_SETPCAP to give up all of them for good.
     """
     for capability in range(syscalls.CAP_LAST + 1):
         if capability not in capabilities:
             syscalls.drop_from_bounding_set(capability)
     mask = sum(1 << capability for capability in capabilities)
-    syscalls.capability_call(mask, mask, mask)()
+    syscalls.capset_call(mask, mask, mask)()
     for capability in capabilities:
         syscalls.prctl(syscalls.PR_CAP_AMBIENT, syscalls.PR_CAP_AMBIENT_RAISE, capability)

@@ -1,8 +1,9 @@
-"""The porter of a sandbox: a process that still sees the machine, and hands folders of it in, one mount at a time.
+"""The mount broker of a sandbox: a process that sees the host's files and sends mounts of them in.
 
-Sessions come and go, each with folders of its own, while the zygote that they are forked from has let go of the machine for
-good. The porter obeys the cell server alone, over a socket: ``[mount, ...]`` as `mounts.open_trees` takes them, answered by
-``{"count": n}`` with so many descriptors, or by ``{"error": ...}``. It ends with the server.
+Sessions and tenants start and end, each with its own folders, but the zygote that they are forked
+from no longer sees the host. The broker obeys only the runtime server, over a socket. A request is
+a JSON list of mounts, as `mounts.open_trees` takes them. The reply is ``{"count": n}`` with n
+descriptors, or ``{"error": ...}``. The broker ends with the server.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import os
 import socket
 from typing import Any, NoReturn
 
-from ...runtime.cell.init import PACKET
+from ...runtime.handshake import MAX_PACKET
 from . import mounts
 
 
-def fork(link: socket.socket, user: int | None, maps: mounts.Maps) -> None:
-    """Fork a porter. For root alone: `user`, as whom the owners of what is handed in appear, and the `maps` there are."""
+def fork_broker(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> None:
+    """Fork a mount broker.
+
+    As root only: owners of mounted files appear as `user`, with the existing `id_maps`.
+    """
     if os.fork() == 0:
         try:
-            _close_all_but(link.fileno(), *maps.values())
-            _serve(link, user, maps)
+            _close_all_but(stream.fileno(), *id_maps.values())
+            _serve(stream, user, id_maps)
         finally:
             os._exit(1)
 
@@ -33,17 +37,17 @@ def _close_all_but(*kept: int) -> None:
         os.closerange(low + 1, high)
 
 
-def _serve(link: socket.socket, user: int | None, maps: mounts.Maps) -> NoReturn:
+def _serve(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> NoReturn:
     while True:
-        data = link.recv(PACKET)
+        data = stream.recv(MAX_PACKET)
         if not data:
             os._exit(0)
-        trees: list[mounts.Tree] = []
-        answer: dict[str, Any] = {}
+        trees: list[mounts.MountTree] = []
+        reply: dict[str, Any] = {}
         try:
-            trees = mounts.open_trees(json.loads(data), user, maps)
+            trees = mounts.open_trees(json.loads(data), user, id_maps)
         except OSError as error:
-            answer = {"error": str(error)}
-        socket.send_fds(link, [json.dumps(answer).encode()], [tree.descriptor for tree in trees])
+            reply = {"error": str(error)}
+        socket.send_fds(stream, [json.dumps(reply).encode()], [tree.descriptor for tree in trees])
         for tree in trees:
             os.close(tree.descriptor)

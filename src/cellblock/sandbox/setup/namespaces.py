@@ -1,4 +1,4 @@
-"""Namespaces: their own users, mounts, processes, network, ipc, host name and control groups, without root."""
+"""Namespaces for users, mounts, processes, network, IPC, host name and cgroups, without root."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Final
 
 from ...runtime.linux import syscalls
 
-OUTER_USERS: Final = range(
-    0x70000000, 0x71000000
-)  # far from anybody's: what root's cells are outside
-_NOBODY = 0xFFFFFFFF  # the number that is no user's
-_EVERY = (
+# The users of root's cells outside of the sandbox; far from those of any system.
+OUTER_USERS: Final = range(0x70000000, 0x71000000)
+_INVALID_USER = 0xFFFFFFFF
+_ALL_NAMESPACES = (
     syscalls.CLONE_NEWUSER
     | syscalls.CLONE_NEWNS
     | syscalls.CLONE_NEWPID
@@ -22,19 +21,22 @@ _EVERY = (
 )
 
 
-def is_root() -> bool:
-    """Tell whether we can become any of `OUTER_USERS`.
+def can_use_outer_users() -> bool:
+    """Return True if this process can become each of `OUTER_USERS`.
 
-    Root in a user namespace cannot, for one in a container that was started without root: few users are known there. Outside
-    it is a plain user, and goes the way of one.
+    Root in a user namespace can often not, for example in a rootless container, where few users are
+    mapped. It is an unprivileged user outside, and must be treated as one.
     """
     return os.geteuid() == 0 and all(
-        _knows_outer_users(f"/proc/self/{kind}_map") for kind in ("uid", "gid")
+        _maps_outer_users(f"/proc/self/{kind}_map") for kind in ("uid", "gid")
     )
 
 
-def _knows_outer_users(path: str) -> bool:
-    """Look into a map of ids: lines of the first one inside, the first one outside, and how many; see user_namespaces(7)."""
+def _maps_outer_users(path: str) -> bool:
+    """Return True if a file of ID maps contains `OUTER_USERS`; see user_namespaces(7).
+
+    A line holds the first ID inside, the first ID outside, and the number of IDs.
+    """
     with open(path) as file:
         lines = [[int(word) for word in line.split()] for line in file]
     return any(
@@ -42,25 +44,32 @@ def _knows_outer_users(path: str) -> bool:
     )
 
 
-def may_mount() -> bool:
-    """Tell whether we have CAP_SYS_ADMIN, which a container does not leave to its root; see proc_pid_status(5)."""
+def has_mount_capability() -> bool:
+    """Return True if we have CAP_SYS_ADMIN; see proc_pid_status(5).
+
+    Root in a container usually does not.
+    """
     with open("/proc/self/status") as file:
         lines = dict(line.split(":", 1) for line in file)
     return bool(int(lines["CapEff"], 16) & 1 << syscalls.CAP_SYS_ADMIN)
 
 
-def gain_mounting(user: int, outer_user: int) -> int:
-    """As root: be one that may mount, in a user namespace where that takes one; give what `outer_user` is called there."""
-    if may_mount():
+def gain_mount_capability(user: int, outer_user: int) -> int:
+    """As root: get the right to mount, by a user namespace if necessary.
+
+    Return the ID of `outer_user` in the namespace that we are in then.
+    """
+    if has_mount_capability():
         return outer_user
-    exchange(user, outer_user)
+    enter_swapped_user_namespace(user, outer_user)
     return user
 
 
-def exchange(user: int, outer_user: int) -> None:
-    """As root that may not mount: enter a user namespace where it may, and where all are who they are but these two.
+def enter_swapped_user_namespace(user: int, outer_user: int) -> None:
+    """As root without the right to mount: enter a user namespace that has it.
 
-    They change places, so that nobody is left out. Who writes such maps must be outside; see user_namespaces(7).
+    All users keep their IDs, but `user` and `outer_user` swap theirs, so that every ID is mapped.
+    Only a process outside the namespace may write such maps; see user_namespaces(7).
     """
     inside, (reader, writer) = os.getpid(), os.pipe()
     outside = os.fork()
@@ -68,7 +77,7 @@ def exchange(user: int, outer_user: int) -> None:
         status = 1
         try:
             os.close(writer)
-            if os.read(reader, 1):  # else nobody has entered anything
+            if os.read(reader, 1):  # no byte: the namespace was not created
                 _write_maps(inside, *sorted((user, outer_user)))
                 status = 0
         finally:
@@ -80,13 +89,17 @@ def exchange(user: int, outer_user: int) -> None:
     os.close(writer)
     if status != 0:
         raise PermissionError(
-            "root may not map users here, which takes CAP_SETUID, CAP_SETGID and CAP_SETFCAP; a plain user need not"
+            "root cannot map users here without CAP_SETUID, CAP_SETGID and CAP_SETFCAP; "
+            "add them, or run as an unprivileged user"
         )
 
 
 def _write_maps(process: int, low: int, high: int) -> None:
-    """Map each user and group to itself, and `low` and `high` to each other. Lines: first inside, first outside, how many."""
-    between, above = high - low - 1, _NOBODY - high - 1
+    """Map each user and group to itself, but `low` and `high` to each other.
+
+    A line holds the first ID inside, the first ID outside, and the number of IDs.
+    """
+    between, above = high - low - 1, _INVALID_USER - high - 1
     ranges = [
         (0, 0, low),
         (low, high, 1),
@@ -101,42 +114,48 @@ def _write_maps(process: int, low: int, high: int) -> None:
         )
 
 
-def is_root_outside() -> bool:
-    """Tell whether our user is the machine's root, whatever its number in a user namespace: /proc/sys is nobody else's."""
+def is_host_root() -> bool:
+    """Return True if our user is the host's root, whatever its ID in a user namespace.
+
+    Only the host's root owns /proc/sys.
+    """
     return os.stat("/proc/sys/kernel").st_uid == os.geteuid()
 
 
-def become(user: int) -> None:
-    """As root: become the plain user `user` for good, so that nothing inside is root outside.
+def switch_user(user: int) -> None:
+    """As root: become the unprivileged user `user` for good.
 
-    Root without capabilities would still own /proc/sys and every file of root's.
+    Then nothing in the sandbox is root outside. Root without capabilities would still own /proc/sys
+    and all files of root.
     """
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # else /proc/self/uid_map would belong to root
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # otherwise /proc/self/uid_map belongs to root
 
 
-def enter(*, user: int, network: bool) -> None:
-    """Enter new namespaces as `user` inside. `network`: keep the network that we have.
+def enter_namespaces(*, user: int, network: bool) -> None:
+    """Enter new namespaces, with the ID `user` inside. `network` keeps the current network.
 
-    The process namespace begins with the next child. Raises `OSError`, also where code would be root outside.
+    The process namespace starts with the next child. Raises `OSError`, also if code would be root
+    outside.
     """
-    if is_root_outside():  # without any capability it could write to /proc/sys, and name a program for the kernel to start
+    # Even without capabilities root could write to /proc/sys, and make the kernel start a program.
+    if is_host_root():
         raise PermissionError(
-            "what runs here is root outside of its user namespace, and cannot become another user in it"
+            "this process is root outside of its user namespace, and cannot become another user"
         )
     outer_user, outer_group = os.geteuid(), os.getegid()
-    syscalls.unshare(_EVERY | (0 if network else syscalls.CLONE_NEWNET))
+    syscalls.unshare(_ALL_NAMESPACES | (0 if network else syscalls.CLONE_NEWNET))
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {outer_user} 1")
     _write("/proc/self/gid_map", f"{user} {outer_group} 1")
 
 
-def owner_map(owner: tuple[int, int], user: int) -> int:
-    """As root: give a descriptor of a user namespace that shows files of `owner` (user, group) as those of `user`.
+def open_id_map(owner: tuple[int, int], user: int) -> int:
+    """As root: return a descriptor of a user namespace that maps `owner` (user, group) to `user`.
 
-    It is what `mount_setattr(2)` takes to map the owners of one mount.
+    mount_setattr(2) takes it to map the owners of one mount.
     """
     ready, wake = os.pipe()
     child = os.fork()
@@ -150,7 +169,7 @@ def owner_map(owner: tuple[int, int], user: int) -> int:
     try:
         os.close(wake)
         if not os.read(ready, 1):
-            raise OSError("a user namespace for mapping owners could not be made")
+            raise OSError("a user namespace for mapping owners could not be created")
         _write(f"/proc/{child}/uid_map", f"{owner[0]} {user} 1")
         _write(f"/proc/{child}/gid_map", f"{owner[1]} {user} 1")
         return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The checks, by subject. Importing this enters all of them in the list."""
+"""The checks by topic. Importing this package adds all of them to the list."""
 
 from . import concurrency, endings, lifecycle, output, requests, sessions, trees
 

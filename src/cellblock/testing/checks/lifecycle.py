@@ -1,4 +1,4 @@
-"""Made, started, used, stopped; and the work folder under it all."""
+"""The life of an executor, from creation to stop, and of its work folder."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 
 from ...blocks import CodeBlock
 from ...errors import CellblockError
-from ..subject import NotHere, Subject, check, check_fresh
+from ..registry import check, check_fresh
+from ..target import CheckSkipped, ConformanceTarget
 
 _HI = CodeBlock("print('hi')", "python")
 
 
 @check
-async def it_starts_itself_and_stops_twice(subject: Subject) -> None:
+async def executor_starts_on_first_use_and_can_stop_twice(target: ConformanceTarget) -> None:
     with tempfile.TemporaryDirectory(prefix="cellblock-check-") as folder:
-        executor = subject.make(work_dir=folder)
+        executor = target.create(work_dir=folder)
         await executor.stop()
         assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
         await executor.start()
@@ -29,8 +30,8 @@ async def it_starts_itself_and_stops_twice(subject: Subject) -> None:
 
 
 @check
-async def restart_keeps_the_work_folder(subject: Subject) -> None:
-    async with subject.executor() as (executor, _):
+async def restart_keeps_the_work_folder(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
         await executor.execute_code_blocks([CodeBlock("open('kept', 'w').write('kept')", "python")])
         await executor.restart()
         await executor.restart()
@@ -41,8 +42,8 @@ async def restart_keeps_the_work_folder(subject: Subject) -> None:
 
 
 @check
-async def a_temporary_work_folder_goes_with_it(subject: Subject) -> None:
-    executor = subject.make(work_dir=None)
+async def temporary_work_folder_is_removed_on_stop(target: ConformanceTarget) -> None:
+    executor = target.create(work_dir=None)
     async with executor:
         await executor.execute_code_blocks([CodeBlock("open('file', 'w').write('x')", "python")])
         await executor.restart()
@@ -58,8 +59,8 @@ async def a_temporary_work_folder_goes_with_it(subject: Subject) -> None:
 
 
 @check
-async def a_work_folder_that_vanishes_is_an_error_of_ours(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def missing_work_folder_raises_cellblock_error(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
         shutil.rmtree(folder)
         try:
@@ -67,17 +68,18 @@ async def a_work_folder_that_vanishes_is_an_error_of_ours(subject: Subject) -> N
         except CellblockError as error:
             assert str(folder) in str(error), str(error)
         else:
-            raise AssertionError("a missing work folder was not noticed")
+            raise AssertionError("a missing work folder raised no error")
         folder.mkdir()
         await executor.restart()
         assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
 
 
 @check_fresh
-async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
+async def full_disk_raises_an_error_and_is_recoverable(target: ConformanceTarget) -> None:
     with _small_disk() as folder:
-        async with subject.make(work_dir=str(folder), timeout=30) as executor:
-            fill = "print('filling', flush=True)\nwith open('big', 'wb') as file:\n    while True: file.write(b'x' * 65536)"
+        async with target.create(work_dir=str(folder), timeout=30) as executor:
+            fill = "print('filling', flush=True)\n"
+            fill += "with open('big', 'wb') as file:\n    while True: file.write(b'x' * 65536)"
             result = await executor.execute_code_blocks([CodeBlock(fill, "python")])
             assert result.exit_code == 1, result
             assert result.output.startswith("filling\n")
@@ -92,7 +94,7 @@ async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
             except CellblockError as error:
                 assert "No space left" in str(error), str(error)
             else:
-                raise AssertionError("a full disk was not noticed")
+                raise AssertionError("a full disk raised no error")
             (folder / "big").unlink()
             (folder / "rest").unlink(missing_ok=True)
             assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
@@ -100,14 +102,14 @@ async def a_full_disk_is_told_and_survived(subject: Subject) -> None:
 
 @contextlib.contextmanager
 def _small_disk() -> Generator[Path]:
-    """Give a folder with a filesystem of half a megabyte of its own."""
+    """Yield a folder on a filesystem of 512 KiB."""
     from ...runtime.linux import syscalls
 
     with tempfile.TemporaryDirectory(prefix="cellblock-disk-") as folder:
         try:
             syscalls.mount("tmpfs", folder, "tmpfs", 0, "size=512k,mode=777")
         except PermissionError as error:
-            raise NotHere("a small filesystem can be made by root alone") from error
+            raise CheckSkipped("only root can mount a small filesystem") from error
         try:
             yield Path(folder)
         finally:

@@ -1,16 +1,17 @@
-"""What is asked for, rightly or wrongly: languages, file names, arguments, input."""
+"""Valid and invalid requests: languages, file names, arguments, input."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
 from ...blocks import CodeBlock
-from ..subject import Subject, check, check_fresh
+from ..registry import check, check_fresh
+from ..target import ConformanceTarget
 
 
 @check
-async def blocks_have_results_of_their_own(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def each_block_has_its_own_result(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         blocks = [
             CodeBlock("open('made.txt', 'w').write('x')\nprint('one')", "python"),
             CodeBlock("echo two >&2", "sh"),
@@ -29,8 +30,8 @@ async def blocks_have_results_of_their_own(subject: Subject) -> None:
 
 
 @check
-async def an_unknown_language_runs_nothing(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def unknown_language_fails_without_running(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         before = {path.name for path in folder.iterdir()}
         blocks = [
             CodeBlock("print('kept')", "python"),
@@ -42,19 +43,19 @@ async def an_unknown_language_runs_nothing(subject: Subject) -> None:
         assert result.blocks[1].output == "unknown language brainfuck", result.blocks[1]
         assert result.output.startswith("kept\n"), "the output of earlier blocks is lost"
         assert len(result.blocks) == 2
-        # The file of the first block may stay, where such files are kept.
+        # The executor may keep the file of the first block.
         new = [path.read_text() for path in folder.iterdir() if path.name not in before]
-        assert [text for text in new if "kept" not in text] == [], "something was written"
+        assert [text for text in new if "kept" not in text] == [], "a file was written"
 
 
 @check
-async def a_file_name_outside_is_refused(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def filename_outside_the_work_folder_is_refused(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         for name in ("../outside.py", "/outside-cellblock.py", "a/../../outside.py", "", "."):
             code = f"# filename: {name}\nprint('ran')"
             blocks = [CodeBlock("print('kept')", "python"), CodeBlock(code, "python")]
             result = await executor.execute_code_blocks(blocks)
-            if not name:  # no name at all: an ordinary comment
+            if not name:  # an ordinary comment
                 assert result.exit_code == 0
                 continue
             assert result.exit_code == 1, (name, result)
@@ -63,28 +64,29 @@ async def a_file_name_outside_is_refused(subject: Subject) -> None:
 
 
 @check
-async def a_link_that_code_made_leads_nowhere(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
-        target = folder.parent / f"{folder.name}-outside"
-        target.mkdir()
+async def symlink_out_of_the_work_folder_is_not_followed(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
+        outside = folder.parent / f"{folder.name}-outside"
+        outside.mkdir()
         try:
-            code = f"import os\nos.symlink({str(target)!r}, 'link')\nos.symlink({str(target / 'file.py')!r}, 'file.py')"
+            code = f"import os\nos.symlink({str(outside)!r}, 'link')\n"
+            code += f"os.symlink({str(outside / 'file.py')!r}, 'file.py')"
             await executor.execute_code_blocks([CodeBlock(code, "python")])
             for name in ("link/in.py", "file.py"):
                 result = await executor.execute_code_blocks(
                     [CodeBlock(f"# filename: {name}\nprint(1)", "python")]
                 )
                 assert result.output in ("Filename is not in the workspace", "1\n"), (name, result)
-                assert not list(target.iterdir()), f"{name}: written through a link"
+                assert not list(outside.iterdir()), f"{name}: written through a symlink"
         finally:
-            for path in target.iterdir():
+            for path in outside.iterdir():
                 path.unlink()
-            target.rmdir()
+            outside.rmdir()
 
 
 @check
-async def a_named_file_is_written_run_and_kept(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def named_file_is_written_run_and_kept(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         code = "# filename: deep/er/script.py\nprint(__file__.endswith('deep/er/script.py'))"
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert (result.exit_code, result.output) == (0, "True\n"), result
@@ -93,8 +95,8 @@ async def a_named_file_is_written_run_and_kept(subject: Subject) -> None:
 
 
 @check
-async def blocks_share_their_files(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def blocks_share_files(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         (folder / "given.txt").write_text("given")
         blocks = [
             CodeBlock(
@@ -110,10 +112,12 @@ async def blocks_share_their_files(subject: Subject) -> None:
 
 
 @check_fresh
-async def a_block_starts_from_nothing(subject: Subject) -> None:
-    async with subject.executor() as (executor, _):
-        first = "import os, sys\nx = 1\nos.environ['LEFT'] = '1'\nsys.modules['left'] = sys\nos.chdir('/')"
-        second = "import os, sys\nprint('x' in globals(), 'LEFT' in os.environ, 'left' in sys.modules, os.getcwd() == '/')"
+async def block_starts_without_state_of_earlier_blocks(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
+        first = "import os, sys\nx = 1\nos.environ['LEFT'] = '1'\n"
+        first += "sys.modules['left'] = sys\nos.chdir('/')"
+        second = "import os, sys\nprint('x' in globals(), 'LEFT' in os.environ, "
+        second += "'left' in sys.modules, os.getcwd() == '/')"
         result = await executor.execute_code_blocks(
             [CodeBlock(first, "python"), CodeBlock(second, "python")]
         )
@@ -121,8 +125,8 @@ async def a_block_starts_from_nothing(subject: Subject) -> None:
 
 
 @check
-async def standard_input_is_at_its_end(subject: Subject) -> None:
-    async with subject.executor() as (executor, _):
+async def standard_input_is_empty(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
         result = await executor.execute_code_blocks(
             [CodeBlock("import sys\nprint(repr(sys.stdin.read()))", "python")]
         )
@@ -137,11 +141,11 @@ async def standard_input_is_at_its_end(subject: Subject) -> None:
 
 
 @check
-async def wrong_arguments_are_value_errors(subject: Subject) -> None:
-    await _refused(
-        ValueError, "Timeout must be greater than or equal to 1.", lambda: subject.make(timeout=0)
+async def invalid_arguments_raise_value_error(target: ConformanceTarget) -> None:
+    await _expect_error(
+        ValueError, "Timeout must be greater than or equal to 1.", lambda: target.create(timeout=0)
     )
-    async with subject.executor() as (executor, _):
+    async with target.executor() as (executor, _):
         try:
             await executor.execute_code_blocks([])
         except ValueError:
@@ -150,7 +154,7 @@ async def wrong_arguments_are_value_errors(subject: Subject) -> None:
             raise AssertionError("no blocks were accepted")
 
 
-async def _refused(kind: type[Exception], text: str, make: object) -> None:
+async def _expect_error(kind: type[Exception], text: str, make: object) -> None:
     try:
         assert callable(make)
         made = make()
@@ -163,13 +167,13 @@ async def _refused(kind: type[Exception], text: str, make: object) -> None:
 
 
 @check
-async def a_large_block_runs(subject: Subject) -> None:
+async def large_block_runs(target: ConformanceTarget) -> None:
     code = "x = [\n" + "    'line',\n" * 100_000 + "]\nprint(len(x))"
-    result = await subject.run(code)
+    result = await target.run(code)
     assert (result.exit_code, result.output) == (0, "100000\n"), result.output[-300:]
 
 
 @check
-async def windows_line_ends_run(subject: Subject) -> None:
-    result = await subject.run("if True:\r\n    print('ok')\r\n")
+async def windows_line_endings_run(target: ConformanceTarget) -> None:
+    result = await target.run("if True:\r\n    print('ok')\r\n")
     assert (result.exit_code, result.output) == (0, "ok\n"), result

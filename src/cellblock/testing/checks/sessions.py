@@ -1,4 +1,4 @@
-"""Live sessions: what stays from block to block, what shows, and that no block can take a session down."""
+"""Live sessions: kept state, displayed values, and recovery from crashes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import time
 from ...blocks import CodeBlock
 from ...executors.base import CodeExecutor
 from ...results import CodeResult
-from ..subject import Subject, check_live
+from ..registry import check_live
+from ..target import ConformanceTarget
 
-_PATIENCE = (
-    20.0  # seconds until the answer after a block that ended badly; far more than a session needs
-)
+_RECOVERY_SECONDS = 20.0  # much more than a session needs to recover from a crash
 
 
 async def _run(executor: CodeExecutor, code: str) -> CodeResult:
@@ -20,29 +19,29 @@ async def _run(executor: CodeExecutor, code: str) -> CodeResult:
 
 
 @check_live
-async def state_stays_from_block_to_block(subject: Subject) -> None:
-    async with subject.executor() as (executor, _):
+async def variables_are_kept_between_blocks(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
         await _run(executor, "import os\nx = 41\nos.environ['LEFT'] = 'set'\ndef f(): return x + 1")
         result = await _run(executor, "print(f(), os.environ['LEFT'])")
         assert (result.exit_code, result.output) == (0, "42 set\n"), result
 
 
 @check_live
-async def a_failed_block_keeps_what_it_did_before(subject: Subject) -> None:
-    async with subject.executor() as (executor, _):
+async def failed_block_keeps_earlier_assignments(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
         assert (await _run(executor, "x = 1\nx = 2\n1 / 0")).exit_code == 1
         assert (await _run(executor, "print(x)")).output == "2\n"
 
 
 @check_live
-async def the_last_expression_is_shown(subject: Subject) -> None:
-    result = await subject.run("a = 6\na * 7")
+async def last_expression_is_displayed(target: ConformanceTarget) -> None:
+    result = await target.run("a = 6\na * 7")
     assert (result.exit_code, result.output) == (0, "42\n"), result
 
 
 @check_live
-async def an_exception_shows_its_name_and_line_without_colours(subject: Subject) -> None:
-    result = await subject.run("def f():\n    return 1 / 0\n\nf()")
+async def traceback_has_name_and_line_without_colours(target: ConformanceTarget) -> None:
+    result = await target.run("def f():\n    return 1 / 0\n\nf()")
     assert (result.exit_code, result.outcome) == (1, "error")
     assert "ZeroDivisionError: division by zero" in result.output, result.output
     assert "return 1 / 0" in result.output, result.output
@@ -50,23 +49,23 @@ async def an_exception_shows_its_name_and_line_without_colours(subject: Subject)
 
 
 @check_live
-async def sessions_do_not_see_each_other(subject: Subject) -> None:
-    async with subject.executor() as (one, _), subject.executor() as (other, _):
+async def sessions_are_isolated_from_each_other(target: ConformanceTarget) -> None:
+    async with target.executor() as (one, _), target.executor() as (other, _):
         await _run(one, "secret = 1")
         assert (await _run(other, "print('secret' in globals())")).output == "False\n"
 
 
 @check_live
-async def restart_forgets_the_state(subject: Subject) -> None:
-    async with subject.executor() as (executor, _):
+async def restart_clears_variables(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
         await _run(executor, "x = 1")
         await executor.restart()
         assert (await _run(executor, "print('x' in globals())")).output == "False\n"
 
 
 @check_live
-async def an_interrupted_session_keeps_its_variables(subject: Subject) -> None:
-    async with subject.executor(timeout=1) as (executor, _):
+async def variables_survive_a_time_limit(target: ConformanceTarget) -> None:
+    async with target.executor(timeout=1) as (executor, _):
         await _run(executor, "x = 1")
         result = await _run(executor, "x = 2\nprint('so far', flush=True)\nwhile True: pass")
         assert (result.exit_code, result.output) == (124, "so far\n\nTimeout"), result
@@ -74,7 +73,7 @@ async def an_interrupted_session_keeps_its_variables(subject: Subject) -> None:
 
 
 @check_live
-async def a_session_answers_whatever_the_block_before_did(subject: Subject) -> None:
+async def session_recovers_from_every_kind_of_crash(target: ConformanceTarget) -> None:
     endings = (
         "import os; os._exit(3)",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
@@ -82,27 +81,27 @@ async def a_session_answers_whatever_the_block_before_did(subject: Subject) -> N
         "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
     )
-    async with subject.executor(timeout=2) as (executor, _):
+    async with target.executor(timeout=2) as (executor, _):
         for code in endings:
             ended = await _run(executor, code)
             assert ended.exit_code != 0, (code, ended)
-            began = time.monotonic()
+            started = time.monotonic()
             result = await _run(executor, "print('alive')")
             assert (result.exit_code, result.output) == (0, "alive\n"), (code, result)
-            assert time.monotonic() - began < _PATIENCE, code
+            assert time.monotonic() - started < _RECOVERY_SECONDS, code
 
 
 @check_live
-async def input_fails_at_once_and_says_why(subject: Subject) -> None:
-    result = await subject.run("input('name? ')")
+async def input_fails_immediately_with_a_reason(target: ConformanceTarget) -> None:
+    result = await target.run("input('name? ')")
     assert result.exit_code == 1, result
     assert "input" in result.output, result
 
 
 @check_live
-async def output_between_blocks_comes_with_the_next(subject: Subject) -> None:
+async def output_between_blocks_belongs_to_the_next_block(target: ConformanceTarget) -> None:
     code = "import threading\nthreading.Timer(0.3, lambda: print('late', flush=True)).start()"
-    async with subject.executor() as (executor, _):
+    async with target.executor() as (executor, _):
         assert (await _run(executor, code)).output == ""
         await asyncio.sleep(0.8)
         result = await _run(executor, "print('next')")

@@ -1,4 +1,4 @@
-"""Whatever a block starts is dead when its result is there."""
+"""Every process that a block started has ended when its result is returned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import time
 
 from ...blocks import CodeBlock
-from ..subject import Subject, assert_dead, check, check_fresh, heartbeat, until, until_dead
+from ..liveness import assert_dead, heartbeat, wait_until, wait_until_dead
+from ..registry import check, check_fresh
+from ..target import ConformanceTarget
 
 _SPAWN = """
 import subprocess, sys, time, pathlib
@@ -15,9 +17,14 @@ while not pathlib.Path("life").exists(): time.sleep(0.01)
 """
 
 
-async def _outlived(subject: Subject, how: str, after: str = "", seconds: float = 20) -> None:
-    """Run a block that starts a living process in the way `how`; it must be dead, and must not have held the result up."""
-    async with subject.executor(timeout=60) as (executor, folder):
+async def _check_child_is_ended(
+    target: ConformanceTarget, how: str, after: str = "", seconds: float = 20
+) -> None:
+    """Run a block that starts a process with the code `how` and leaves it running.
+
+    The process must be killed, and must not delay the result.
+    """
+    async with target.executor(timeout=60) as (executor, folder):
         (folder / "beat.py").write_text(heartbeat("life"))
         started = time.monotonic()
         result = await executor.execute_code_blocks(
@@ -25,34 +32,35 @@ async def _outlived(subject: Subject, how: str, after: str = "", seconds: float 
         )
         assert result.exit_code == 0, result.output
         assert time.monotonic() - started < seconds, (
-            "the result waited for a process that was left behind"
+            "the result waited for a process that the block left running"
         )
         await assert_dead(folder / "life")
 
 
 @check
-async def a_child_that_outlives_its_block_is_ended(subject: Subject) -> None:
-    await _outlived(subject, "subprocess.Popen([sys.executable, 'beat.py'])")
+async def child_process_left_running_is_killed(target: ConformanceTarget) -> None:
+    await _check_child_is_ended(target, "subprocess.Popen([sys.executable, 'beat.py'])")
 
 
 @check
-async def a_grandchild_that_holds_the_pipe_is_ended(subject: Subject) -> None:
-    await _outlived(
-        subject, "subprocess.Popen(['sh', '-c', sys.executable + ' beat.py & sleep 1000 & exit 0'])"
+async def grandchild_with_open_pipes_is_killed(target: ConformanceTarget) -> None:
+    await _check_child_is_ended(
+        target, "subprocess.Popen(['sh', '-c', sys.executable + ' beat.py & sleep 1000 & exit 0'])"
     )
 
 
 @check
-async def a_daemon_that_closed_the_pipes_is_ended(subject: Subject) -> None:
+async def daemon_with_closed_pipes_is_killed(target: ConformanceTarget) -> None:
     how = """
 nul = subprocess.DEVNULL
-subprocess.Popen([sys.executable, 'beat.py'], stdin=nul, stdout=nul, stderr=nul, start_new_session=True)
+streams = {"stdin": nul, "stdout": nul, "stderr": nul}
+subprocess.Popen([sys.executable, 'beat.py'], **streams, start_new_session=True)
 """
-    await _outlived(subject, how)
+    await _check_child_is_ended(target, how)
 
 
 @check
-async def a_daemon_that_keeps_the_pipes_is_ended(subject: Subject) -> None:
+async def daemon_with_open_pipes_is_killed(target: ConformanceTarget) -> None:
     how = """
 import os
 if os.fork() == 0:
@@ -62,12 +70,12 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    await _outlived(subject, how)
+    await _check_child_is_ended(target, how)
 
 
 @check
-async def a_background_job_of_a_shell_is_ended(subject: Subject) -> None:
-    async with subject.executor() as (executor, folder):
+async def shell_background_job_is_killed(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, folder):
         (folder / "beat.py").write_text(heartbeat("life"))
         code = "nohup python3 beat.py & \nwhile [ ! -e life ]; do sleep 0.01; done\necho done"
         result = await executor.execute_code_blocks([CodeBlock(code, "sh")])
@@ -77,7 +85,7 @@ async def a_background_job_of_a_shell_is_ended(subject: Subject) -> None:
 
 
 @check
-async def what_ignores_sigterm_ends_at_the_time_limit(subject: Subject) -> None:
+async def processes_that_ignore_signals_end_at_the_time_limit(target: ConformanceTarget) -> None:
     code = """
 import os, signal
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -89,7 +97,7 @@ for name in ("one", "two", "three"):
 else:
     name = "zero"
 """ + heartbeat("?").replace("'?'", "name")
-    async with subject.executor(timeout=1.5) as (executor, folder):
+    async with target.executor(timeout=1.5) as (executor, folder):
         started = time.monotonic()
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert result.exit_code == 124, result
@@ -99,7 +107,7 @@ else:
 
 
 @check
-async def stopped_processes_are_ended(subject: Subject) -> None:
+async def stopped_processes_are_killed(target: ConformanceTarget) -> None:
     code = """
 import os, signal, time
 child = os.fork()
@@ -111,14 +119,14 @@ os.waitpid(child, os.WUNTRACED)
 print("stopped", flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)
 """
-    async with subject.executor(timeout=1) as (executor, folder):
+    async with target.executor(timeout=1) as (executor, folder):
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert (result.exit_code, result.stdout) == (124, "stopped\n"), result
-        assert not (folder / "woken").exists(), "a stopped process ran on"
+        assert not (folder / "woken").exists(), "a stopped process was resumed"
 
 
 @check
-async def processes_that_fork_without_end_are_ended(subject: Subject) -> None:
+async def endlessly_forking_processes_are_killed(target: ConformanceTarget) -> None:
     code = """
 import os, time
 end = time.monotonic() + 3
@@ -127,19 +135,19 @@ while time.monotonic() < end:
         os._exit(0)
     with open("life", "a") as file: file.write("x")
 """
-    async with subject.executor(timeout=20) as (executor, folder):
+    async with target.executor(timeout=20) as (executor, folder):
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert result.exit_code == 0, result
         await asyncio.sleep(0)
         size = (folder / "life").stat().st_size if (folder / "life").exists() else 0
         await asyncio.sleep(0.3)
         assert size == ((folder / "life").stat().st_size if (folder / "life").exists() else 0), (
-            "it forks on"
+            "it is still forking"
         )
 
 
 @check
-async def closed_streams_do_not_end_a_block(subject: Subject) -> None:
+async def block_continues_after_closing_its_output(target: ConformanceTarget) -> None:
     code = """
 import os, time
 print("before", flush=True)
@@ -148,21 +156,22 @@ time.sleep(0.5)
 open("after", "w").close()
 os._exit(5)
 """
-    async with subject.executor() as (executor, folder):
+    async with target.executor() as (executor, folder):
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert (result.exit_code, result.output) == (5, "before\n"), result
         assert (folder / "after").exists()
 
 
 @check
-async def output_of_children_is_kept(subject: Subject) -> None:
-    code = "import subprocess\nprint('a', flush=True)\nsubprocess.run(['sh', '-c', 'echo b; echo c >&2'])\nprint('d')"
-    result = await subject.run(code)
+async def output_of_child_processes_is_kept(target: ConformanceTarget) -> None:
+    code = "import subprocess\nprint('a', flush=True)\n"
+    code += "subprocess.run(['sh', '-c', 'echo b; echo c >&2'])\nprint('d')"
+    result = await target.run(code)
     assert result.output == "a\nb\nc\nd\n"
 
 
 @check_fresh
-async def threads_and_processes_work(subject: Subject) -> None:
+async def threads_and_processes_work(target: ConformanceTarget) -> None:
     code = """
 import asyncio, concurrent.futures, multiprocessing, threading
 
@@ -186,7 +195,7 @@ if __name__ == "__main__":
         print(list(pool.map(square, range(3))))
     asyncio.run(main())
 """
-    result = await subject.run(code)
+    result = await target.run(code)
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == ["thread", "[0, 1, 4, 9]", "[0, 1, 4, 9]", "[0, 1, 4]"], (
         result.output
@@ -194,7 +203,7 @@ if __name__ == "__main__":
 
 
 @check
-async def a_killed_owner_leaves_nothing(subject: Subject) -> None:
+async def nothing_is_left_if_the_owner_process_is_killed(target: ConformanceTarget) -> None:
     import signal
     import sys
     import tempfile
@@ -208,21 +217,21 @@ async def a_killed_owner_leaves_nothing(subject: Subject) -> None:
             sys.executable,
             "-c",
             _OWNER,
-            subject.factory,
-            repr(subject.options),
+            target.factory,
+            repr(target.options),
             str(work_dir),
             env=_environment(folder),
         )
         try:
-            await until((work_dir / "life").exists, "the owner's block runs", 30)
+            await wait_until((work_dir / "life").exists, "the owner's block runs", 30)
         finally:
             owner.send_signal(signal.SIGKILL)
             await owner.wait()
-        await until(
+        await wait_until(
             lambda: not list((folder / "tmp").iterdir()),
-            f"temporary files go: {list((folder / 'tmp').iterdir())}",
+            f"temporary files are removed: {list((folder / 'tmp').iterdir())}",
         )
-        await until_dead(work_dir / "life")
+        await wait_until_dead(work_dir / "life")
 
 
 def _environment(folder: object) -> dict[str, str]:
@@ -236,12 +245,14 @@ def _environment(folder: object) -> dict[str, str]:
     }
 
 
+_OWNER_BLOCK = "import os; os.setsid() if os.fork() == 0 else None" + heartbeat("life")
 _OWNER = f"""
 import ast, asyncio, sys
 from cellblock import CodeBlock
-from cellblock.testing.subject import Subject
+from cellblock.testing.target import ConformanceTarget
 factory, options, work_dir = sys.argv[1:]
-executor = Subject(factory, ast.literal_eval(options)).make(work_dir=work_dir, timeout=600)
-block = CodeBlock({"import os; os.setsid() if os.fork() == 0 else None" + heartbeat("life")!r}, "python")
+target = ConformanceTarget(factory, ast.literal_eval(options))
+executor = target.create(work_dir=work_dir, timeout=600)
+block = CodeBlock({_OWNER_BLOCK!r}, "python")
 asyncio.run(executor.execute_code_blocks([block]))
 """

@@ -1,4 +1,4 @@
-"""The short way of plain cells: what is shown, numbered and remembered is the same as by the shell's own way."""
+"""The fast path shows, numbers and remembers exactly what IPython does."""
 
 from __future__ import annotations
 
@@ -8,57 +8,63 @@ import sys
 
 import pytest
 
-CELLS = [
-    "1", "x = 2; x", "'a\\nb'", "x", "_", "__", "Out", "_2", "In[-1]", "get_ipython().execution_count", "[1, 2]", "None",
+FORMATTERS = "get_ipython().display_formatter.formatters"
+BLOCKS = [
+    "1", "x = 2; x", "'a\\nb'", "x", "_", "__", "Out", "_2", "In[-1]",
+    "get_ipython().execution_count", "[1, 2]", "None",
     "float('nan')", "1.0;", "x;  # c", "x # c", "10**5000", "raise ValueError(1)", "x; 1/0",
     "import builtins; builtins._ = 5",
-    "3", "_", "del builtins._", "True", "___", "_ = 9", "8", "_", "__", "del _", "7", "_", "Out.clear()", "6", "_",
+    "3", "_", "del builtins._", "True", "___", "_ = 9", "8", "_", "__", "del _", "7", "_",
+    "Out.clear()", "6", "_",
     "b'x'", "1j", "%precision 3\n1.23456", "2.34567", "_i3", "f(",
     "def f():\n  return 5\nf()",
-    "get_ipython().display_formatter.formatters['text/plain'].for_type(int, lambda n, p, c: p.text('int'))", "7", "str(7)",
-    "get_ipython().display_formatter.formatters['text/html'].for_type(str, lambda s: '<b>')", "'s'",
+    f"{FORMATTERS}['text/plain'].for_type(int, lambda n, p, c: p.text('int'))", "7", "str(7)",
+    f"{FORMATTERS}['text/html'].for_type(str, lambda s: '<b>')", "'s'",
 ]  # fmt: skip
 
 PROGRAM = """
 import contextlib, io, json, sys
 from cellblock.runtime.cell.session.shell import Shell
 shell = Shell()
-if sys.argv[1] == "long":
-    shell._plain.compiled = lambda code: None
+if sys.argv[1] == "ipython":
+    shell._fast_path.compile_block = lambda code: None
 for code in json.load(sys.stdin):
     shown, out, err = [], io.StringIO(), io.StringIO()
     shell.publish = lambda data, metadata: shown.append([dict(data), dict(metadata)])
     shell.publish_last = lambda data: shell.publish(data, {})
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code_of_exit = shell.run(code)
-        shell.tidy()
-    shown_before = sorted(name for name in shell.hidden if name.strip("_").isdigit() or not name.strip("_"))
-    counts = shell._shell.execution_count, sorted(shell.variables["_oh"]), shown_before
-    history = shell._shell.history_manager
-    noted = {number: [one.bundle for one in ones] for number, ones in getattr(history, "outputs", {}).items()}
-    noted = [noted, dict(history.output_hist_reprs), history.input_hist_parsed[:], history.input_hist_raw[:]]
-    json.dump([code_of_exit, shown, out.getvalue(), err.getvalue(), counts, noted], sys.__stdout__)
+        exit_code = shell.run(code)
+        shell.run_deferred_work()
+    last_values = sorted(name for name in shell.hidden if not name.strip("_0123456789"))
+    counts = shell._shell.execution_count, sorted(shell.variables["_oh"]), last_values
+    manager = shell._shell.history_manager
+    outputs = getattr(manager, "outputs", {}).items()
+    outputs = {number: [output.bundle for output in of_block] for number, of_block in outputs}
+    inputs = manager.input_hist_parsed[:], manager.input_hist_raw[:]
+    history = [outputs, dict(manager.output_hist_reprs), *inputs]
+    record = [exit_code, shown, out.getvalue(), err.getvalue(), counts, history]
+    json.dump(record, sys.__stdout__)
     print()
 """
 
 
-def records(way: str) -> list[str]:
-    command = [sys.executable, "-c", PROGRAM, way]
+def records(path: str) -> list[str]:
+    command = [sys.executable, "-c", PROGRAM, path]
     ended = subprocess.run(
-        command, input=json.dumps(CELLS), capture_output=True, text=True, check=True
+        command, input=json.dumps(BLOCKS), capture_output=True, text=True, check=True
     )
     return ended.stdout.splitlines()
 
 
-def test_the_short_way_shows_what_the_long_way_shows() -> None:
+def test_the_fast_path_shows_what_ipython_shows() -> None:
     pytest.importorskip("IPython")
-    short, long = records("short"), records("long")
-    assert len(short) == len(CELLS)
-    for code, one, other in zip(CELLS, short, long, strict=True):
-        assert json.loads(one) == json.loads(other), code
+    fast, ipython = records("fast"), records("ipython")
+    assert len(fast) == len(BLOCKS)
+    for code, ours, theirs in zip(BLOCKS, fast, ipython, strict=True):
+        assert json.loads(ours) == json.loads(theirs), code
 
 
-def test_what_is_remembered_of_cells_does_not_grow_for_ever() -> None:
+def test_the_history_does_not_grow_without_bound() -> None:
     pytest.importorskip("IPython")
     program = """
 from cellblock.runtime.cell.session.shell import Shell
@@ -66,9 +72,10 @@ shell = Shell()
 sizes = []
 for number in range(3000):
     shell.run(f"{number}")
-    shell.tidy()
+    shell.run_deferred_work()
     sizes.append((len(shell.hidden), len(shell._shell.compile._filename_map)))
-print(max(sizes[2000:]) < (max(sizes[1000:2000])[0] * 1.1, 1001), shell.variables["_i2950"], "_i1" in shell.variables)
+is_bounded = max(sizes[2000:]) < (max(sizes[1000:2000])[0] * 1.1, 1001)
+print(is_bounded, shell.variables["_i2950"], "_i1" in shell.variables)
 """
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -76,16 +83,16 @@ print(max(sizes[2000:]) < (max(sizes[1000:2000])[0] * 1.1, 1001), shell.variable
     assert ended.stdout.splitlines()[-1] == "True 2949 False", ended.stderr
 
 
-def test_cells_of_plain_values_go_the_short_way() -> None:
+def test_blocks_with_simple_values_take_the_fast_path() -> None:
     pytest.importorskip("IPython")
     program = """
 from cellblock.runtime.cell.session.shell import Shell
 shell = Shell()
-shell.run("None", quietly=True)  # as a zygote does: the long way once, which makes the compiler's flags anew
+shell.run("None", silent=True)  # as a zygote does: IPython changes the compiler's flags once
 def refuse(*_, **__):
-    raise AssertionError("the long way")
+    raise AssertionError("not the fast path")
 shell._shell.run_cell = shell._shell.display_formatter.format = refuse
-shell._plain._additions._extensions = refuse  # nor is anything looked through that nobody has changed
+shell._fast_path._hooks._list_extensions = refuse  # unchanged hooks are not compared again
 print([shell.run(code) for code in ("x = 2", "x", "x; 'text'", "1.5", "None")])
 """
     ended = subprocess.run(
@@ -94,39 +101,49 @@ print([shell.run(code) for code in ("x = 2", "x", "x; 'text'", "1.5", "None")])
     assert ended.stdout.splitlines() == ["2", "'text'", "1.5", "[0, 0, 0, 0, 0]"]
 
 
-MARKS = """
+CAN_USE_FAST_PATH_AFTER = """
 from cellblock.runtime.cell.session.shell import Shell
 shell = Shell()
-ip, way = shell._shell, shell._plain
-def plain(code):
+def can_use_fast_path_after(code):
     shell.run(code)
-    return way.compiled("1") is not None
+    return shell._fast_path.compile_block("1") is not None
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "undone"),
-    [
-        ("get_ipython().input_transformers_post.append(list)", "get_ipython().input_transformers_post.clear()"),
-        ("get_ipython().input_transformers_post = [list]", "get_ipython().input_transformers_post = []"),
-        ("t = get_ipython().input_transformer_manager.line_transforms; old = t[0]; t[0] = list", "t[0] = old"),
-        ("m = get_ipython().input_transformer_manager; old = m.cleanup_transforms; m.cleanup_transforms = old[1:]",
-         "m.cleanup_transforms = old"),
-        ("f = lambda: None; get_ipython().events.register('post_execute', f)",
-         "get_ipython().events.unregister('post_execute', f)"),
-        ("get_ipython().ast_transformers += [__import__('ast').NodeTransformer()]", "del get_ipython().ast_transformers[0]"),
-        ("from __future__ import annotations", ""),
-    ],
-)  # fmt: skip
-def test_what_code_adds_to_the_shell_is_seen_and_that_it_is_gone_again(
+# Blocks that extend the shell, and blocks that remove the extension.
+EXTENSIONS = [
+    ("ip.input_transformers_post.append(list)", "ip.input_transformers_post.clear()"),
+    ("ip.input_transformers_post = [list]", "ip.input_transformers_post = []"),
+    (
+        "t = ip.input_transformer_manager.line_transforms; old = t[0]; t[0] = list",
+        "t[0] = old",
+    ),
+    (
+        "m = ip.input_transformer_manager; old = m.cleanup_transforms\n"
+        "m.cleanup_transforms = old[1:]",
+        "m.cleanup_transforms = old",
+    ),
+    (
+        "f = lambda: None; ip.events.register('post_execute', f)",
+        "ip.events.unregister('post_execute', f)",
+    ),
+    (
+        "ip.ast_transformers += [__import__('ast').NodeTransformer()]",
+        "del ip.ast_transformers[0]",
+    ),
+    ("from __future__ import annotations", ""),
+]
+
+
+@pytest.mark.parametrize(("code", "undone"), EXTENSIONS)
+def test_extensions_of_the_shell_turn_the_fast_path_off_until_they_are_removed(
     code: str, undone: str
 ) -> None:
     pytest.importorskip("IPython")
-    program = (
-        f"{MARKS}\nprint([plain('2'), plain({code!r}), plain('3'), plain({undone!r}), plain('4')])"
-    )
+    blocks = ["ip = get_ipython()", code, "3", undone, "4"]
+    program = f"{CAN_USE_FAST_PATH_AFTER}\nprint([*map(can_use_fast_path_after, {blocks!r})])"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    seen = json.loads(ended.stdout.splitlines()[-1].lower())
-    assert seen == [True, False, False, bool(undone), bool(undone)]
+    found = json.loads(ended.stdout.splitlines()[-1].lower())
+    assert found == [True, False, False, bool(undone), bool(undone)]

@@ -1,4 +1,4 @@
-"""The frozen copy of a session, as the server treats it; its process here is a real one, and slow."""
+"""Checkpoints as the server sees them. The checkpoint process here is real, and slow."""
 
 from __future__ import annotations
 
@@ -12,89 +12,89 @@ import time
 from collections.abc import Callable, Generator
 
 from cellblock.runtime.linux import syscalls
-from cellblock.runtime.server.sessions.checkpoints import Copies, Keeper
-from cellblock.runtime.server.sessions.first_process import House
-from cellblock.runtime.server.usage import Groups
+from cellblock.runtime.server.cgroups import CellCgroups
+from cellblock.runtime.server.sessions.checkpoints import CheckpointHandle, CheckpointSet
+from cellblock.runtime.server.sessions.init_handle import SessionInitHandle
 
-SLOW = """
+SLOW_CHECKPOINT = """
 import socket, sys, time
 from cellblock.runtime import protocol
-link = socket.socket(fileno=int(sys.argv[1]))
+stream = socket.socket(fileno=int(sys.argv[1]))
 decoder = protocol.Decoder()
-while data := link.recv(65536):
+while data := stream.recv(65536):
     for frame in decoder.feed(data):
         time.sleep(0.3)
         print("obeyed", flush=True)
-        link.sendall(protocol.encode_json(protocol.ANSWER, frame.run, {}))
+        stream.sendall(protocol.encode_json(protocol.SESSION_REPLY, frame.run, {}))
 """
 
 
-class Loop:
-    """What a channel needs of the server."""
+class SelectLoop:
+    """The part of the server's event loop that a channel needs."""
 
     is_full = False
 
     def __init__(self) -> None:
         self._handlers: dict[int, Callable[[], None]] = {}
 
-    def watch(self, descriptor: int, handler: Callable[[], None], flags: int = 0) -> None:
+    def register(self, descriptor: int, handler: Callable[[], None], flags: int = 0) -> None:
         self._handlers[descriptor] = handler
 
-    def forget(self, descriptor: int, *, is_to_be_closed: bool = False) -> None:
+    def unregister(self, descriptor: int, *, closing: bool = False) -> None:
         self._handlers.pop(descriptor, None)
 
-    def hold(self, descriptor: int, flags: int) -> None:
-        raise AssertionError("there is room")
+    def pause_reading(self, descriptor: int, flags: int) -> None:
+        raise AssertionError("`is_full` is never True")
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def run_until(self, condition: Callable[[], bool], failure: str) -> None:
         deadline = time.monotonic() + 10
         while not condition():
-            assert time.monotonic() < deadline, what
+            assert time.monotonic() < deadline, failure
             for descriptor in select.select(list(self._handlers), [], [], 0.05)[0]:
                 self._handlers[descriptor]()
 
 
 @contextlib.contextmanager
-def process_behind(inner: int) -> Generator[subprocess.Popen[str]]:
+def slow_checkpoint(peer_fd: int) -> Generator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    argv = [sys.executable, "-c", SLOW, str(inner)]
+    argv = [sys.executable, "-c", SLOW_CHECKPOINT, str(peer_fd)]
     with subprocess.Popen(
-        argv, pass_fds=(inner,), env=environment, stdout=subprocess.PIPE, text=True
+        argv, pass_fds=(peer_fd,), env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
         yield process
 
 
-def test_a_copy_that_was_stopped_and_gets_two_orders_obeys_both() -> None:
-    loop = Loop()
-    keeper = Keeper(loop, 0, lambda: None)
-    with process_behind(keeper.channel.hand_over()) as process:
-        keeper.channel.sent()
-        keeper.adopt(process.pid)
-        os.kill(process.pid, signal.SIGSTOP)  # as code may do
+def test_a_stopped_checkpoint_carries_out_two_orders() -> None:
+    loop = SelectLoop()
+    handle = CheckpointHandle(loop, 0, lambda: None)
+    with slow_checkpoint(handle.channel.peer_fd) as process:
+        handle.channel.close_peer()
+        handle.set_pid(process.pid)
+        os.kill(process.pid, signal.SIGSTOP)  # as user code may do
         for _ in range(2):
-            keeper.order({}, [])
+            handle.send_order({}, [])
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["obeyed\n"] * 2
-        keeper.drop()
-        loop.until(lambda: not keeper.channel.open, "its end is not seen")
+        handle.drop()
+        loop.run_until(lambda: not handle.channel.open, "its end is not noticed")
 
 
-def test_a_copy_that_is_dropped_is_no_process_of_codes_until_it_is_gone() -> None:
-    loop = Loop()
-    copies = Copies(loop, lambda: None)
-    keeper = copies.begin_mark(0)
-    with process_behind(keeper.channel.hand_over()) as process:
-        keeper.channel.sent()
-        copies.adopt(process.pid)
-        copies.end_mark("mark", {})
-        copies.drop("mark")
-        assert (copies.marks, copies.all(), keeper.alive) == ({}, [], False)
-        assert process.pid in copies.pids()
-        loop.until(lambda: copies.pids() == set(), "it does not go")
+def test_a_dropped_checkpoint_counts_as_a_checkpoint_until_its_process_is_gone() -> None:
+    loop = SelectLoop()
+    checkpoints = CheckpointSet(loop, lambda: None)
+    handle = checkpoints.begin_named(0)
+    with slow_checkpoint(handle.channel.peer_fd) as process:
+        handle.channel.close_peer()
+        checkpoints.assign_pid(process.pid)
+        checkpoints.finish_named("name", {})
+        checkpoints.drop_named("name")
+        assert (checkpoints.named, checkpoints.handles(), handle.alive) == ({}, [], False)
+        assert process.pid in checkpoints.pids()
+        loop.run_until(lambda: checkpoints.pids() == set(), "it does not end")
         assert process.wait() == -signal.SIGKILL
 
 
-ORPHAN = """
+PARENT_THAT_EXITS = """
 import os, time
 if pid := os.fork():
     print(pid, flush=True)
@@ -103,23 +103,25 @@ else:
 """
 
 
-def test_a_copy_is_found_though_who_made_it_has_ended() -> None:
-    house = House(Loop(), "session-1", Groups.make(None), print, print, print)
-    house.pid = os.getpid()  # as the first process of the cell, whose children all orphans become
-    syscalls.adopt_orphans()
+def test_a_checkpoint_is_found_after_the_session_that_forked_it_has_ended() -> None:
+    init = SessionInitHandle(
+        SelectLoop(), "session-1", CellCgroups.create(None), print, print, print
+    )
+    init.pid = os.getpid()  # stands for the first process of the cell, which adopts orphans
+    syscalls.become_subreaper()
     with subprocess.Popen(
-        [sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True
-    ) as maker:
-        assert maker.stdout is not None
-        orphan = int(maker.stdout.readline())
-        maker.wait()
+        [sys.executable, "-c", PARENT_THAT_EXITS], stdout=subprocess.PIPE, text=True
+    ) as session:
+        assert session.stdout is not None
+        checkpoint = int(session.stdout.readline())
+        session.wait()
         try:
-            assert house.child(maker.pid, orphan, set()) == orphan
-            assert house.child(maker.pid, orphan, {orphan}) == 0
+            assert init.find_child(session.pid, checkpoint, set()) == checkpoint
+            assert init.find_child(session.pid, checkpoint, {checkpoint}) == 0
         finally:
-            os.kill(orphan, signal.SIGKILL)
-            os.waitpid(orphan, 0)
+            os.kill(checkpoint, signal.SIGKILL)
+            os.waitpid(checkpoint, 0)
             syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 0)
-            house.shown_in()
-            house.pid = 0
-            house.close()
+            init.close_peer()
+            init.pid = 0
+            init.close()

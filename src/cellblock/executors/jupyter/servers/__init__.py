@@ -1,1 +1,1 @@
-"""Jupyter servers that we start and stop."""
+"""Jupyter servers that cellblock starts and stops."""

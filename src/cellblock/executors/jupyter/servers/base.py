@@ -1,4 +1,4 @@
-"""OwnJupyterServer: a Jupyter server that we start and end, whatever it runs in."""
+"""ManagedJupyterServer: base class of the Jupyter servers that cellblock starts and stops."""
 
 from __future__ import annotations
 
@@ -7,40 +7,49 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-from ....aio.background_loop import engine
+from ....aio.background_loop import background_loop
 from ..admin_client import JupyterClient
 from ..connection_info import JupyterConnectionInfo
-from ..kernel import Server
+from ..kernel import KernelServer
 
 
-class OwnJupyterServer(Server, ABC):
-    """What our Jupyter servers share: they start on `with`, `async with`, `start()`, or when somebody asks where they are.
+class ManagedJupyterServer(KernelServer, ABC):
+    """A Jupyter server that starts on `with`, `async with`, `start()` or reading `connection_info`.
 
-    Implementations fill in `_launch`, `_runs` and `_end`, which are only ever called on the engine's loop, one at a time.
+    Subclasses implement `_launch`, `_is_alive` and `_shut_down`, which are called only on the
+    background loop, one at a time.
     """
 
     def __init__(self) -> None:
         self._info: JupyterConnectionInfo | None = None
-        # Keeps "running" and what is behind it one fact while several threads start or stop it.
-        self._changing = asyncio.Lock()
+        # Threads may start and stop the server at the same time.
+        self._state_lock = asyncio.Lock()
 
     @property
     def connection_info(self) -> JupyterConnectionInfo:
-        """Where it is, and what lets one in. Starts it when that has not been done. Raises `BackendError`."""
+        """The address and the token. Reading it starts the server, or raises `BackendError`."""
         info = self._info
-        return info if info is not None and self._runs() else engine().wait(self._start())
+        if info is not None and self._is_alive():
+            return info
+        return background_loop().run(self._start())
 
     def get_client(self) -> JupyterClient:
-        """Give a client for its kernels. Starts it when that has not been done. Raises `BackendError`."""
+        """Return a client for the server's kernels. Start the server if needed.
+
+        Raise `BackendError` if it does not start.
+        """
         return JupyterClient(self.connection_info)
 
     def start(self) -> None:
-        """Start it, and wait until it answers. Does nothing when that has been done. Raises `BackendError`."""
-        engine().wait(self._start())
+        """Start the server, and wait until it responds. Do nothing if it is running.
+
+        Raise `BackendError` if it does not start.
+        """
+        background_loop().run(self._start())
 
     def stop(self) -> None:
-        """End it and all its kernels. Does nothing when it does not run."""
-        engine().wait(self._stop())
+        """Stop the server and all its kernels. Do nothing if it is not running."""
+        background_loop().run(self._stop())
 
     def __enter__(self) -> Self:
         self.start()
@@ -54,12 +63,12 @@ class OwnJupyterServer(Server, ABC):
     ) -> None:
         self.stop()
 
-    def runs(self) -> bool:
-        """See `Server`."""
-        return self._info is not None and self._runs()
+    def is_running(self) -> bool:
+        """Return True if the server has been started and is not known to have exited."""
+        return self._info is not None and self._is_alive()
 
     async def __aenter__(self) -> Self:
-        await engine().call(self._start())
+        await background_loop().call(self._start())
         return self
 
     async def __aexit__(
@@ -68,38 +77,41 @@ class OwnJupyterServer(Server, ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await engine().call(self._stop())
+        await background_loop().call(self._stop())
 
-    # what the kinds of servers fill in
+    # implemented by subclasses
 
     @abstractmethod
     async def _launch(self) -> JupyterConnectionInfo:
-        """Start it, and wait until it answers. What it leaves behind when it raises, `_end` removes. Raises `BackendError`."""
+        """Start the server, and wait until it responds. Raise `BackendError` if it does not.
+
+        `_shut_down` removes what is left behind by a failure.
+        """
 
     @abstractmethod
-    def _runs(self) -> bool:
-        """Tell whether what was launched still runs, as far as is known."""
+    def _is_alive(self) -> bool:
+        """Return False if the server that was launched is known to have exited."""
 
     @abstractmethod
-    async def _end(self) -> None:
-        """End what runs, and clean up. Does nothing when there is nothing."""
+    async def _shut_down(self) -> None:
+        """Stop the server, and clean up. Do nothing if nothing was launched."""
 
-    # on the engine's loop
+    # on the background loop
 
     async def _start(self) -> JupyterConnectionInfo:
-        async with self._changing:
-            if self._info is not None and self._runs():
+        async with self._state_lock:
+            if self._info is not None and self._is_alive():
                 return self._info
             self._info = None
-            await self._end()
+            await self._shut_down()
             try:
                 self._info = await self._launch()
             except BaseException:
-                await self._end()
+                await self._shut_down()
                 raise
             return self._info
 
     async def _stop(self) -> None:
-        async with self._changing:
+        async with self._state_lock:
             self._info = None
-            await self._end()
+            await self._shut_down()

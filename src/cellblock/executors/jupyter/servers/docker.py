@@ -1,4 +1,4 @@
-"""DockerJupyterServer: a Jupyter kernel gateway in a container, reachable from this machine's loopback alone."""
+"""DockerJupyterServer: a Jupyter kernel gateway in a container, reachable only on the loopback."""
 
 from __future__ import annotations
 
@@ -14,58 +14,71 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ....components import Component
 from ....containers import orphans
-from ....containers.client import Client, connect
-from ....containers.container import Container, create, find
-from ....containers.gateway.attach import Attachment
+from ....containers.client import EngineClient, connect
+from ....containers.container import Container, create_container, find_container
+from ....containers.gateway.attach import AttachedStreams
 from ....containers.gateway.image import gateway_image
-from ....containers.gateway.port_forward import Relay
-from ....containers.gateway.spec import GatewaySettings
-from ....containers.images import OnPull, image_facts
+from ....containers.gateway.port_forward import PortForward
+from ....containers.gateway.spec import GatewaySpec
+from ....containers.images import OnPull, inspect_image
 from ....errors import BackendError, ContainerEngineUnavailable, ImageUnavailable
-from ....limits import GIB, Limits
+from ....limits import GIB, LOCAL_LIMITS, Limits
+from ...argument_checks import check_limits
 from ..connection_info import JupyterConnectionInfo
-from ..kernel import Death
-from .base import OwnJupyterServer
+from ..inbox import KernelDied
+from .base import ManagedJupyterServer
 
 if TYPE_CHECKING:
     from ..rest_api import JupyterApi
 
-SERVER_LIMITS = Limits(
-    memory_bytes=4 * GIB, processes=1024, open_files=4096, file_bytes=2 * GIB, tmp_bytes=1 * GIB
+SERVER_LIMITS = replace(
+    LOCAL_LIMITS,
+    memory_bytes=4 * GIB,
+    processes=1024,
+    open_files=4096,
+    file_bytes=2 * GIB,
+    tmp_bytes=1 * GIB,
 )
 _MISSING = (
     "Jupyter in containers needs aiohttp and aiodocker: pip install 'cellblock[docker,jupyter]'."
 )
-_PATIENCE = 60.0  # seconds that the gateway may take to answer
-_ORPHANS = 10.0  # seconds that the removal of others' leftovers may hold up a start
-_CONNECT = 15.0  # seconds that one connection waits for the gateway to open its port; less than a request may take
-_KILLS = "cat /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2>/dev/null"
+_START_SECONDS = 60.0  # until the gateway must respond
+_ORPHAN_SECONDS = 10.0  # that removing orphans may delay a start
+# How long a connection waits for the gateway to open its port. Less than the timeout of a request.
+_CONNECT_SECONDS = 15.0
+_READ_OOM_KILLS = (
+    "cat /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2>/dev/null"
+)
 
 
-class DockerJupyterServer(OwnJupyterServer, Component):
-    """Run a Jupyter kernel gateway in a container, for as long as this object, or its process, wants it.
+class DockerJupyterServer(ManagedJupyterServer, Component):
+    """Run a Jupyter kernel gateway in a container until `stop` or the end of this process.
 
-    custom_image_name  an image whose command runs a kernel gateway on `expose_port`, with the token that `TOKEN` holds (and
-                       `JUPYTER_TOKEN`, `KG_AUTH_TOKEN`); it needs Python. `None`: one of ours, built over `base_image`
-    base_image         any image with Python 3.10 or later; its packages are what kernels import
-    container_name     `None`: a new one at each start
-    auto_remove        remove the container when it ends
-    stop_container     `stop`, and the end of this process, end it; otherwise it goes on, and `start` finds it by its name
-    docker_env         variables for the container
-    expose_port        where the gateway listens inside the container; on this machine that is a free port of 127.0.0.1
-    token              `None`: a new random one at each start. Not saved in configurations
-    work_dir           the current folder of the kernels, inside
-    bind_dir           the folder of this machine that is shown as `work_dir`; `None`: a temporary one, inside
-    network            "none", "bridge", or a network of the engine: what kernels can reach; we reach them without it
-    user               "uid:gid" inside; `None`: the caller, so that files in `bind_dir` belong to the caller
-    limits             how much it and all its kernels may use, together
-    runtime            one of the engine's runtimes
-    create_kwargs      what else the engine is to be told when the container is made, in its own words
-    on_pull            called with each `PullProgress` while `base_image` is fetched. Not saved in configurations
+    custom_image_name  an image with Python whose command runs a kernel gateway on `expose_port`
+                       with the token in `TOKEN` (also `JUPYTER_TOKEN` and `KG_AUTH_TOKEN`);
+                       None: an image that is built on `base_image`
+    base_image         any image with Python 3.10 or later; kernels can import its packages
+    container_name     None: a new name at each start
+    auto_remove        remove the container when it exits
+    stop_container     stop the container on `stop` and when this process ends; False: it keeps
+                       running, and `start` finds it by its name
+    docker_env         environment variables for the container
+    expose_port        port of the gateway in the container; a free port of 127.0.0.1 leads to it
+    token              None: a new random token at each start. Not saved in configurations
+    work_dir           current folder of the kernels, in the container
+    bind_dir           folder of this machine to mount as `work_dir`; None: a temporary file system
+    network            network of the kernels: "none", "bridge", or the name of a network of the
+                       engine; the server can be reached without one
+    user               "uid:gid"; None: the caller, so that files in `bind_dir` belong to the caller
+    limits             limits of the server and all its kernels together
+    runtime            a runtime of the engine, such as "runsc"
+    create_kwargs      additional entries for the engine's request to create the container
+    on_pull            called with a `PullProgress` while `base_image` is pulled; never saved
 
-    It has no capabilities and can gain none; of our own image nothing but `work_dir`, `/tmp` and the home can be written. It
-    starts on `with`, `async with`, `start()`, or when somebody asks for its `connection_info`: that raises
-    `ContainerEngineUnavailable`, `ImageUnavailable`, `PackageError` or another `BackendError`.
+    The container has no capabilities and cannot gain any. With the built image, only `work_dir`,
+    `/tmp` and the home can be written. The server starts on `with`, `async with`, `start()` or a
+    read of `connection_info`, which raise `ContainerEngineUnavailable`, `ImageUnavailable`,
+    `PackageError` or another `BackendError`.
     """
 
     component_type: ClassVar[str] = "jupyter_server"
@@ -93,10 +106,10 @@ class DockerJupyterServer(OwnJupyterServer, Component):
         super().__init__()
         if token == "":
             raise ValueError(
-                "token must not be empty: everybody on this machine could use the server."
+                "token must not be empty: every user of this machine could use the server."
             )
         self._given_token, self._on_pull = token, on_pull
-        self._settings = GatewaySettings(
+        self._spec = GatewaySpec(
             custom_image_name=custom_image_name,
             base_image=base_image,
             container_name=container_name,
@@ -108,157 +121,158 @@ class DockerJupyterServer(OwnJupyterServer, Component):
             bind_dir=None if bind_dir is None else Path(bind_dir),
             network=network,
             user=user,
-            limits=limits,
+            limits=check_limits(limits, SERVER_LIMITS),
             runtime=runtime,
             create_kwargs=dict(create_kwargs or {}),
         )
-        self._client: Client | None = None
+        self._client: EngineClient | None = None
         self._container: Container | None = None
-        self._attachment: Attachment | None = None
-        self._relay: Relay | None = None
-        self._kills = 0  # processes ended for want of memory that we know of
+        self._streams: AttachedStreams | None = None
+        self._port_forward: PortForward | None = None
+        self._oom_kills = 0  # by the OOM killer in the container, as last counted
 
     @property
     def bind_dir(self) -> Path | None:
-        """The folder of this machine that the kernels work in."""
-        return self._settings.bind_dir
+        """The folder of this machine that is mounted as the kernels' current folder."""
+        return self._spec.bind_dir
 
     @property
     def container_name(self) -> str | None:
-        """The container's name, when it has one."""
-        return self._settings.container_name if self._container is None else self._container.name
+        """The name of the container; None if it is not running and no name was given."""
+        return self._spec.container_name if self._container is None else self._container.name
 
     @property
     def limits(self) -> Limits:
-        """How much it and all its kernels may use, together."""
-        return self._settings.limits
+        """The limits of the server and all its kernels together."""
+        return self._spec.limits
 
-    # on the engine's loop
+    # on the background loop
 
-    def _runs(self) -> bool:
-        return self._relay is not None and (
-            self._attachment is None or not self._attachment.has_ended
+    def _is_alive(self) -> bool:
+        return self._port_forward is not None and (
+            self._streams is None or not self._streams.has_ended
         )
 
     async def _launch(self) -> JupyterConnectionInfo:
         try:
-            # An extra: without it the rest of the library works.
+            # Imported here because it needs an extra.
             from ..rest_api import JupyterApi
         except ImportError as error:
             raise ContainerEngineUnavailable(_MISSING) from error
         self._client = await connect()
-        with contextlib.suppress(TimeoutError):  # the next one removes them
-            async with asyncio.timeout(_ORPHANS):
+        with contextlib.suppress(TimeoutError):  # the next start removes them
+            async with asyncio.timeout(_ORPHAN_SECONDS):
                 await orphans.remove_orphans(self._client)
         token = self._given_token or secrets.token_hex(32)
-        self._container = await self._take(self._client, token)
-        self._relay = Relay(self._container, self._settings.expose_port, _CONNECT)
-        await self._relay.open()
-        info = JupyterConnectionInfo("127.0.0.1", False, self._relay.port, token)
+        self._container = await self._start_container(self._client, token)
+        self._port_forward = PortForward(self._container, self._spec.expose_port, _CONNECT_SECONDS)
+        await self._port_forward.open()
+        info = JupyterConnectionInfo("127.0.0.1", False, self._port_forward.port, token)
         api = JupyterApi(info)
         try:
-            await self._wait_for(api, token)
+            await self._wait_until_ready(api, token)
         finally:
             await api.close()
         return info
 
-    async def _take(self, client: Client, token: str) -> Container:
-        """Give the container, started: the one that was kept, or a new one."""
-        settings = self._settings
-        if not settings.stop_container and settings.container_name is not None:
-            there = await find(client, settings.container_name)
-            if there is not None and await there.is_running():
-                return there
-        container = await self._make(client, token)
-        self._container = container  # from here on there is something to remove
-        if settings.stop_container:
-            self._attachment = Attachment(container)
-            await self._attachment.open()
+    async def _start_container(self, client: EngineClient, token: str) -> Container:
+        """Return the running container: the one that was kept, or a new one."""
+        spec = self._spec
+        if not spec.stop_container and spec.container_name is not None:
+            existing = await find_container(client, spec.container_name)
+            if existing is not None and await existing.is_running():
+                return existing
+        container = await self._create_container(client, token)
+        self._container = container  # `_shut_down` must remove it from here on
+        if spec.stop_container:
+            self._streams = AttachedStreams(container)
+            await self._streams.open()
         await container.start()
-        if self._attachment is not None:
-            await self._attachment.hold()
+        if self._streams is not None:
+            await self._streams.start_lease()
         return container
 
-    async def _make(self, client: Client, token: str) -> Container:
-        settings, self._kills = self._settings, 0
-        image = settings.custom_image_name or await gateway_image(
-            client, settings.base_image, self._on_pull
+    async def _create_container(self, client: EngineClient, token: str) -> Container:
+        spec, self._oom_kills = self._spec, 0
+        image = spec.custom_image_name or await gateway_image(
+            client, spec.base_image, self._on_pull
         )
-        facts = await image_facts(client, image)
-        if facts is None:
+        image_info = await inspect_image(client, image)
+        if image_info is None:
             raise ImageUnavailable(
-                f"Custom image {image} does not exist. Fetch it: docker pull {image}"
+                f"Custom image {image} does not exist. Pull it: docker pull {image}"
             )
-        if settings.bind_dir is not None:
-            await asyncio.to_thread(settings.bind_dir.mkdir, parents=True, exist_ok=True)
-        wanted = settings.container(client, image, facts, token)
-        labels = orphans.labels(kept=not (settings.auto_remove and settings.stop_container))
-        name = settings.container_name or f"cellblock-jupyter-{uuid.uuid4()}"
-        return await create(client, replace(wanted, labels=labels), name)
+        if spec.bind_dir is not None:
+            await asyncio.to_thread(spec.bind_dir.mkdir, parents=True, exist_ok=True)
+        container_spec = spec.container_spec(client, image, image_info, token)
+        labels = orphans.owner_labels(kept=not (spec.auto_remove and spec.stop_container))
+        name = spec.container_name or f"cellblock-jupyter-{uuid.uuid4()}"
+        return await create_container(client, replace(container_spec, labels=labels), name)
 
-    async def _wait_for(self, api: JupyterApi, token: str) -> None:
-        """Wait until the gateway answers. Raises `BackendError`, with what the container said."""
-        from ..rest_api import NoEntry
+    async def _wait_until_ready(self, api: JupyterApi, token: str) -> None:
+        """Wait until the gateway responds. Raise `BackendError` if it does not in time."""
+        from ..rest_api import AccessDenied
 
-        last = "It did not answer."
+        last_error = "It did not respond."
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                while self._runs():
+            async with asyncio.timeout(_START_SECONDS):
+                while self._is_alive():
                     try:
-                        await api.kernel_specs()
+                        await api.list_kernel_specs()
                         return
-                    except NoEntry:
+                    except AccessDenied:
                         raise
                     except BackendError as error:
-                        last = str(error)
+                        last_error = str(error)
                     await asyncio.sleep(0.1)
-        said = "" if self._attachment is None else self._attachment.last_words.replace(token, "***")
+        output = "" if self._streams is None else self._streams.output_tail.replace(token, "***")
         raise BackendError(
-            f"The Jupyter server in container {self.container_name} did not start: {said or last}"
+            f"The Jupyter server in container {self.container_name} did not start: "
+            f"{output or last_error}"
         )
 
-    async def _end(self) -> None:
-        relay, self._relay = self._relay, None
-        if relay is not None:
-            await relay.close()
+    async def _shut_down(self) -> None:
+        port_forward, self._port_forward = self._port_forward, None
+        if port_forward is not None:
+            await port_forward.close()
         container, self._container = self._container, None
-        if container is not None and self._settings.stop_container:
-            await (container.remove() if self._settings.auto_remove else container.stop())
-        attachment, self._attachment = self._attachment, None
-        if attachment is not None:
-            await attachment.close()
+        if container is not None and self._spec.stop_container:
+            await (container.remove() if self._spec.auto_remove else container.stop())
+        streams, self._streams = self._streams, None
+        if streams is not None:
+            await streams.close()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
-    async def why_dead(self) -> Death:
-        """See `Server`: as far as the container knows it."""
-        before = self._kills
+    async def death_reason(self) -> KernelDied:
+        """Return the reason for the death of a kernel: out of memory, or unknown."""
+        before = self._oom_kills
         with contextlib.suppress(BackendError, TimeoutError):
             async with asyncio.timeout(5):
-                self._kills = await self._count_kills()
-        if self._kills == before:
-            return Death()
-        text = f"\nOut of memory: the limit of {self.limits.memory_bytes} bytes (memory_bytes)."
-        return Death(outcome="out_of_memory", limit="memory_bytes", message=text)
+                self._oom_kills = await self._count_oom_kills()
+        if self._oom_kills == before:
+            return KernelDied()
+        message = f"\nOut of memory: the limit of {self.limits.memory_bytes} bytes (memory_bytes)."
+        return KernelDied(outcome="out_of_memory", limit="memory_bytes", message=message)
 
-    async def _count_kills(self) -> int:
-        """Ask how many processes of the container the kernel has ended for want of memory."""
+    async def _count_oom_kills(self) -> int:
+        """Return how many processes of the container the OOM killer has killed."""
         if self._container is None:
-            return self._kills
-        _, said = await self._container.run(["/bin/sh", "-c", _KILLS])
-        found = [
+            return self._oom_kills
+        _, output = await self._container.run_command(["/bin/sh", "-c", _READ_OOM_KILLS])
+        counts = [
             int(value)
-            for name, _, value in (line.partition(" ") for line in said.splitlines())
+            for name, _, value in (line.partition(" ") for line in output.splitlines())
             if name == "oom_kill"
         ]
-        return max(found, default=self._kills)
+        return max(counts, default=self._oom_kills)
 
     # saved configurations
 
     def _to_config(self) -> dict[str, Any]:
-        values = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
-        folder = self._settings.bind_dir
+        values = {item.name: getattr(self._spec, item.name) for item in fields(self._spec)}
+        folder = self._spec.bind_dir
         return {
             **values,
             "bind_dir": None if folder is None else str(folder),
@@ -268,6 +282,6 @@ class DockerJupyterServer(OwnJupyterServer, Component):
     @classmethod
     def _from_config(cls, config: Mapping[str, Any]) -> Self:
         values = dict(config)
-        if (limits := values.pop("limits", None)) is not None:
-            values["limits"] = Limits.from_dict(limits)
+        if "limits" in values:
+            values["limits"] = Limits.from_dict(values["limits"])
         return cls(**values)

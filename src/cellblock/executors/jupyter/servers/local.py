@@ -1,4 +1,4 @@
-"""LocalJupyterServer: a Jupyter server of our own on this machine, reachable from this machine alone."""
+"""LocalJupyterServer: a Jupyter server on this machine, reachable only on the loopback."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ....backends.base import Connection
-from ....backends.host import HostPlace
+from ....backends.connection import Connection
+from ....backends.host import HostBackend
 from ....errors import BackendError
 from ....limits import LOCAL_LIMITS, Limits
 from ....runtime import protocol
 from ....runtime.linux.rmtree import remove_tree
+from ...argument_checks import check_limits
 from ..connection_info import JupyterConnectionInfo
-from .base import OwnJupyterServer
+from .base import ManagedJupyterServer
 
-_PATIENCE = 60.0  # seconds that it may take to start
-_MISSING = "There is no jupyter_server here: pip install 'cellblock[jupyter]'."
+_START_SECONDS = 60.0  # until the server must accept connections
+_MISSING = "jupyter_server is not installed: pip install 'cellblock[jupyter]'."
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class LocalJupyterServer(OwnJupyterServer):
-    """Run a Jupyter server on this machine's loopback, with a token, for as long as this object, or its process, wants it.
+class LocalJupyterServer(ManagedJupyterServer):
+    """Run a Jupyter server with a token on the loopback until `stop` or the end of this process.
 
     ip         an address of the loopback
-    port       None: any free one
-    token      None: a new random one
-    work_dir   the current folder of its kernels; `None`: the caller's, as it is at the start
-    log_file   where its log is appended to; `None`: nowhere
-    limits     how much it and all its kernels may use, together
+    port       None: a free port
+    token      None: a random token
+    log_file   file to append the server's log to; None: the log is discarded
+    log_level  level of the server's log
+    work_dir   current folder of the kernels; None: the caller's current folder at the start
+    limits     limits of the server and all its kernels together
 
-    It starts on `with`, `async with`, `start()`, or when somebody asks for its `connection_info`. It runs as a cell: when it
-    is stopped, or its owner dies, all that it and its kernels started ends as well. Its settings are its own: the files of
-    the user for Jupyter servers are not read, those that describe kernels are.
+    The server starts on `with`, `async with`, `start()` or a read of `connection_info`. It runs as
+    a cell: when it is stopped or this process dies, all its descendants are killed. It ignores the
+    user's configuration of Jupyter servers, but finds the user's kernel specs.
     """
 
     def __init__(
@@ -56,34 +58,35 @@ class LocalJupyterServer(OwnJupyterServer):
         super().__init__()
         if ip not in _LOOPBACK:
             raise ValueError(
-                f"ip must be one of {', '.join(_LOOPBACK)}, not {ip!r}: others could reach it."
+                f"ip must be one of {', '.join(_LOOPBACK)}, not {ip!r}: other machines could "
+                "reach the server."
             )
         if token == "":
             raise ValueError(
-                "token must not be empty: everybody on this machine could use the server."
+                "token must not be empty: every user of this machine could use the server."
             )
         self._ip, self._port, self._token = ip, port, token or secrets.token_hex(32)
         self._log_file = None if log_file is None else Path(log_file)
         self._log_level = log_level
         self._work_dir = None if work_dir is None else Path(work_dir)
-        self._limits = limits
-        self._folder: Path | None = None
+        self._limits = check_limits(limits, LOCAL_LIMITS)
+        self._runtime_folder: Path | None = None
         self._connection: Connection | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._said = b""
+        self._cell_task: asyncio.Task[None] | None = None
+        self._tail = b""
 
-    # on the engine's loop
+    # on the background loop
 
-    def _runs(self) -> bool:
-        return self._watching is not None and not self._watching.done()
+    def _is_alive(self) -> bool:
+        return self._cell_task is not None and not self._cell_task.done()
 
     async def _launch(self) -> JupyterConnectionInfo:
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="cellblock-jupyter-"))
+        self._runtime_folder = folder = Path(tempfile.mkdtemp(prefix="cellblock-jupyter-"))
         work_dir = str((self._work_dir or Path.cwd()).resolve())
-        self._connection = await HostPlace(
+        self._connection = await HostBackend(
             work_dir, self._limits, dict(os.environ), [str(folder)]
         ).open()
-        # The token goes by the environment: arguments can be read by every user of this machine.
+        # The token is passed in the environment, because every user can read the arguments.
         environment = {
             "JUPYTER_TOKEN": self._token,
             "JUPYTER_RUNTIME_DIR": str(folder),
@@ -91,19 +94,19 @@ class LocalJupyterServer(OwnJupyterServer):
             "JPY_PARENT_PID": "0",
         }
         request = {"argv": self._argv(work_dir), "env": environment}
-        self._said = b""
-        self._watching = asyncio.create_task(self._watch(self._connection, request))
+        self._tail = b""
+        self._cell_task = asyncio.create_task(self._run_cell(self._connection, request))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                while not self._watching.done():
-                    # It says where it will listen a moment before it does.
-                    if (port := _port_in(folder)) is not None and await _answers(self._ip, port):
+            async with asyncio.timeout(_START_SECONDS):
+                while not self._cell_task.done():
+                    # The server publishes its port shortly before it listens.
+                    port = _published_port(folder)
+                    if port is not None and await _accepts_connections(self._ip, port):
                         return JupyterConnectionInfo(self._ip, False, port, self._token)
                     await asyncio.sleep(0.05)
-        words = self._said.decode(errors="replace").replace(self._token, "***").strip()
-        raise BackendError(
-            f"The Jupyter server did not start. {_MISSING if 'No module named' in words else ''} It said: {words}"
-        )
+        output = self._tail.decode(errors="replace").replace(self._token, "***").strip()
+        hint = f"{_MISSING} " if "No module named" in output else ""
+        raise BackendError(f"The Jupyter server did not start. {hint}It printed: {output}")
 
     def _argv(self, work_dir: str) -> list[str]:
         settings: Mapping[str, Any] = {
@@ -116,7 +119,7 @@ class LocalJupyterServer(OwnJupyterServer):
             "ServerApp.terminals_enabled": False,
             "ServerApp.log_level": self._log_level,
             "KernelRestarter.time_to_dead": 1.0,
-            # Else it would drop output beyond a megabyte a second.
+            # The rate limit drops output beyond a megabyte a second.
             "ZMQChannelsWebsocketConnection.limit_rate": False,
         }
         return [
@@ -126,32 +129,32 @@ class LocalJupyterServer(OwnJupyterServer):
             *(f"--{name}={value}" for name, value in settings.items()),
         ]
 
-    async def _watch(self, connection: Connection, request: dict[str, Any]) -> None:
+    async def _run_cell(self, connection: Connection, request: dict[str, Any]) -> None:
         async with contextlib.aclosing(connection.run(request)) as frames:
             async for frame in frames:
                 if frame.kind in (protocol.STDOUT, protocol.STDERR):
-                    self._said = (self._said + frame.payload)[-2000:]
-                    self._log(frame.payload)
+                    self._tail = (self._tail + frame.payload)[-2000:]
+                    self._append_to_log(frame.payload)
 
-    def _log(self, data: bytes) -> None:
+    def _append_to_log(self, data: bytes) -> None:
         if self._log_file is not None:
             with contextlib.suppress(OSError), open(self._log_file, "ab") as file:
                 file.write(data.replace(self._token.encode(), b"***"))
 
-    async def _end(self) -> None:
-        watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait([watching])
+    async def _shut_down(self) -> None:
+        cell_task, self._cell_task = self._cell_task, None
+        if cell_task is not None:
+            cell_task.cancel()
+            await asyncio.wait([cell_task])
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-        folder, self._folder = self._folder, None
+        folder, self._runtime_folder = self._runtime_folder, None
         if folder is not None:
             await asyncio.to_thread(remove_tree, str(folder))
 
 
-async def _answers(ip: str, port: int) -> bool:
+async def _accepts_connections(ip: str, port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection(ip, port)
     except OSError:
@@ -160,12 +163,12 @@ async def _answers(ip: str, port: int) -> bool:
     return True
 
 
-def _port_in(folder: Path) -> int | None:
-    """Give the port that the server is to listen on, when it has said so."""
+def _published_port(folder: Path) -> int | None:
+    """Return the port that the server has published in its runtime folder, or None."""
     for path in folder.glob("jpserver-*.json"):
         with contextlib.suppress(OSError, ValueError):
-            said: object = json.loads(path.read_text())
-            port = cast("dict[str, object]", said).get("port") if isinstance(said, dict) else None
+            info: object = json.loads(path.read_text())
+            port = cast("dict[str, object]", info).get("port") if isinstance(info, dict) else None
             if isinstance(port, int) and port:
                 return port
     return None

@@ -1,4 +1,7 @@
-"""How a branch comes into being: a session, or a keeper of it, forks, and the fork goes on as a session elsewhere."""
+"""Fork a branch from a session or from one of its checkpoints.
+
+The fork continues as a session in another cell.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...linux import syscalls
-from ..confinement import Confinement
-from .fork_state import Frozen
-from .init import Guard
+from .fork_state import ForkState
+from .init import SessionInit
 
-_SPACES = (
+_NAMESPACE_KINDS = (
     syscalls.CLONE_NEWUSER,
     syscalls.CLONE_NEWPID,
     syscalls.CLONE_NEWNS,
@@ -25,69 +27,77 @@ _SPACES = (
 )
 
 
-class Reborn(BaseException):
-    """In a process that is to go on as a session: unwinds the stack down to `Session.serve`.
+class BecomeSession(BaseException):
+    """Unwinds the stack down to `Session.serve`, in a fork that continues as a session.
 
-    `streams`: it is a branch, and these are its output streams. `folder`: its work folder, where that is another.
+    `control` is the descriptor of its control stream, `checkpoints` the process IDs of its
+    checkpoints. `streams` are the output streams of a branch, None if the fork is no branch.
+    `folder` is the work folder of the branch if its path differs from that of the session.
     """
 
     def __init__(
         self,
         control: int,
-        frozen: Frozen,
+        fork_state: ForkState,
         streams: list[int] | None = None,
         *,
-        keepers: set[int] | None = None,
+        checkpoints: set[int] | None = None,
         folder: str | None = None,
     ) -> None:
         super().__init__()
-        self.control, self.frozen, self.streams, self.keepers = (
-            control,
-            frozen,
-            streams,
-            keepers or set(),
-        )
-        self.folder = folder
+        self.control, self.fork_state = control, fork_state
+        self.streams, self.folder = streams, folder
+        self.checkpoints = checkpoints or set[int]()
 
 
-def bring_forth(
-    order: dict[str, Any], descriptors: list[int], frozen: Frozen, let_go: Callable[[], None]
+def fork_branch(
+    order: dict[str, Any],
+    descriptors: list[int],
+    fork_state: ForkState,
+    release_session: Callable[[], None],
 ) -> dict[str, Any]:
-    """Make a branch of this process. Raises `Reborn`, in the branch; `let_go` is called where nothing of ours is needed."""
-    if "folder" in order:
-        return _beside(descriptors[0], order["folder"], frozen, let_go)
-    return _in_namespaces(descriptors, frozen)
+    """Fork a branch from this process and return the answer to `order`.
 
-
-def _in_namespaces(descriptors: list[int], frozen: Frozen) -> dict[str, Any]:
-    """Make a branch in the cell whose namespaces, control stream and output streams are given.
-
-    Nobody can move into a process namespace, only be born there; and who is born there of a father from outside becomes a
-    child of somebody outside: hence three forks. What is to be done at forks is done at the last one, in the branch.
+    Raises `BecomeSession` in the branch. `release_session` closes what belongs to this session; it
+    is called in a fork that does not become a session itself.
     """
-    *spaces, control, out, err = descriptors
+    if "folder" in order:
+        return _fork_branch_in_container(
+            descriptors[0], order["folder"], fork_state, release_session
+        )
+    return _fork_into_namespaces(descriptors, fork_state)
+
+
+def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> dict[str, Any]:
+    """Fork a branch into a cell, given its namespaces, control stream and output streams.
+
+    A process cannot enter a process namespace itself; only its children start there. The second
+    fork does, and the third one loses its parent, so that the first process of the cell adopts it.
+    Only the last fork runs the fork handlers of Python.
+    """
+    *namespaces, control, out, err = descriptors
     streams = [out, err]
-    # Where the network is the machine's, the branch is in it already, and may not enter it.
-    kinds = _SPACES[:-1] if _is_own_network(spaces[-1]) else _SPACES
-    between = syscalls.fork_untouched()
+    # Without a network namespace of its own the cell shares ours, which cannot be entered again.
+    kinds = _NAMESPACE_KINDS[:-1] if _is_own_network(namespaces[-1]) else _NAMESPACE_KINDS
+    between = syscalls.fork_without_hooks()
     if between == 0:
         try:
-            for space, kind in zip(spaces, kinds, strict=False):
-                syscalls.setns(space, kind)
-            close_all(spaces)
-            if syscalls.fork_untouched() != 0 or os.fork() != 0:
+            for namespace, kind in zip(namespaces, kinds, strict=False):
+                syscalls.setns(namespace, kind)
+            close_all(namespaces)
+            if syscalls.fork_without_hooks() != 0 or os.fork() != 0:
                 os._exit(0)
         except OSError as error:
             os.write(2, f"{error}\n".encode())
             os._exit(1)
-        raise Reborn(control, frozen, streams)
+        raise BecomeSession(control, fork_state, streams)
     close_all(descriptors)
     _, status = os.waitpid(between, 0)
     return {"error": "the fork could not enter its own cell"} if status else {}
 
 
-def _is_own_network(space: int) -> bool:
-    return os.path.samestat(os.fstat(space), os.stat("/proc/self/ns/net"))
+def _is_own_network(namespace: int) -> bool:
+    return os.path.samestat(os.fstat(namespace), os.stat("/proc/self/ns/net"))
 
 
 def close_all(descriptors: list[int]) -> None:
@@ -99,67 +109,65 @@ def close_all(descriptors: list[int]) -> None:
 # without namespaces
 
 
-def _beside(door: int, folder: str, frozen: Frozen, let_go: Callable[[], None]) -> dict[str, Any]:
-    """Make the guard of a branch, which speaks to the server through `door`, and will fork the branch itself."""
-    between = syscalls.fork_untouched()
+def _fork_branch_in_container(
+    socket_fd: int,
+    folder: str,
+    fork_state: ForkState,
+    release_session: Callable[[], None],
+) -> dict[str, Any]:
+    """Fork the first process of a branch, which serves `socket_fd` and forks the branch."""
+    between = syscalls.fork_without_hooks()
     if between == 0:
         try:
-            if (
-                syscalls.fork_untouched() != 0
-            ):  # orphaned, it is a child of the guard of its session, and no child of code's
+            # As an orphan it becomes a child of the session's first process, not of user code.
+            if syscalls.fork_without_hooks() != 0:
                 os._exit(0)
         except OSError:
             os._exit(1)
-        let_go()
-        _BranchGuard(door, folder, frozen).serve()
-    os.close(door)
+        release_session()
+        _serve_branch_init(socket_fd, folder, fork_state)
+    os.close(socket_fd)
     _, status = os.waitpid(between, 0)
     return {"error": "the branch's first process could not be made"} if status else {}
 
 
-class _BranchGuard(Guard):
-    """The first process of a branch's cell where nobody can be born into one: a fork of the session that the branch is of.
+def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> NoReturn:
+    """Run as the first process of a branch's cell, in a fork of the session.
 
-    It runs nothing but what guards do. The sessions that it starts are what it was itself when the branch was made.
+    Without namespaces, no other process could fork the branch later with the same memory. This one
+    runs no user code. The sessions that it forks continue from the state at the time of the branch:
+    they raise `BecomeSession`.
     """
+    gc_was_enabled, sigchld_handler = gc.isenabled(), signal.getsignal(signal.SIGCHLD)
 
-    def __init__(self, door: int, folder: str, frozen: Frozen) -> None:
-        super().__init__(socket.socket(fileno=door), {"namespaces": False}, Confinement())
-        self._folder, self._frozen = folder, frozen
-        self._collects, self._on_child = gc.isenabled(), signal.getsignal(signal.SIGCHLD)
-        gc.disable()  # what is left of code's objects must not be run here
-        sys.settrace(None)
-        sys.setprofile(None)
-        with contextlib.suppress(PermissionError):  # a copy leads a group of its own already
-            os.setsid()
-        frozen.be_deaf(but={signal.SIGCHLD})
-        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # what it uses is to be measured
-        _be_last_to_die()
-
-    def serve(self) -> NoReturn:
-        """Do as told until the server lets go. Raises `Reborn`, in the sessions that it starts."""
-        try:
-            self._say({"hello": True})
-            super().serve()
-        except Exception:
-            os._exit(1)
-
-    def _start(self, descriptors: list[int], *, entered: bool) -> None:
+    def fork_session(init: SessionInit, descriptors: list[int], _in_work_folder: bool) -> None:
         if os.fork() != 0:
             return
-        signal.set_wakeup_fd(-1)
-        signal.signal(
-            signal.SIGCHLD, self._on_child if self._on_child is not None else signal.SIG_DFL
-        )
-        self._link.close()
-        close_all([*self._wakers])
-        if self._collects:
+        init.release()
+        handler = sigchld_handler if sigchld_handler is not None else signal.SIG_DFL
+        signal.signal(signal.SIGCHLD, handler)
+        if gc_was_enabled:
             gc.enable()
-        control, *streams = map(os.dup, descriptors)  # whoever took the order closes the others
-        raise Reborn(control, self._frozen, streams, folder=self._folder)
+        control, *streams = map(os.dup, descriptors)  # `SessionInit` closes the originals
+        raise BecomeSession(control, fork_state, streams, folder=folder)
+
+    init = SessionInit(socket.socket(fileno=socket_fd), {"namespaces": False}, fork_session)
+    gc.disable()  # finalizers of user code must not run here
+    sys.settrace(None)
+    sys.setprofile(None)
+    with contextlib.suppress(PermissionError):  # a checkpoint already leads its own group
+        os.setsid()
+    fork_state.block_signals(except_for={signal.SIGCHLD})
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # so that the server can read its usage
+    _lower_oom_score()
+    try:
+        init.send_hello()
+        init.serve()
+    except Exception:
+        os._exit(1)
 
 
-def _be_last_to_die() -> None:
+def _lower_oom_score() -> None:
     with contextlib.suppress(OSError):
-        syscalls.adjust_memory_score(0)
+        syscalls.set_oom_score(0)

@@ -1,7 +1,8 @@
-"""A frozen copy of a session, in a process of its own: how it is made, and what it does.
+"""A checkpoint: a frozen fork of a session, in a process of its own.
 
-It does nothing but wait on a control stream of its own until it is told to bring forth the session again (``resume``), or a
-branch of it in another cell (``branch``). There is a copy of the same state afterwards: both can be done as often as wanted.
+It waits on its own control stream for orders: `resume` continues the session from it, and `branch`
+forks a branch from it. A copy of the same state remains after each order, so there is no limit to
+the number of orders.
 """
 
 from __future__ import annotations
@@ -14,95 +15,103 @@ from typing import NoReturn
 
 from ... import protocol
 from ...linux import syscalls
-from . import fork_state
-from .branch import Reborn, bring_forth
+from .branch import BecomeSession, fork_branch
 from .control import Control
+from .fork_state import ForkState
 
-_EASY_TO_KILL = 700  # for the kernel that runs out of memory: rather the session than what it can be restored from
+# The OOM killer ends the session before the checkpoints that can restore it.
+_RAISED_OOM_SCORE = 700
 
-_hide_from_others = syscalls.Call("prctl", "prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
-_show_to_others = syscalls.Call("prctl", "prctl", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
+_hide_from_cell = syscalls.PreparedCall("prctl", "prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+_show_to_cell = syscalls.PreparedCall("prctl", "prctl", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-class Keeper:
-    """The copy, in its process."""
+class CheckpointProcess:
+    """The checkpoint, as its own process runs it."""
 
     def __init__(
-        self, descriptor: int, frozen: fork_state.Frozen, let_go: Callable[[], None]
+        self, descriptor: int, fork_state: ForkState, release_session: Callable[[], None]
     ) -> None:
-        """Wait until it is needed; then `let_go` is called, which lets go of what is the session's."""
-        self._frozen = frozen
-        _be_still(descriptor)
-        let_go()
+        """Wait for the first order, then close what belongs to the session by `release_session`."""
+        self._fork_state = fork_state
+        _wait_for_order(descriptor)
+        release_session()
         self._control = Control(descriptor)
 
     def serve(self) -> NoReturn:
-        """Wait for orders. Raises `Reborn`, in a fork."""
+        """Carry out orders until the stream ends. Raises `BecomeSession` in a fork."""
         try:
             while True:
                 frame, descriptors = self._control.receive()
                 if frame.json()["op"] == "resume":
                     self._resume(*descriptors)
                 else:
-                    answer = bring_forth(
-                        frame.json(), descriptors, self._frozen, self._control.close
+                    answer = fork_branch(
+                        frame.json(), descriptors, self._fork_state, self._control.close
                     )
-                    self._control.send(protocol.ANSWER, frame.run, answer)
-        except Reborn:
+                    self._control.send(protocol.SESSION_REPLY, frame.run, answer)
+        except BecomeSession:
             self._control.close()
             raise
         except BaseException:
             os._exit(1)
 
-    def _resume(self, session: int, keeper: int) -> None:
-        """Go on as the session, on the first descriptor; a fork of this process is the keeper from now on, on the second."""
-        pid = syscalls.fork_untouched()
+    def _resume(self, session_fd: int, checkpoint_fd: int) -> None:
+        """Become the session, served on `session_fd`.
+
+        A fork of this process is the checkpoint from now on, served on `checkpoint_fd`.
+        """
+        pid = syscalls.fork_without_hooks()
         if pid == 0:
-            os.close(session)
+            os.close(session_fd)
             self._control.close()
-            _be_still(keeper)
-            self._control = Control(keeper)
+            _wait_for_order(checkpoint_fd)
+            self._control = Control(checkpoint_fd)
             return
-        os.close(keeper)
+        os.close(checkpoint_fd)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
-        raise Reborn(session, self._frozen, keepers={pid})
+        raise BecomeSession(session_fd, self._fork_state, checkpoints={pid})
 
 
-def fork_hidden(frozen: fork_state.Frozen) -> int:
-    """Fork, and give what `fork` gives.
+def fork_hidden(fork_state: ForkState) -> int:
+    """Fork a checkpoint and return what `os.fork` returns. Raises `OSError`.
 
-    Nobody in the cell sees the copy, from its first moment; it hears no signal but SIGKILL and SIGSTOP, until it is a session
-    again; and it does not end as easily as its session. Raises `OSError`.
+    No process of the cell can inspect the fork, not even at its start. It receives no signals but
+    SIGKILL and SIGSTOP until it becomes a session again. The OOM killer spares it longer than the
+    session.
     """
-    _hide_from_others()
-    _adjust_memory_score(0)
-    frozen.be_deaf()
+    _hide_from_cell()
+    _set_oom_score(0)
+    fork_state.block_signals()
     pid = -1
     try:
-        pid = syscalls.fork_untouched()
+        pid = syscalls.fork_without_hooks()
     finally:
         if pid != 0:
-            frozen.hear()
-            be_first_to_die()
-            _show_to_others()
+            fork_state.restore_signals()
+            raise_oom_score()
+            _show_to_cell()
     return pid
 
 
-def _be_still(descriptor: int) -> None:
-    """In a copy: wait for its first order, and do nothing else before: each page that is written to has to be copied."""
+def _wait_for_order(descriptor: int) -> None:
+    """In a fork: wait for an order and write to as little memory as possible before.
+
+    Each page that is written to has to be copied.
+    """
     orders = select.poll()
     orders.register(descriptor, select.POLLIN)
     orders.poll()
 
 
-def be_first_to_die() -> None:
-    """Of all processes of the cell, be the one that the kernel ends for want of memory."""
-    _adjust_memory_score(_EASY_TO_KILL)
+def raise_oom_score() -> None:
+    """Make this process the first of its cell that the OOM killer ends."""
+    _set_oom_score(_RAISED_OOM_SCORE)
 
 
-def _adjust_memory_score(value: int) -> None:
+def _set_oom_score(value: int) -> None:
     try:
-        syscalls.adjust_memory_score(value)
+        syscalls.set_oom_score(value)
     except OSError:
-        pass  # not to be changed here
+        pass  # not permitted here

@@ -1,4 +1,4 @@
-"""The inner end of a live session's control stream: frames that come and go, and descriptors that come with them."""
+"""The session's end of its control stream: frames in both directions, with descriptors."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 from ... import protocol
 
-_HIGH = 500  # code that closes all descriptors it can think of seldom thinks of these
-_READ = 1 << 16
-_ROOM = socket.CMSG_SPACE(16 * 4)  # for descriptors that come at once
+_HIGH_DESCRIPTOR = 500  # user code that closes all descriptors rarely goes up to here
+_READ_SIZE = 1 << 16  # bytes
+_ANCILLARY_SIZE = socket.CMSG_SPACE(16 * 4)  # bytes, for 16 descriptors
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 
 
 class ControlLost(Exception):
-    """The stream has ended, or code has closed our end of it, or put another in its place."""
+    """The stream has ended, or user code has closed or replaced this end of it."""
 
 
 class Control:
-    """A blocking stream of frames on descriptor `descriptor`, which is moved out of the way of user code."""
+    """A blocking stream of frames on `descriptor`, which is moved to a high number."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = out_of_the_way(descriptor)
+        self.descriptor = move_to_high_descriptor(descriptor)
         self._socket = socket.socket(fileno=self.descriptor)
         status = os.fstat(self.descriptor)
         self._identity = status.st_dev, status.st_ino
@@ -36,11 +36,11 @@ class Control:
         self._poll = select.poll()
         self._poll.register(self.descriptor, select.POLLIN)
 
-    def _check(self) -> None:
+    def _check_socket(self) -> None:
         try:
             status = os.fstat(self.descriptor)
             if (status.st_dev, status.st_ino) == self._identity:
-                if not os.get_blocking(self.descriptor):  # as code may have made all that it found
+                if not os.get_blocking(self.descriptor):  # user code may have changed it
                     os.set_blocking(self.descriptor, True)
                 return
         except OSError:
@@ -48,11 +48,13 @@ class Control:
         raise ControlLost
 
     def receive(self) -> tuple[protocol.Frame, list[int]]:
-        """Wait for the next frame; give it with the descriptors that came along. Raises `ControlLost`."""
-        self._check()
+        """Wait for the next frame and return it with its descriptors. Raises `ControlLost`."""
+        self._check_socket()
         descriptors: list[int] = []
         while not self._frames:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ, _ROOM, _CLOSE_ON_EXEC)
+            data, ancillary, _, _ = self._socket.recvmsg(
+                _READ_SIZE, _ANCILLARY_SIZE, _CLOSE_ON_EXEC
+            )
             if not data:
                 raise ControlLost
             for _, _, received in ancillary:
@@ -60,8 +62,8 @@ class Control:
             self._frames += self._decoder.feed(data)
         return self._frames.popleft(), descriptors
 
-    def is_quiet(self) -> bool:
-        """Tell whether nothing has come that would have to be received."""
+    def is_idle(self) -> bool:
+        """Return True if there is nothing to receive."""
         return not self._frames and not self._poll.poll(0)
 
     def send(self, kind: int, run: int, value: dict[str, Any] | bytes) -> None:
@@ -73,23 +75,26 @@ class Control:
         )
 
     def send_frame(self, frame: bytes) -> None:
-        """Send one frame that is made. Raises `ControlLost`."""
-        self._check()
+        """Send one encoded frame. Raises `ControlLost`."""
+        self._check_socket()
         try:
             self._socket.sendall(frame)
         except OSError as error:
             raise ControlLost from error
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the stream."""
         self._socket.close()
 
 
-def out_of_the_way(descriptor: int) -> int:
-    """Move `descriptor` to a high number, where few programs look."""
+def move_to_high_descriptor(descriptor: int) -> int:
+    """Duplicate `descriptor` to a high number and close it. Return the new number.
+
+    Returns `descriptor` itself if the limit of open files is too low.
+    """
     try:
-        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except OSError:  # the limit of open files is lower than that
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
+    except OSError:
         return descriptor
     os.close(descriptor)
     return moved

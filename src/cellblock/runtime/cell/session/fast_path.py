@@ -1,8 +1,9 @@
-"""The short way for cells in which there is nothing of IPython's: plain statements, and perhaps a value to show.
+"""Run blocks of plain Python without IPython's machinery.
 
-The shell's own way takes such a cell through transformers, event handlers and formatters that have nothing to do for it. That
-costs little time, but touches hundreds of pages of memory, each of which must be copied when the session is frozen before the
-next cell. What is left here is what can be seen: the numbered input, the cell's source in tracebacks, and these themselves.
+IPython takes every block through transformers, event handlers and formatters. For a block that uses
+none of them that costs little time, but it writes to hundreds of memory pages, and each of them has
+to be copied after the checkpoint before the next block. The fast path keeps only the effects that a
+user can see: numbered inputs, source lines in tracebacks, and the tracebacks themselves.
 """
 
 from __future__ import annotations
@@ -16,137 +17,146 @@ from operator import is_
 from types import CodeType
 from typing import Any
 
-from .shell_hooks import SHOWN_BY_REPR, Additions
+from .shell_hooks import SIMPLE_TYPES, ShellHooks
 
-_REMEMBERED = 1000  # inputs that are kept
-_AT_ONCE = 50  # that are forgotten at one time
-_READ = ("execution_count", "history_manager")
-_READ_OF_HISTORY = ("input_hist_parsed", "input_hist_raw", "output_hist_reprs")
-_SHOWN = ("_", "__", "___")  # variables with the last values that were shown
-_BUILTINS = vars(builtins)  # where a `_` is a matter of its own: gettext's
-_LONG = 1000  # bits, from which on an integer may be refused as text
-
-
-# A cell, compiled: its statements, and the expression at its end whose value is to be shown, if there is one.
-Program = tuple[CodeType, CodeType | None]
+_MAX_INPUTS = 1000  # that the history keeps
+_FORGET_INTERVAL = 50  # blocks, after which old inputs are dropped
+_LAZY_ATTRIBUTES = ("execution_count", "history_manager")
+_LAZY_HISTORY_ATTRIBUTES = ("input_hist_parsed", "input_hist_raw", "output_hist_reprs")
+_LAST_VALUES = ("_", "__", "___")  # variables that hold the values shown last
+_BUILTINS = vars(builtins)  # a `_` in here is something else, such as the function of gettext
+_MAX_BITS = 1000  # larger integers may exceed Python's limit for conversion to text
 
 
-class PlainCells:
-    """Whether a cell of `shell` can go the short way, and that way. `show` is given the forms of a value to be shown."""
+# The statements of a block, and the expression at its end whose value is shown, if any.
+CompiledBlock = tuple[CodeType, CodeType | None]
+
+
+class FastPath:
+    """Decides whether a block can take the fast path, and runs it.
+
+    `show` is called with the MIME bundle of a value to show.
+    """
 
     def __init__(self, shell: Any, show: Callable[[dict[str, Any]], None]) -> None:
-        self._shell, self._show_forms = shell, show
-        for name in _READ:
-            getattr(shell, name)  # which makes what is made when it is first asked for
-        for name in _READ_OF_HISTORY:
+        self._shell, self._show_data = shell, show
+        for name in _LAZY_ATTRIBUTES:
+            getattr(shell, name)  # IPython creates the value on first access
+        for name in _LAZY_HISTORY_ATTRIBUTES:
             getattr(shell.history_manager, name)
-        self._additions = Additions(shell)
-        self._values: dict[str, Any] = (
-            shell._trait_values
-        )  # its attributes, without two calls for each look at one
-        self._shown: tuple[int, dict[str, Any]] | None = None  # and not noted yet
+        self._hooks = ShellHooks(shell)
+        # The shell's attributes without the two calls that traitlets makes for each access.
+        self._attributes: dict[str, Any] = shell._trait_values
+        self._unrecorded: tuple[int, dict[str, Any]] | None = None  # for `record_value`
         history = sys.modules[type(shell.history_manager).__module__]
         self._output_record: Any = getattr(history, "HistoryOutput", None)  # since IPython 9
-        self._counts_first = (
-            shell.displayhook.prompt_count != shell.execution_count
-        )  # since IPython 9.13
-        self._notes_later = (
-            self._counts_first and self._output_record is not None
-        )  # else under the number of the next cell
+        # Since IPython 9.13 the count is raised before a block runs, and not after it.
+        self._counts_first = shell.displayhook.prompt_count != shell.execution_count
+        # Otherwise a deferred record would get the number of the next block.
+        self._records_later = self._counts_first and self._output_record is not None
 
-    def compiled(self, code: str) -> Program | None:
-        """Give `code` compiled; None when it is a matter for the shell: its syntax, a semicolon at its end, handlers."""
-        if "__future__" in code or self._additions.handle_cells():
+    def compile_block(self, code: str) -> CompiledBlock | None:
+        """Compile `code`. Return None if IPython has to run it.
+
+        That is the case for syntax that Python does not know, output that a semicolon suppresses,
+        and shells with extensions.
+        """
+        if "__future__" in code or self._hooks.has_extensions():
             return None
         try:
-            tree: Any = compile(code, "<cell>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+            tree: Any = compile(code, "<block>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
             if not tree.body:
                 return None
             last: Any = tree.body[-1] if isinstance(tree.body[-1], ast.Expr) else None
             if last is not None and (code.rstrip().endswith(";") or "#" in code):
                 return None
-            name, value = self._name(code), None
+            name, value = self._register_source(code), None
             if last is not None:
                 value = compile(ast.Expression(last.value), name, "eval", dont_inherit=True)
                 del tree.body[-1]
             return compile(tree, name, "exec", dont_inherit=True), value
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None  # the shell knows what it means, or says what is wrong with it
+            return None  # IPython can run it, or reports what is wrong
 
-    def _name(self, code: str) -> str:
-        """Have tracebacks know the cell by the name that is given here."""
-        number = self._values["execution_count"]
+    def _register_source(self, code: str) -> str:
+        """Make the source available to tracebacks. Return the file name to compile it with."""
+        number = self._attributes["execution_count"]
         name = f"<ipython-input-{number}>"
         self._shell.compile._filename_map[name] = number
         lines = ("\n".join(code.splitlines()) + "\n").splitlines(keepends=True)
         linecache.cache[name] = len(code), None, lines, name
         return name
 
-    def run(self, code: str, program: Program) -> BaseException | None:
-        """Run one cell; give the exception that ended it, which has been shown."""
+    def run_block(self, code: str, compiled: CompiledBlock) -> BaseException | None:
+        """Run a block. Return the exception that ended it, whose traceback was shown, or None."""
         shell, names, variables = self._shell, self._shell.user_global_ns, self._shell.user_ns
-        variables.pop("__warningregistry__", None)  # each cell warns anew
-        number = self._remember(code, variables)
+        variables.pop("__warningregistry__", None)  # show each warning again in each block
+        number = self._store_input(code, variables)
         failure: BaseException | None = None
         try:
-            statements, value = program
+            statements, value = compiled
             exec(statements, names, variables)
             if value is not None:
-                self._show(number, eval(value, names, variables))
+                self._show_value(number, eval(value, names, variables))
         except SystemExit as error:
             failure = error
         except BaseException as error:
             failure = error
             trace = error.__traceback__
-            shown = (
-                type(error),
-                error,
-                trace and trace.tb_next,
-            )  # without this function, which is no part of the cell
+            shown = type(error), error, trace and trace.tb_next  # without the frame of this method
             shell.showtraceback(shown, tb_offset=0, running_compiled_code=True)
-        if self._additions.handle_cells():
-            shell.events.trigger(
-                "post_execute"
-            )  # a handler that this very cell has brought: matplotlib's draws its figures
-        self._values["execution_count"] = number + 1
+        if self._hooks.has_extensions():
+            # The block itself added a handler: that of matplotlib shows its figures.
+            shell.events.trigger("post_execute")
+        self._attributes["execution_count"] = number + 1
         return failure
 
-    def _show(self, number: int, value: object) -> None:
-        """Show the value of the cell, as the shell's display hook does, which is asked for anything that is not simple."""
+    def _show_value(self, number: int, value: object) -> None:
+        """Show the value of a block. IPython's display hook does it for all but simple values."""
         hook = self._shell.displayhook
-        is_long = isinstance(value, int) and value.bit_length() > _LONG
-        if is_long or type(value) not in SHOWN_BY_REPR or not self._additions.leave_simple_values():
+        is_long = isinstance(value, int) and value.bit_length() > _MAX_BITS
+        if (
+            is_long
+            or type(value) not in SIMPLE_TYPES
+            or not self._hooks.uses_repr_for_simple_values()
+        ):
             hook(value)
             return
         data = {"text/plain": repr(value)}
-        if not self._keep_value(hook, number, value):
+        if not self._store_value(hook, number, value):
             hook.check_for_underscore()
             hook.update_user_ns(value)
-        self._show_forms(data)
-        if self._notes_later:
-            self._shown = number, data
+        self._show_data(data)
+        if self._records_later:
+            self._unrecorded = number, data
         else:
             hook.log_output(data)
 
-    def tidy(self) -> None:
-        """Note the value that was shown last: do what the hook's `log_output` does where nothing is written to a log file."""
-        if self._shown is None:
+    def record_value(self) -> None:
+        """Add the value shown last to the history, as `DisplayHook.log_output` does.
+
+        Call it after the answer to a block was sent.
+        """
+        if self._unrecorded is None:
             return
-        (number, data), self._shown = self._shown, None
-        manager: Any = self._values["history_manager"]
+        (number, data), self._unrecorded = self._unrecorded, None
+        manager: Any = self._attributes["history_manager"]
         if self._shell.logger.log_output:
             self._shell.displayhook.log_output(data)
         else:
             manager.outputs[number].append(self._output_record("execute_result", data))
             manager._trait_values["output_hist_reprs"][number] = data["text/plain"]
 
-    def _keep_value(self, hook: Any, number: int, value: object) -> bool:
-        """Do what the hook's `update_user_ns` does where code has left its variables alone; tell whether it has."""
+    def _store_value(self, hook: Any, number: int, value: object) -> bool:
+        """Update `_` and the like as `DisplayHook.update_user_ns` does.
+
+        Return False and do nothing if user code has assigned to them.
+        """
         variables: dict[str, object] = self._shell.user_ns
         hidden, outputs = self._shell.user_ns_hidden, self._shell.user_ns["_oh"]
         shown = hook._, hook.__, hook.___
         if (
-            not all(map(is_, map(variables.get, _SHOWN), shown))
+            not all(map(is_, map(variables.get, _LAST_VALUES), shown))
             or "_" in _BUILTINS
             or len(outputs) >= hook.cache_size
         ):
@@ -158,9 +168,9 @@ class PlainCells:
         outputs[number] = value
         return True
 
-    def _remember(self, code: str, variables: dict[str, Any]) -> int:
-        """Number the input, as `HistoryManager.store_inputs` does, without the bookkeeping of its attributes."""
-        number, manager = self._values["execution_count"], self._values["history_manager"]
+    def _store_input(self, code: str, variables: dict[str, Any]) -> int:
+        """Store the input as `HistoryManager.store_inputs` does, and return its number."""
+        number, manager = self._attributes["execution_count"], self._attributes["history_manager"]
         last: dict[str, Any] = manager._trait_values
         last["input_hist_parsed"].append(code)
         last["input_hist_raw"].append(code)
@@ -168,19 +178,19 @@ class PlainCells:
         last["_i00"] = variables[f"_i{number}"] = code
         variables["_i"], variables["_ii"], variables["_iii"] = last["_i"], last["_ii"], last["_iii"]
         if self._counts_first:
-            self._values["execution_count"] = number + 1
+            self._attributes["execution_count"] = number + 1
         return number
 
 
 def forget_old_inputs(shell: Any) -> None:
-    """Keep what a session remembers of its inputs from growing for ever."""
+    """Drop old inputs and outputs from the history, so that a session's memory stays bounded."""
     newest = shell._trait_values["execution_count"]
-    if newest % _AT_ONCE == 0:
-        for old in range(max(1, newest - _REMEMBERED - _AT_ONCE), newest - _REMEMBERED):
+    if newest % _FORGET_INTERVAL == 0:
+        for old in range(max(1, newest - _MAX_INPUTS - _FORGET_INTERVAL), newest - _MAX_INPUTS):
             _forget_input(shell, old)
-        shell.history_manager.db_input_cache.clear()  # for a database that there is none of
+        shell.history_manager.db_input_cache.clear()  # meant for a database, which is disabled
     names = shell.compile._filename_map
-    while len(names) > _REMEMBERED:
+    while len(names) > _MAX_INPUTS:
         oldest = next(iter(names))
         del names[oldest]
         linecache.cache.pop(oldest, None)
@@ -192,7 +202,7 @@ def _forget_input(shell: Any, old: int) -> None:
     for name in (f"_i{old}", f"_{old}"):
         shell.user_ns_hidden.pop(name, None)
     manager.output_hist_reprs.pop(old, None)
-    for outputs in ("outputs", "exceptions"):  # of later versions
+    for outputs in ("outputs", "exceptions"):  # since IPython 9
         getattr(manager, outputs, {}).pop(old, None)
     for history in (manager.input_hist_parsed, manager.input_hist_raw):
         if old < len(history):

@@ -1,8 +1,9 @@
-"""What a fork of a live session cannot carry over, and what it has to be given of its own.
+"""What a fork of a session cannot copy, and what it has to renew.
 
-A fork copies memory and the calling thread, nothing else: other threads are gone in it, in the middle of whatever they held;
-the kernel's objects behind descriptors are shared with the other side. So what would break is named and refused, open files
-get positions of their own, and random numbers go on where the other side's do or, in a branch, elsewhere.
+A fork copies the memory and the calling thread. Other threads are missing in it, and the locks they
+held stay locked. The kernel objects behind descriptors are shared with the parent. So everything
+that would break is named and refused, open files get positions of their own, and the random numbers
+of a branch differ from those of its session.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from ...linux import syscalls
+from .. import interpreter
 
-_NATIVE = (
+# Libraries that start threads.
+_THREADED_LIBRARIES = (
     "libgomp",
     "libomp",
     "libiomp5",
@@ -30,26 +33,25 @@ _NATIVE = (
     "libarrow",
     "libtorch_cpu",
     "libcuda",
-)  # known to start threads
-_LINKS = 2  # of the folder of threads besides one for each: its own and its parent's
-_PREPARED = (
-    "jemalloc_bg_thd",
-)  # pyarrow's allocator gets ready for every fork, and does without it in the child
-# Without the enums of `signal`, which each copy would cost.
+)
+_BASE_LINKS = 2  # of /proc/self/task, which has one more for each thread
+# Threads that a fork may lose: pyarrow's allocator handles forks and does without its thread then.
+_FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
+# `_signal` without the enums of `signal`, whose use would write to memory in each fork.
 _signals: Any = importlib.import_module("_signal")
 _set_blocked: Callable[[int, Iterable[int]], set[int]] = _signals.pthread_sigmask
-_SET = int(signal.SIG_SETMASK)
+_SIG_SETMASK = int(signal.SIG_SETMASK)
 _ALL_SIGNALS = {int(number) for number in signal.valid_signals()}
-_SETTABLE = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
+_KEPT_FLAGS = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
 
 
-def is_alone() -> bool:
-    """Tell whether this process has one thread and no more, of whatever kind: the kernel counts them."""
-    return os.stat("/proc/self/task").st_nlink == _LINKS + 1
+def is_single_threaded() -> bool:
+    """Return True if this process has exactly one thread, native threads included."""
+    return os.stat("/proc/self/task").st_nlink == _BASE_LINKS + 1
 
 
 def python_threads() -> list[str]:
-    """Name the Python threads besides the one that calls."""
+    """Describe the Python threads other than the calling one."""
     own = threading.get_ident()
     return [
         f"the Python thread {thread.name!r}"
@@ -59,20 +61,25 @@ def python_threads() -> list[str]:
 
 
 def native_threads() -> list[str]:
-    """Name the threads that are not Python's; to be asked after a fork, which ends those that libraries bring back."""
-    if (
-        os.stat("/proc/self/task").st_nlink - _LINKS == threading.active_count()
-    ):  # told without a look at each
+    """Describe the threads that are not Python's.
+
+    Call it after a fork: some libraries end their threads before a fork and start them again.
+    """
+    # The kernel's count spares a look at each thread.
+    if os.stat("/proc/self/task").st_nlink - _BASE_LINKS == threading.active_count():
         return []
     extra = (
-        sum(_thread_name(thread) not in _PREPARED for thread in os.listdir("/proc/self/task"))
+        sum(
+            _thread_name(thread) not in _FORK_SAFE_THREADS
+            for thread in os.listdir("/proc/self/task")
+        )
         - threading.active_count()
     )
     if extra <= 0:
         return []
     with open("/proc/self/maps") as maps:
         text = maps.read()
-    suspects = [name for name in _NATIVE if name in text]
+    suspects = [name for name in _THREADED_LIBRARIES if name in text]
     return [
         f"{extra} native thread{'s' if extra > 1 else ''}"
         + (f" (loaded: {', '.join(suspects)})" if suspects else "")
@@ -87,11 +94,17 @@ def _thread_name(thread: str) -> str:
         return ""  # it has ended
 
 
-def obstacles(keepers: Iterable[int], tasks: Iterable[str]) -> list[str]:
-    """Name all that keeps an exact copy of this process from being made by a fork, as far as it can be seen before one."""
+def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str]:
+    """Describe what prevents an exact copy of this process by a fork.
+
+    `checkpoints` are the process IDs of children that are no obstacle, `tasks` the names of asyncio
+    tasks. Native threads are found after the fork only, see `native_threads`.
+    """
     found = python_threads()
     found += [
-        f"the child process {pid} ({_name(pid)})" for pid in children() if pid not in set(keepers)
+        f"the child process {pid} ({_process_name(pid)})"
+        for pid in list_children()
+        if pid not in set(checkpoints)
     ]
     found += [f"the asyncio task {name!r}" for name in tasks]
     found += _connections()
@@ -99,8 +112,8 @@ def obstacles(keepers: Iterable[int], tasks: Iterable[str]) -> list[str]:
     return found
 
 
-def children() -> list[int]:
-    """List this process's children, those that have ended and were not waited for included."""
+def list_children() -> list[int]:
+    """Return the process IDs of this process's children, zombies included."""
     pids: list[int] = []
     for thread in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{thread}/children") as file:
@@ -108,7 +121,7 @@ def children() -> list[int]:
     return pids
 
 
-def _name(pid: int) -> str:
+def _process_name(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/comm") as file:
             return file.read().strip()
@@ -116,32 +129,32 @@ def _name(pid: int) -> str:
         return "ended"
 
 
-def _descriptors(besides: Iterable[int] = ()) -> list[tuple[int, str]]:
+def _list_descriptors(excluded: Iterable[int] = ()) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         try:
-            if descriptor not in besides:
+            if descriptor not in excluded:
                 found.append((descriptor, os.readlink(f"/proc/self/fd/{descriptor}")))
         except OSError:
-            continue  # the one by which the folder was read
+            continue  # the descriptor of this very listing
     return found
 
 
 def _connections() -> list[str]:
     found: list[str] = []
-    for descriptor, target in _descriptors():
+    for descriptor, target in _list_descriptors():
         if target.startswith("/dev/nvidia"):
             found.append(f"an open GPU context ({target})")
-        elif target.startswith(syscalls.TERMINALS):
+        elif target.startswith(syscalls.DEVPTS):
             found.append(f"an open terminal ({target})")
         elif target.startswith("socket:"):
             with socket.socket(fileno=os.dup(descriptor)) as opened:
                 if opened.family in (socket.AF_INET, socket.AF_INET6):
-                    found.append(f"a network socket ({_end(opened)})")
+                    found.append(f"a network socket ({_socket_address(opened)})")
     return found
 
 
-def _end(opened: socket.socket) -> str:
+def _socket_address(opened: socket.socket) -> str:
     try:
         return "to {}:{}".format(*opened.getpeername()[:2])
     except OSError:
@@ -154,90 +167,98 @@ def _shared_memory() -> list[str]:
         for line in maps:
             fields = line.split(None, 5)
             if fields[1][1] == "w" and fields[1][3] == "s":
-                found.append(
-                    f"memory that is shared on purpose ({fields[5].strip() if len(fields) > 5 else 'anonymous'})"
-                )
+                name = fields[5].strip() if len(fields) > 5 else "anonymous"
+                found.append(f"writable shared memory ({name})")
     return list(dict.fromkeys(found))
 
 
-class _File(NamedTuple):
+class _OpenFile(NamedTuple):
     descriptor: int
     path: str
     flags: int
     position: int
 
 
-class Frozen:
-    """What a fork alone does not preserve, noted before it: positions in open files; and which signals the session hears."""
+class ForkState:
+    """The state that a fork alone does not preserve: positions in open files, and the signal mask.
 
-    def __init__(self, *, flush: bool, besides: set[int]) -> None:
-        """Note it. `flush`: first write out what open files hold back, or both sides would. `besides`: no files of code's."""
-        # The kernel may tell how many descriptors there are (since 6.2): mostly none but ours.
-        none = os.stat("/proc/self/fd").st_size == len(besides)
-        self._files = [] if none else _open_files(besides)
+    Create it before the fork. Call `reopen_files` and `restore_signals_in_fork` in the fork.
+    """
+
+    def __init__(self, *, flush: bool, excluded: set[int]) -> None:
+        """Record the state.
+
+        `flush` first writes out the buffers of open files, which the parent and the fork would
+        otherwise both write. `excluded` are descriptors that are not user code's.
+        """
+        # Since Linux 6.2 this size is the number of descriptors. Often there are only ours.
+        none = os.stat("/proc/self/fd").st_size == len(excluded)
+        self._files = [] if none else _list_open_files(excluded)
         if flush and any(file.flags & os.O_ACCMODE != os.O_RDONLY for file in self._files):
             _flush_files()
-            self._files = _open_files(besides)
-        self._blocked: set[int] | None = None  # while signals wait
+            self._files = _list_open_files(excluded)
+        self._blocked: set[int] | None = None  # the mask to restore, while signals are blocked
 
-    def be_deaf(self, *, but: Collection[int] = ()) -> None:
-        """From now on let all signals wait that can, `but` some."""
-        blocked = _set_blocked(_SET, _ALL_SIGNALS.difference(but))
+    def block_signals(self, *, except_for: Collection[int] = ()) -> None:
+        """Block all signals that can be blocked, except for some."""
+        blocked = _set_blocked(_SIG_SETMASK, _ALL_SIGNALS.difference(except_for))
         if self._blocked is None:
             self._blocked = blocked
 
-    def hear(self) -> None:
-        """Hear signals as before, and those that have come meanwhile."""
+    def restore_signals(self) -> None:
+        """Restore the signal mask and receive the signals that are pending."""
         if self._blocked is not None:
-            _set_blocked(_SET, self._blocked)
+            _set_blocked(_SIG_SETMASK, self._blocked)
             self._blocked = None
 
-    def hear_again(self) -> None:
-        """In the fork: hear signals as before, but none that have come meanwhile: they were meant for the session of then."""
+    def restore_signals_in_fork(self) -> None:
+        """In the fork: drop the parent's pending signals and restore the mask."""
         while waiting := signal.sigpending():
             signal.sigtimedwait(waiting, 0)
-        self.hear()
+        self.restore_signals()
 
-    def thaw(self, *, moved: tuple[str, str] = ("", "")) -> None:
-        """In the fork: go on exactly as the other side would have.
+    def reopen_files(self, *, moved_folder: tuple[str, str] = ("", "")) -> None:
+        """In the fork: give each open file a position of its own.
 
-        `moved`: what was in the first folder is in the second one here.
+        `moved_folder`: files below the first folder are below the second one in the fork.
         """
-        thread: Any = threading.current_thread()
-        thread._set_native_id()  # the kernel's number of it, which is another one now
+        interpreter.renew_thread_id()
         for file in self._files:
-            _reopen(file, *moved)
+            _reopen_file(file, *moved_folder)
 
 
-def _open_files(besides: set[int]) -> list[_File]:
-    return [file for file in map(_open_file, _descriptors(besides)) if file is not None]
+def _list_open_files(excluded: set[int]) -> list[_OpenFile]:
+    found = map(_describe_open_file, _list_descriptors(excluded))
+    return [file for file in found if file is not None]
 
 
-def _open_file(entry: tuple[int, str]) -> _File | None:
+def _describe_open_file(entry: tuple[int, str]) -> _OpenFile | None:
     descriptor, path = entry
     try:
         if not path.startswith("/") or not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return _File(
+        return _OpenFile(
             descriptor,
             path,
-            fcntl.fcntl(descriptor, fcntl.F_GETFL) & _SETTABLE,
+            fcntl.fcntl(descriptor, fcntl.F_GETFL) & _KEPT_FLAGS,
             os.lseek(descriptor, 0, os.SEEK_CUR),
         )
     except OSError:
         return None
 
 
-def _reopen(file: _File, before: str, after: str) -> None:
-    """Give the descriptor an open file of its own: a fork shares the position with the other side, and the folder too."""
+def _reopen_file(file: _OpenFile, old_folder: str, new_folder: str) -> None:
+    """Replace the descriptor's open file, which the fork shares with its parent, by a new one."""
     try:
-        # That file itself may have been put aside meanwhile: restoring the work folder puts another in its place.
+        # "(deleted)": to restore the work folder replaces its files, so the path is a new file.
         if os.readlink(f"/proc/self/fd/{file.descriptor}").removesuffix(" (deleted)") != file.path:
-            return  # another file by now: what is left of it stays shared
-        path = after + file.path[len(before) :] if file.path.startswith(f"{before}/") else file.path
+            return  # the descriptor is another file now, which stays shared
+        path = file.path
+        if path.startswith(f"{old_folder}/"):
+            path = new_folder + path[len(old_folder) :]
         opened = os.open(path, file.flags | os.O_CLOEXEC)
     except OSError:
-        return  # closed meanwhile, by the collector say
+        return  # closed in the meantime, for example by the garbage collector
     inheritable = os.get_inheritable(file.descriptor)
     os.dup2(opened, file.descriptor, inheritable=inheritable)
     os.close(opened)
@@ -253,11 +274,11 @@ def _flush_files() -> None:
             try:
                 item.flush()
             except (OSError, ValueError):
-                continue  # read-only, or broken: nothing of it is lost by the fork
+                continue  # read-only or broken: it has nothing that the fork could lose
 
 
 def reseed() -> None:
-    """In a branch: begin random numbers anew in the libraries that are loaded and allow it: random, numpy, torch."""
+    """In a branch: seed the random numbers of random, numpy and torch anew, where loaded."""
     seed = int.from_bytes(os.urandom(8), "little")
     if "random" in sys.modules:
         sys.modules["random"].seed()

@@ -1,4 +1,4 @@
-"""`os.wait` and its kin for a process that has children its code must not know of: the checkpoints of a live session."""
+"""Hide the checkpoints of a session from `os.wait` and similar functions in user code."""
 
 from __future__ import annotations
 
@@ -7,45 +7,56 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .fork_state import children
+from .fork_state import list_children
 
 
-def hide(hidden: set[int]) -> None:
-    """Make the functions of `os` that wait for any child pass over those in `hidden`, which may change."""
-    import os as theirs  # what code sees, and not our copy of it: see `library`
+def hide_children(hidden: set[int]) -> None:
+    """Make the functions of `os` that wait for any child ignore those in `hidden`.
 
-    waitpid, wait4, waitid = theirs.waitpid, theirs.wait4, theirs.waitid
+    `hidden` may change later.
+    """
+    # The module that user code sees. At the top of this file `os` is our copy, see `stdlib_copy`.
+    import os as user_os
 
-    def of_any(pid: object) -> bool:
+    waitpid, wait4, waitid = user_os.waitpid, user_os.wait4, user_os.waitid
+
+    def is_any(pid: object) -> bool:
         return pid == -1 and bool(hidden)
 
     def new_waitpid(pid: int, options: int, /) -> tuple[int, int]:
         return (
-            _visible(hidden, lambda: waitpid(pid, options))
-            if of_any(pid)
+            _wait_for_visible(hidden, lambda: waitpid(pid, options))
+            if is_any(pid)
             else waitpid(pid, options)
         )
 
     def new_wait4(pid: int, options: int) -> tuple[int, int, Any]:
-        return _visible(hidden, lambda: wait4(pid, options)) if of_any(pid) else wait4(pid, options)
+        return (
+            _wait_for_visible(hidden, lambda: wait4(pid, options))
+            if is_any(pid)
+            else wait4(pid, options)
+        )
 
     def new_waitid(kind: int, number: int, options: int, /) -> Any:
-        some = -1 if kind == os.P_ALL else number
+        pid = -1 if kind == os.P_ALL else number
         return (
-            _visible(hidden, lambda: waitid(kind, number, options))
-            if of_any(some)
+            _wait_for_visible(hidden, lambda: waitid(kind, number, options))
+            if is_any(pid)
             else waitid(kind, number, options)
         )
 
-    theirs.waitpid, theirs.wait4, theirs.waitid = new_waitpid, new_wait4, new_waitid
-    theirs.wait = lambda: theirs.waitpid(-1, 0)
-    theirs.wait3 = lambda options: theirs.wait4(-1, options)
+    user_os.waitpid, user_os.wait4, user_os.waitid = new_waitpid, new_wait4, new_waitid
+    user_os.wait = lambda: user_os.waitpid(-1, 0)
+    user_os.wait3 = lambda options: user_os.wait4(-1, options)
 
 
-def _visible(hidden: set[int], call: Callable[[], Any]) -> Any:
-    """Wait by `call` until it tells of a child that is not hidden. Raises `ChildProcessError` when there is none."""
+def _wait_for_visible(hidden: set[int], call: Callable[[], Any]) -> Any:
+    """Repeat `call` until it reports a child that is not hidden, and return its result.
+
+    Raises `ChildProcessError` if there is no such child.
+    """
     while True:
-        if hidden.issuperset(children()):
+        if hidden.issuperset(list_children()):
             raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
         result = call()
         pid = (

@@ -1,7 +1,8 @@
-"""Warm pages: those that every block writes to, copied for the session before its next block, while nobody waits.
+"""Prefault the pages that every block writes to, while the session waits for its next block.
 
-After a fork each page is shared with the copy of the session, and the first write to it waits for the kernel to copy it:
-hundreds of times in each block. While the session waits for its next block it can have that done in advance.
+After a fork, a checkpoint shares each page with the session, and the first write to a page waits
+until the kernel has copied it. That happens hundreds of times in each block unless the pages are
+copied in advance.
 """
 
 from __future__ import annotations
@@ -14,91 +15,90 @@ import os
 from collections.abc import Callable, Iterator
 
 _MADV_POPULATE_WRITE = 23  # since Linux 5.14
-_PAGE = mmap.PAGESIZE
-_WORD = 8
-_OWN = (
-    0b100 << 61 | 1 << 56
-)  # /proc/PID/pagemap: present, neither swapped nor a file's, mapped here alone
-_KIND = 0b111 << 61 | 1 << 56
-_LOOKED_THROUGH = 1 << 15  # pages at most; more would take longer than is gained
-_MOST = 2048  # pages, 8 MB
-_AGAIN = 64  # copies, after which it is looked anew what blocks write to
-_LOOKS = (
-    2,
-    3,
-)  # copies of those at which it is looked: what is written to at both is likely to be so again
-_AT_ONCE = 16  # stretches, between two looks whether there is something to do
+_PAGE_SIZE = mmap.PAGESIZE
+_ENTRY_SIZE = 8  # bytes of a page's entry in /proc/PID/pagemap
+# Bits of an entry: present, not swapped, anonymous, mapped by this process alone.
+_PRIVATE = 0b100 << 61 | 1 << 56
+_PRIVATE_MASK = 0b111 << 61 | 1 << 56
+_MAX_SCANNED = 1 << 15  # pages; to scan more would take longer than it saves
+_MAX_PAGES = 2048  # 8 MB
+_CYCLE = 64  # forks, after which the set of pages is determined again
+_SCANS = (2, 3)  # forks of a cycle at which pages are scanned; those found twice are prefaulted
+_BATCH = 16  # ranges, between two checks for work
 
 _madvise = ctypes.PyDLL(None, use_errno=True).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-class WarmPages:
+class Prefaulter:
     """The pages of this process that its blocks keep writing to."""
 
     def __init__(self) -> None:
-        self._copies = 0
-        self._last = set[int]()
-        self._stretches: list[tuple[int, int]] = []  # address, bytes
-        self._are_shared = False  # with a copy
+        self._forks = 0
+        self._last_written = set[int]()
+        self._ranges: list[tuple[int, int]] = []  # address, bytes
+        self._has_shared_pages = False
 
-    def note(self) -> None:
-        """A copy of this process is about to be made: what is its own by now has been written to since the last one."""
-        self._copies += 1
-        self._are_shared = True
-        if self._copies % _AGAIN not in _LOOKS:
+    def record_fork(self) -> None:
+        """Call this before each fork: the pages private by now were written since the last one."""
+        self._forks += 1
+        self._has_shared_pages = True
+        if self._forks % _CYCLE not in _SCANS:
             return
         with contextlib.suppress(OSError, ValueError):
-            written = set(_own_pages())
-            if len(both := written & self._last) <= _MOST:
-                self._stretches = list(_stretches(sorted(both)))
-            self._last = written
+            written = set(_private_pages())
+            if len(both := written & self._last_written) <= _MAX_PAGES:
+                self._ranges = list(_page_ranges(sorted(both)))
+            self._last_written = written
 
-    def copy(self, is_wanted: Callable[[], bool]) -> None:
-        """After a copy was made: have them copied, for as long as that `is_wanted`."""
-        if not self._are_shared:
+    def prefault(self, is_idle: Callable[[], bool]) -> None:
+        """After a fork: copy the pages, until all are copied or `is_idle` returns False."""
+        if not self._has_shared_pages:
             return
-        self._are_shared = False
-        for begin in range(0, len(self._stretches), _AT_ONCE):
-            if not is_wanted():
+        self._has_shared_pages = False
+        for begin in range(0, len(self._ranges), _BATCH):
+            if not is_idle():
                 return
-            for address, size in self._stretches[begin : begin + _AT_ONCE]:
-                _madvise(
-                    address, size, _MADV_POPULATE_WRITE
-                )  # what is not there any more is no matter
+            for address, size in self._ranges[begin : begin + _BATCH]:
+                _madvise(address, size, _MADV_POPULATE_WRITE)  # fails harmlessly if unmapped
 
 
-def _own_pages() -> Iterator[int]:
-    """Give the numbers of the pages that this process alone has, in what it can write to, as far as that is soon seen.
+def _private_pages() -> Iterator[int]:
+    """Yield the numbers of writable pages that no other process shares, up to a limit.
 
-    Large tables are seen last, of the largest only the upper end: what was there before them lies above.
+    The smallest mappings come first. Of the one that exceeds the limit only the upper end is
+    scanned: the kernel extends mappings downwards, so the memory from before a large table lies
+    above it.
     """
-    left = _LOOKED_THROUGH
+    left = _MAX_SCANNED
     pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for count, end in sorted(_writable()):
+        for count, end in sorted(_writable_mappings()):
             count = min(count, left)
             left -= count
-            entries = memoryview(os.pread(pagemap, count * _WORD, (end - count) * _WORD)).cast("Q")
+            data = os.pread(pagemap, count * _ENTRY_SIZE, (end - count) * _ENTRY_SIZE)
+            entries = memoryview(data).cast("Q")
             yield from (
-                page for page, entry in enumerate(entries, end - count) if entry & _KIND == _OWN
+                page
+                for page, entry in enumerate(entries, end - count)
+                if entry & _PRIVATE_MASK == _PRIVATE
             )
     finally:
         os.close(pagemap)
 
 
-def _writable() -> Iterator[tuple[int, int]]:
-    """Give how many pages each private part of memory has that can be written to, and the number after its last."""
+def _writable_mappings() -> Iterator[tuple[int, int]]:
+    """Yield the size in pages of each private mapping, and the number of the page after it."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             addresses, rights, _ = line.split(None, 2)
             if rights.startswith("rw") and rights.endswith("p"):
-                begin, end = (int(address, 16) // _PAGE for address in addresses.split("-"))
+                begin, end = (int(address, 16) // _PAGE_SIZE for address in addresses.split("-"))
                 yield end - begin, end
 
 
-def _stretches(pages: list[int]) -> Iterator[tuple[int, int]]:
-    """Give pages that follow each other as address and size."""
+def _page_ranges(pages: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the address and size in bytes of each run of consecutive pages."""
     for _, group in itertools.groupby(enumerate(pages), lambda entry: entry[1] - entry[0]):
         found = [page for _, page in group]
-        yield found[0] * _PAGE, len(found) * _PAGE
+        yield found[0] * _PAGE_SIZE, len(found) * _PAGE_SIZE

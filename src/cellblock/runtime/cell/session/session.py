@@ -1,7 +1,7 @@
-"""The live cell: one interpreter for all blocks of a session, and frozen copies of it, to go back to or to branch from.
+"""A live session: one interpreter for all its blocks, and the checkpoints forked from it.
 
-Such a copy is a *keeper*. Whatever comes from here is only ever framed and read as JSON by the server: code that runs here
-shares this process, so nothing that it says is trusted further than the code itself.
+User code shares this process, so the server trusts nothing that comes from here: it only parses the
+frames and the JSON in them.
 """
 
 from __future__ import annotations
@@ -20,113 +20,117 @@ from typing import Any, NoReturn
 from ... import protocol, values
 from ...linux import syscalls
 from . import fork_state, hidden_children
-from .branch import Reborn, bring_forth, close_all
-from .checkpoint import Keeper, be_first_to_die, fork_hidden
-from .control import Control, ControlLost, out_of_the_way
-from .prefault import WarmPages
+from .branch import BecomeSession, close_all, fork_branch
+from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
+from .control import Control, ControlLost, move_to_high_descriptor
+from .fork_state import ForkState
+from .prefault import Prefaulter
 from .shell import Shell
 
-_PIECE = 1 << 20  # bytes of one piece of a value
+_PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _LONG_TEXT = 1 << 16  # characters
-_LARGEST_DISPLAY = protocol.MAX_FRAME // 2
-_PASSED = 0.001  # seconds, after which Python has left what drops an interrupt
+_MAX_DISPLAY = protocol.MAX_FRAME // 2  # bytes
+_FINALIZER_DELAY = 0.001  # seconds for Python to leave the code that drops an exception
 
-# Without the enums of `signal`, which each cell would have to copy.
+# `_signal` without the enums of `signal`, whose use would write to memory in each fork.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
-_waitpid = os.waitpid  # the one that knows of keepers
+_waitpid = os.waitpid  # the original function, which also waits for checkpoints
 _SIGINT = int(signal.SIGINT)
 _IGNORE = int(signal.SIG_IGN)
 
 
 class Session:
-    """One shell, what it is told to do, and the frozen copies that it made of itself."""
+    """A shell, the orders that it carries out, and the checkpoints forked from it."""
 
     def __init__(self, shell: Shell, control: int, cwd: str) -> None:
         self._shell, self._control, self._cwd = shell, Control(control), cwd
-        self._streams = [out_of_the_way(os.dup(1)), out_of_the_way(os.dup(2))]
-        self._same = [os.fstat(stream) for stream in self._streams]
+        self._streams = [move_to_high_descriptor(os.dup(1)), move_to_high_descriptor(os.dup(2))]
+        self._stream_status = [os.fstat(stream) for stream in self._streams]
         self._run = 0
         self._interrupted = False
-        self._keepers = set[int]()
-        self._warm = WarmPages()
-        hidden_children.hide(self._keepers)
-        self._last = b""  # what is to be sent with the answer
+        self._checkpoints = set[int]()
+        self._prefaulter = Prefaulter()
+        hidden_children.hide_children(self._checkpoints)
+        self._held_frames = b""  # sent together with the answer
         shell.publish, shell.publish_last = self._publish, self._publish_last
-        sys.unraisablehook = self._on_dropped
+        sys.unraisablehook = self._on_unraisable
 
     def serve(self) -> NoReturn:
-        """Do as told until the control stream ends."""
-        be_first_to_die()
-        self._hello()
+        """Carry out orders until the control stream ends."""
+        raise_oom_score()
+        self._send_hello()
         while True:
             try:
                 while True:
-                    self._warm.copy(self._control.is_quiet)
-                    self._take(*self._control.receive())
-            except Reborn as born:
-                self._begin_again(born)
+                    self._prefaulter.prefault(self._control.is_idle)
+                    self._handle_frame(*self._control.receive())
+            except BecomeSession as request:
+                self._become_session(request)
             except ControlLost:
-                os._exit(1)  # nothing that happens here could be told to anybody
+                os._exit(1)  # without the stream there is nowhere to report to
             except KeyboardInterrupt:
-                continue  # one that came too late for its cell
+                continue  # the interrupt came after the end of its block
 
-    def enter(self) -> None:
-        """Go into the work folder, now that it is there."""
+    def enter_work_folder(self) -> None:
+        """Change to the work folder, once it is mounted."""
         os.chdir(self._cwd)
         sys.path[0:0] = [""]
-        self._shell.begin_in(self._cwd)
+        self._shell.start_folder_history(self._cwd)
 
-    def _hello(self) -> None:
+    def _send_hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._control.send(protocol.ANSWER, 0, {"pid": os.getpid(), "keepers": [*self._keepers]})
+        hello = {"pid": os.getpid(), "checkpoint_pids": [*self._checkpoints]}
+        self._control.send(protocol.SESSION_REPLY, 0, hello)
 
-    def _take(self, frame: protocol.Frame, descriptors: list[int]) -> None:
+    def _handle_frame(self, frame: protocol.Frame, descriptors: list[int]) -> None:
         self._run = frame.run
-        if frame.kind != protocol.ASK:
-            return  # what is left of a value or a line of input that nobody waits for any more
+        if frame.kind != protocol.SESSION_REQUEST:
+            return  # the rest of a value or input that nothing waits for any more
         try:
-            answer = self._do(frame.json(), descriptors)
+            answer = self._execute_order(frame.json(), descriptors)
         except (ControlLost, KeyboardInterrupt):
             raise
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        last, self._last = self._last, b""
-        self._control.send_frame(last + protocol.encode_json(protocol.ANSWER, frame.run, answer))
-        self._shell.tidy()
+        held, self._held_frames = self._held_frames, b""
+        self._control.send_frame(
+            held + protocol.encode_json(protocol.SESSION_REPLY, frame.run, answer)
+        )
+        self._shell.run_deferred_work()
 
-    def _do(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def _execute_order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         match order["op"]:
             case "enter":
-                self.enter()
+                self.enter_work_folder()
                 return {}
             case "run":
-                return self._guarded(self._run_cell, order)
+                return self._run_interruptible(self._run_block, order)
             case "get":
-                return self._guarded(self._get, order)
+                return self._run_interruptible(self._get_variable, order)
             case "set":
-                return self._guarded(self._set, order)
+                return self._run_interruptible(self._set_variable, order)
             case "variables":
-                return self._guarded(self._describe, order)
+                return self._run_interruptible(self._describe_variables, order)
             case "flush":
-                self._freeze(flush=True)
+                self._capture_fork_state(flush=True)
                 return {}
-            case "keep":
-                return self._keep(descriptors[0], exact=bool(order["exact"]))
+            case "checkpoint":
+                return self._make_checkpoint(descriptors[0], exact=bool(order["exact"]))
             case "branch":
-                return self._branch(order, descriptors)
+                return self._fork_branch(order, descriptors)
             case unknown:
-                return {"error": f"A session cannot {unknown!r}."}
+                return {"error": f"A session does not know the order {unknown!r}."}
 
-    # cells and values
+    # blocks and values
 
-    def _guarded(
+    def _run_interruptible(
         self, work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]
     ) -> dict[str, Any]:
-        """Do what runs user code: an interrupt ends it, the time it takes is told."""
+        """Run `work`, which SIGINT interrupts. Add its CPU seconds to the answer."""
         answer: dict[str, Any]
         before = time.process_time() + _children_seconds()
         self._interrupted = False
-        self._own_streams()
+        self._restore_streams()
         try:
             try:
                 _set_signal(_SIGINT, self._on_interrupt)
@@ -149,210 +153,216 @@ class Session:
         self._shell.interrupted = True
         raise KeyboardInterrupt
 
-    def _on_dropped(self, dropped: Any) -> None:
-        """Interrupt again what was interrupted where Python drops every exception: in a finalizer, or right after a fork."""
-        if self._interrupted and dropped.exc_type is KeyboardInterrupt:
+    def _on_unraisable(self, unraisable: Any) -> None:
+        """Repeat an interrupt that Python dropped, as in a finalizer or right after a fork."""
+        if self._interrupted and unraisable.exc_type is KeyboardInterrupt:
             _thread.start_new_thread(self._interrupt_again, (_thread.get_ident(),))
         else:
-            sys.__unraisablehook__(dropped)
+            sys.__unraisablehook__(unraisable)
 
     def _interrupt_again(self, thread: int) -> None:
-        time.sleep(_PASSED)
-        if self._interrupted:  # and no other cell has begun
+        time.sleep(_FINALIZER_DELAY)
+        if self._interrupted:  # no other block has begun
             signal.pthread_kill(thread, signal.SIGINT)
 
-    def _own_streams(self) -> None:
-        """Have descriptors 1 and 2 be the session's streams again, whatever the cell before did to them."""
-        for target, (stream, same) in enumerate(zip(self._streams, self._same, strict=True), 1):
+    def _restore_streams(self) -> None:
+        """Point descriptors 1 and 2 to the session's streams again if a block changed them."""
+        for target, (stream, status) in enumerate(
+            zip(self._streams, self._stream_status, strict=True), 1
+        ):
             try:
-                if not _is(target, same):
+                if not _is_same_file(target, status):
                     os.dup2(stream, target)
                 if not os.get_blocking(stream):
-                    os.set_blocking(stream, True)  # of both: they are one open file
+                    os.set_blocking(stream, True)  # also of `target`: they share one open file
             except OSError:
                 continue
 
-    def _run_cell(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _run_block(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
-        self._shell.ask = self._ask if order.get("input") else None
+        self._shell.ask = self._ask_input if order.get("input") else None
         return {
             "exit": self._shell.run(
-                order["code"], quietly=bool(order.get("quietly")), file=order.get("file")
+                order["code"], silent=bool(order.get("silent")), file=order.get("file")
             )
         }
 
     def _publish(self, data: Any, metadata: Any) -> None:
-        if frame := self._display(data, metadata):
+        if frame := self._encode_display(data, metadata):
             self._control.send_frame(frame)
 
     def _publish_last(self, data: dict[str, Any]) -> None:
-        # The server is woken once for both.
+        # Sent together with the answer, it wakes the server once instead of twice.
         if len(text := data["text/plain"]) > _LONG_TEXT:
-            self._last += self._display(data, {})
+            self._held_frames += self._encode_display(data, {})
         else:
-            self._last += protocol.encode_json(
+            self._held_frames += protocol.encode_json(
                 protocol.DISPLAY, self._run, {"data": {"text/plain": text}, "metadata": {}}
             )
 
-    def _display(self, data: Any, metadata: Any) -> bytes:
-        """Give the frame of a display; nothing, and say so, where it is none that can be sent."""
+    def _encode_display(self, data: Any, metadata: Any) -> bytes:
+        """Return the frame of a display, or b"" and a message on stderr if it cannot be sent."""
         try:
             bundle = {mime: _as_json(content) for mime, content in data.items()}
             frame = protocol.encode_json(
                 protocol.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)}
             )
         except (TypeError, ValueError, RecursionError) as error:
-            sys.stderr.write(f"A display was left out: it is no JSON ({error}).\n")
+            sys.stderr.write(f"A display was dropped because it is not valid JSON: {error}.\n")
             return b""
-        if len(frame) > _LARGEST_DISPLAY:
+        if len(frame) > _MAX_DISPLAY:
             sys.stderr.write(
-                f"A display of {len(frame)} bytes was left out: the most is {_LARGEST_DISPLAY}.\n"
+                f"A display of {len(frame)} bytes was dropped. The limit is {_MAX_DISPLAY} bytes.\n"
             )
             return b""
         return frame
 
-    def _ask(self, prompt: str, hidden: bool) -> str:
-        self._control.send(protocol.INPUT, self._run, {"prompt": prompt, "hidden": hidden})
-        return self._data().decode(errors="replace")
+    def _ask_input(self, prompt: str, hidden: bool) -> str:
+        self._control.send(protocol.INPUT_REQUEST, self._run, {"prompt": prompt, "hidden": hidden})
+        return self._receive_data().decode(errors="replace")
 
-    def _data(self) -> bytes:
+    def _receive_data(self) -> bytes:
         while True:
             frame, _ = self._control.receive()
-            if frame.kind == protocol.DATA and frame.run == self._run:
+            if frame.kind == protocol.SESSION_DATA and frame.run == self._run:
                 return frame.payload
 
-    def _describe(self, _order: dict[str, Any]) -> dict[str, Any]:
-        return {"variables": values.describe(self._shell.variables, self._shell.hidden)}
+    def _describe_variables(self, _order: dict[str, Any]) -> dict[str, Any]:
+        return {"variables": values.describe_variables(self._shell.variables, self._shell.hidden)}
 
-    def _get(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _get_variable(self, order: dict[str, Any]) -> dict[str, Any]:
         name = order["name"]
         if name not in self._shell.variables:
-            return {"error": f"There is no variable {name!r} in the session.", "missing": True}
+            return {"error": f"The session has no variable {name!r}.", "missing": True}
         kind, data = values.encode(self._shell.variables[name])
-        for start in range(0, len(data), _PIECE):
-            self._control.send(protocol.PIECE, self._run, data[start : start + _PIECE])
+        for start in range(0, len(data), _PIECE_SIZE):
+            self._control.send(protocol.VALUE_CHUNK, self._run, data[start : start + _PIECE_SIZE])
         return {"kind": kind}
 
-    def _set(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _set_variable(self, order: dict[str, Any]) -> dict[str, Any]:
         data = bytearray()
         while len(data) < order["size"]:
-            data += self._data()
+            data += self._receive_data()
         value = values.decode(order["kind"], bytes(data))
         self._shell.variables[order["name"]] = (
             value.to_pandas() if order["kind"] == "frame" else value
         )
         return {}
 
-    # frozen copies
+    # checkpoints and branches
 
-    def _keep(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
-        """Make a keeper that listens on `descriptor`. `exact`: refuse whatever it could not carry over."""
-        is_alone = self._is_alone()  # mostly, and then no thread need be asked for its name
+    def _make_checkpoint(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
+        """Fork a checkpoint that is served on `descriptor`.
+
+        With `exact`, refuse if there is anything that a fork cannot copy.
+        """
+        # Usually True, which spares a look at the name of each thread.
+        single_threaded = self._is_single_threaded()
         if exact:
-            why = fork_state.obstacles(self._keepers, self._shell.pending_tasks())
+            why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
         else:
-            why = [] if is_alone else fork_state.python_threads()
+            why = [] if single_threaded else fork_state.python_threads()
         if why:
             os.close(descriptor)
             return {"refused": why}
-        self._warm.note()
-        frozen = self._freeze(flush=exact, besides={descriptor})
-        pid = fork_hidden(frozen)
+        self._prefaulter.record_fork()
+        state = self._capture_fork_state(flush=exact, excluded={descriptor})
+        pid = fork_hidden(state)
         if pid == 0:
-            Keeper(descriptor, frozen, self.let_go).serve()
+            CheckpointProcess(descriptor, state, self.release).serve()
         try:
-            os.setpgid(pid, pid)  # what its session sends to its own group does not come there
+            os.setpgid(pid, pid)  # out of reach of signals to the session's process group
         except OSError:
-            pass  # killed already
+            pass  # it was killed already
         os.close(descriptor)
-        self._keepers.add(pid)
-        if not is_alone and (why := fork_state.native_threads()):
+        self._checkpoints.add(pid)
+        if not single_threaded and (why := fork_state.native_threads()):
             os.kill(pid, signal.SIGKILL)
-        self._reap()
-        return {"refused": why} if why else {"keepers": [pid]}
+        self._reap_checkpoints()
+        return {"refused": why} if why else {"checkpoint_pids": [pid]}
 
-    def _is_alone(self) -> bool:
-        if fork_state.is_alone():
+    def _is_single_threaded(self) -> bool:
+        """Return True if this process has one thread, if need be after the script thread ended."""
+        if fork_state.is_single_threaded():
             return True
         try:
-            return self._shell.end_script_thread() and fork_state.is_alone()
+            return self._shell.end_script_thread() and fork_state.is_single_threaded()
         except Exception:
-            return False  # code may have done anything to the shell: then its threads are named
+            return False  # user code may have changed the shell in any way
 
-    def _freeze(self, *, flush: bool, besides: Iterable[int] = ()) -> fork_state.Frozen:
-        return fork_state.Frozen(
-            flush=flush, besides={0, 1, 2, self._control.descriptor, *self._streams, *besides}
-        )
+    def _capture_fork_state(self, *, flush: bool, excluded: Iterable[int] = ()) -> ForkState:
+        ours = {0, 1, 2, self._control.descriptor, *self._streams}
+        return ForkState(flush=flush, excluded={*ours, *excluded})
 
-    def _reap(self) -> None:
-        """Clear away keepers that the server has ended."""
-        for pid in list(self._keepers):
+    def _reap_checkpoints(self) -> None:
+        """Reap the checkpoints that the server has killed."""
+        for pid in list(self._checkpoints):
             try:
                 has_ended = _waitpid(pid, os.WNOHANG)[0] != 0
             except ChildProcessError:
                 has_ended = True
             if has_ended:
-                self._keepers.discard(pid)
+                self._checkpoints.discard(pid)
 
-    def _branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        self._is_alone()  # if it can be
-        why = fork_state.obstacles(self._keepers, self._shell.pending_tasks())
+    def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        self._is_single_threaded()  # ends the script thread if possible
+        why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
         if why:
             close_all(descriptors)
             return {"refused": why}
-        answer = bring_forth(order, descriptors, self._freeze(flush=True), self.let_go)
+        answer = fork_branch(order, descriptors, self._capture_fork_state(flush=True), self.release)
         return {"refused": why} if (why := fork_state.native_threads()) else answer
 
-    def let_go(self) -> None:
-        """In a keeper, or the guard of a branch: let go of what is the session's."""
+    def release(self) -> None:
+        """In a checkpoint or a branch's first process: close what belongs to the session."""
         self._control.close()
-        self._keepers.clear()
+        self._checkpoints.clear()
 
-    def _begin_again(self, born: Reborn) -> None:
-        """In a fresh fork: be a session of its own."""
+    def _become_session(self, request: BecomeSession) -> None:
+        """In a new fork: continue as a session of its own."""
         self._control.close()
-        self._control = Control(born.control)
-        self._keepers.clear()
-        self._keepers |= born.keepers
+        self._control = Control(request.control)
+        self._checkpoints.clear()
+        self._checkpoints |= request.checkpoints
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
-        with contextlib.suppress(PermissionError):  # a copy leads a group of its own already
+        with contextlib.suppress(PermissionError):  # a checkpoint already leads its own group
             os.setsid()
-        born.frozen.hear_again()
-        self._shell.forget_loop()
+        request.fork_state.restore_signals_in_fork()
+        self._shell.reset_event_loop()
         before = self._cwd
-        if born.streams is not None:
-            self._cwd = born.folder or before
-            self._settle(born.streams)
-            self._shell.move(before, self._cwd)
-        born.frozen.thaw(moved=(before, self._cwd))
-        if born.streams is not None:
+        if request.streams is not None:
+            self._cwd = request.folder or before
+            self._move_to_branch_cell(request.streams)
+            self._shell.rename_in_folder_history(before, self._cwd)
+        request.fork_state.reopen_files(moved_folder=(before, self._cwd))
+        if request.streams is not None:
             fork_state.reseed()
-        be_first_to_die()
-        self._hello()
+        raise_oom_score()
+        self._send_hello()
 
-    def _settle(self, streams: list[int]) -> None:
-        """In a branch, which has come into another cell: take its streams, and give up what coming there needed."""
+    def _move_to_branch_cell(self, streams: list[int]) -> None:
+        """In a branch: use the streams of its cell, and drop the capabilities used to enter it."""
         for old, new in zip(list(self._streams), streams, strict=True):
             os.close(old)
-            self._streams[self._streams.index(old)] = out_of_the_way(new)
-        self._same = [os.fstat(stream) for stream in self._streams]
-        self._own_streams()
+            self._streams[self._streams.index(old)] = move_to_high_descriptor(new)
+        self._stream_status = [os.fstat(stream) for stream in self._streams]
+        self._restore_streams()
         for capability in range(syscalls.CAP_LAST + 1):
             syscalls.drop_from_bounding_set(capability)
-        syscalls.capability_call(0, 0, 0)()
+        syscalls.capset_call(0, 0, 0)()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         os.chdir(self._cwd)
 
 
-def _is(descriptor: int, same: os.stat_result) -> bool:
+def _is_same_file(descriptor: int, status: os.stat_result) -> bool:
     try:
-        return os.fstat(descriptor).st_ino == same.st_ino
+        return os.fstat(descriptor).st_ino == status.st_ino
     except OSError:
         return False
 
 
 def _as_json(content: Any) -> Any:
-    """Give bytes as base64, which is how pictures stand in a MIME bundle."""
+    """Return bytes as base64, their form in a MIME bundle, and anything else unchanged."""
     return base64.b64encode(content).decode() if isinstance(content, bytes | bytearray) else content
 
 

@@ -1,6 +1,7 @@
-"""The shell of a live session: IPython's own, without a terminal, whose rich output goes to whoever is told of it.
+"""The shell of a session: IPython's own, without a terminal.
 
-The one module of this folder that needs more than the standard library: the IPython of the Python that runs the blocks.
+This module needs IPython in the Python that runs the blocks. It imports it inside functions, so
+that servers without sessions do not need it.
 """
 
 from __future__ import annotations
@@ -15,55 +16,57 @@ from pathlib import Path
 from typing import Any
 
 from ..stdio import text_stream
-from .fast_path import PlainCells, forget_old_inputs
+from .fast_path import FastPath, forget_old_inputs
 
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
 
-_NOBODY = "input() has nobody to ask: this session was made without an input_callback."
-_INLINE = "module://matplotlib_inline.backend_inline"
-_PATIENCE = 0.5  # seconds for what is ending already
+_NO_INPUT = "input() is not available: create the session with an input_callback to answer it."
+_MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
+_SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
 
 
 class Shell:
-    """One namespace and what runs cells in it. `ask` answers `input()`.
+    """One namespace, and how blocks run in it.
 
-    `publish` is told of each display, `publish_last` of one after which the cell has nothing left to do.
+    `ask` answers `input()`. `publish` receives each display; `publish_last` receives a display
+    after which the block has nothing left to do.
     """
 
     def __init__(self) -> None:
         self.publish: Publish = lambda _data, _metadata: None
         self.publish_last: Callable[[dict[str, Any]], None] = lambda _data: None
         self.ask: Ask | None = None
-        self.interrupted = False  # from outside, so that there is nothing to tell of it
-        self._shell = _make(self)
-        self._ask_outside: Callable[..., str] | None = None
-        self._waited_for: object = None
-        self._plain = PlainCells(self._shell, self._show_value)
+        self.interrupted = False  # by the server, so that no traceback is shown
+        self._shell = _create_ipython(self)
+        self._input_function: Callable[..., str] | None = None
+        self._slow_loop: object = None  # the event loop for whose scripts we have waited in vain
+        self._fast_path = FastPath(self._shell, self._show_value)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """What cells have defined, and what the shell itself keeps for them."""
+        """The variables of user code, and those of IPython itself."""
         return self._shell.user_ns
 
     @property
     def hidden(self) -> Mapping[str, Any]:
-        """What the shell itself put among the variables."""
+        """The variables that IPython itself created."""
         return self._shell.user_ns_hidden
 
-    def run(self, code: str, *, quietly: bool = False, file: str | None = None) -> int:
-        """Run one cell and give its exit code. Output goes where output goes, an exception's traceback to stderr.
+    def run(self, code: str, *, silent: bool = False, file: str | None = None) -> int:
+        """Run one block and return its exit code.
 
-        `quietly`: it is no part of the history, and shows no value. `file`: what it finds as ``__file__``. Raises
-        `KeyboardInterrupt` when it was interrupted.
+        Output and tracebacks go to stdout and stderr. A `silent` block shows no value and is not
+        part of the history. `file` is the value of `__file__` in the block. Raises
+        `KeyboardInterrupt` if the block was interrupted.
         """
-        if builtins.input is not self._ask_outside:
+        if builtins.input is not self._input_function:
             self._install_input()
-        _mend_streams()
+        _replace_broken_streams()
         if file is not None:
             self.variables["__file__"] = file
         try:
-            error = self._run(code, quietly)
+            error = self._run(code, silent)
         finally:
             if file is not None:
                 self.variables.pop("__file__", None)
@@ -75,112 +78,126 @@ class Shell:
             raise error
         return 1 if error is not None else 0
 
-    def _run(self, code: str, quietly: bool) -> BaseException | None:
-        program = None if quietly else self._plain.compiled(code)
-        if program is not None:
-            return self._plain.run(code, program)
-        result = self._shell.run_cell(code, store_history=not quietly, silent=quietly)
+    def _run(self, code: str, silent: bool) -> BaseException | None:
+        compiled = None if silent else self._fast_path.compile_block(code)
+        if compiled is not None:
+            return self._fast_path.run_block(code, compiled)
+        result = self._shell.run_cell(code, store_history=not silent, silent=silent)
         return result.error_before_exec or result.error_in_exec
 
     def _show_value(self, data: dict[str, Any]) -> None:
         _show_text(data)
         self.publish_last(data)
 
-    def tidy(self) -> None:
-        """Do what is left to do of a cell, and nobody waits for."""
-        self._plain.tidy()
+    def run_deferred_work(self) -> None:
+        """Do what remains to be done after a block, once its answer was sent."""
+        self._fast_path.record_value()
         forget_old_inputs(self._shell)
 
-    def begin_in(self, folder: str) -> None:
-        """Have the history of folders begin in `folder`: the shell itself was made elsewhere."""
+    def start_folder_history(self, folder: str) -> None:
+        """Start IPython's history of folders, which was created in another one, with `folder`."""
         self._shell.history_manager.dir_hist[:] = [Path(folder)]
 
-    def move(self, before: str, after: str) -> None:
-        """In a branch, which goes on in `after`: have the history of folders name that in the place of `before`, and last."""
-        with contextlib.suppress(Exception):  # code may have done anything to it
+    def rename_in_folder_history(self, old_folder: str, new_folder: str) -> None:
+        """In a branch: replace `old_folder` by `new_folder` in the history of folders.
+
+        The current folder, `new_folder`, becomes its last entry.
+        """
+        with contextlib.suppress(Exception):  # user code may have changed it in any way
             known = self._shell.history_manager.dir_hist
             for index, folder in enumerate(known):
-                if (path := Path(folder)).is_relative_to(before):
-                    known[index] = Path(after, path.relative_to(before))
-            if not known or known[-1] != Path(after):
-                known.append(Path(after))
+                if (path := Path(folder)).is_relative_to(old_folder):
+                    known[index] = Path(new_folder, path.relative_to(old_folder))
+            if not known or known[-1] != Path(new_folder):
+                known.append(Path(new_folder))
 
     def _install_input(self) -> None:
         import getpass
 
-        self._ask_outside = builtins.input = lambda prompt="": self._input(
+        self._input_function = builtins.input = lambda prompt="": self._ask_input(
             str(prompt), hidden=False
         )
-        getpass.getpass = lambda prompt="Password: ", stream=None: self._input(
+        getpass.getpass = lambda prompt="Password: ", stream=None: self._ask_input(
             str(prompt), hidden=True
         )
 
-    def _input(self, prompt: str, *, hidden: bool) -> str:
+    def _ask_input(self, prompt: str, *, hidden: bool) -> str:
         if self.ask is None:
-            raise EOFError(_NOBODY)
+            raise EOFError(_NO_INPUT)
         _flush(sys.stdout)
         return self.ask(prompt, hidden)
 
-    def forget_loop(self) -> None:
-        """In a fork: let cells have an event loop of their own, since that of before is shared with the other side."""
-        import asyncio
-
+    def reset_event_loop(self) -> None:
+        """In a fork: make IPython create an event loop of its own instead of the shared one."""
         from IPython.core import async_helpers
 
         async_helpers._asyncio_event_loop = None  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        asyncio.set_event_loop(None)
+        # An import could fail here: user code may have set functions of `os` to None.
+        if (asyncio := sys.modules.get("asyncio")) is not None:
+            asyncio.set_event_loop(None)
 
-    def pending_tasks(self) -> list[str]:
-        """Name the asyncio tasks that cells have begun and not awaited."""
-        import asyncio
-
+    def list_pending_tasks(self) -> list[str]:
+        """Return the names of the asyncio tasks that blocks have started and not awaited."""
         from IPython.core import async_helpers
 
         loop = async_helpers._asyncio_event_loop  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         if loop is None or loop.is_closed():
             return []
+        import asyncio  # the loop exists, so this module is loaded
+
         return [task.get_name() for task in asyncio.all_tasks(loop)]
 
     def end_script_thread(self) -> bool:
-        """End the thread that ``%%bash`` and its like have left, where nothing needs it any more; tell whether it did."""
-        # Without a look for magics that were never loaded.
+        """End the thread that `%%bash` and similar magics leave behind, unless it is still needed.
+
+        Return True if it has ended.
+        """
+        # `registry` instead of the attribute of the shell, which would load the magics.
         magics = self._shell.magics_manager.registry.get("ScriptMagics")
         loop = getattr(magics, "event_loop", None)
-        if loop is None or self._needs(loop) or not self._await_scripts(magics, loop):
+        if loop is None or self._uses_loop(loop) or not self._wait_for_scripts(magics, loop):
             return False
-        magics.event_loop = None  # the next such cell makes another
-        if finalizer := getattr(magics, "_event_loop_finalizer", None):  # of later versions
+        magics.event_loop = None  # the next such block creates a new one
+        if finalizer := getattr(magics, "_event_loop_finalizer", None):  # in later versions
             finalizer.detach()
-        return _end_loop(loop)
+        return _close_loop(loop)
 
-    def _await_scripts(self, magics: Any, loop: Any) -> bool:
-        """Wait for what is ending, where a cell was interrupted say; tell whether `loop` has nothing left to do."""
+    def _wait_for_scripts(self, magics: Any, loop: Any) -> bool:
+        """Wait for scripts that are ending, for example after an interrupt.
+
+        Return True if `loop` has nothing left to do.
+        """
         import asyncio
 
-        deadline = time.monotonic() + (_PATIENCE if loop is not self._waited_for else 0)
+        deadline = time.monotonic() + (_SCRIPT_GRACE if loop is not self._slow_loop else 0)
         while (
             pids := [script.pid for script in magics.bg_processes if script.returncode is None]
         ) or asyncio.all_tasks(loop):
             if any(map(_is_running, pids)):
                 return False
             if time.monotonic() > deadline:
-                self._waited_for = (
-                    loop  # a process of a script's holds its output open: not before each cell anew
-                )
+                # A process holds a script's output open. Do not wait for it again.
+                self._slow_loop = loop
                 return False
             time.sleep(0.001)
         return True
 
-    def _needs(self, loop: object) -> bool:
-        """Tell whether a variable speaks to a background script through `loop`: one of ``--out``, ``--err`` or ``--proc``."""
+    def _uses_loop(self, loop: object) -> bool:
+        """Return True if a variable is a stream or process of a background script that uses `loop`.
+
+        The options `--out`, `--err` and `--proc` of the script magics create such variables.
+        """
         from IPython.core.async_helpers import _AsyncIOProxy
 
         proxies = [value for value in self.variables.values() if type(value) is _AsyncIOProxy]
         return any(vars(proxy).get("_event_loop") is loop for proxy in proxies)
 
 
-def _make(owner: Shell) -> Any:
-    """Give an IPython shell without terminal, colours, history file and threads, whose displays go to `owner.publish`."""
+def _create_ipython(owner: Shell) -> Any:
+    """Create an IPython shell without terminal, colours, history file and threads.
+
+    Its displays go to `owner.publish`.
+    """
     import warnings
 
     import IPython
@@ -189,25 +206,26 @@ def _make(owner: Shell) -> Any:
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
-    os.environ.setdefault("MPLBACKEND", _INLINE)
+    os.environ.setdefault("MPLBACKEND", _MATPLOTLIB_BACKEND)
     warnings.filterwarnings("ignore", message="To exit: use")
     warnings.filterwarnings("ignore", message="Output cache limit")
-    shell = _class(owner).instance(config=config)
+    shell = _ipython_class(owner).instance(config=config)
     shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
-    shell.system = shell.system_raw  # straight to the streams, in order with everything else
-    # They end the cell, as they end a program: a session ends from outside.
+    shell.system = shell.system_raw  # writes to the streams directly, which keeps the order
+    # `exit` ends the block as it ends a program. Only the server ends a session.
     for name in ("exit", "quit"):
-        shell.user_ns[name] = shell.user_ns_hidden[name] = _exit_call()
-    shell.builtin_trap.__enter__()  # `get_ipython`, `display`: for good, and not anew for each cell
+        shell.user_ns[name] = shell.user_ns_hidden[name] = _exit_function()
+    # Install `get_ipython` and `display` once instead of for each block.
+    shell.builtin_trap.__enter__()
     return shell
 
 
-def _class(owner: Shell) -> Any:
+def _ipython_class(owner: Shell) -> Any:
     from IPython.core.interactiveshell import InteractiveShell
 
-    class CellShell(InteractiveShell):
-        displayhook_class = _hook(owner)
-        display_pub_class = _publisher(owner)
+    class SessionShell(InteractiveShell):
+        displayhook_class = _display_hook_class(owner)
+        display_pub_class = _publisher_class(owner)
 
         def _showtraceback(self, etype: object, evalue: BaseException, stb: list[str]) -> None:
             if isinstance(evalue, SystemExit) or (
@@ -222,12 +240,12 @@ def _class(owner: Shell) -> Any:
                 super().showtraceback(*args, **options)
 
         def enable_gui(self, gui: object = None) -> None:
-            """There is no screen."""
+            """Do nothing: there is no screen."""
 
-    return CellShell
+    return SessionShell
 
 
-def _exit_call() -> Any:
+def _exit_function() -> Any:
     from IPython.core.autocall import IPyAutocall
 
     class Exit(IPyAutocall):
@@ -247,17 +265,18 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-def _end_loop(loop: Any) -> bool:
-    """Stop `loop` and close it, and wait for its threads; tell whether that could be done."""
+def _close_loop(loop: Any) -> bool:
+    """Stop and close `loop` and wait for its threads. Return True on success."""
     import threading
 
-    # Besides the one that runs it there is one for each script that it waits for, up to Python 3.11; both end by themselves.
-    threads = [thread for thread in threading.enumerate() if _is_of(thread, loop)]
+    # One thread runs the loop. Up to Python 3.11 another one waits for each script. All of them end
+    # by themselves.
+    threads = [thread for thread in threading.enumerate() if _belongs_to_loop(thread, loop)]
     loop.call_soon_threadsafe(loop.stop)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _SCRIPT_GRACE
     for thread in threads:
         thread.join(max(0, deadline - time.monotonic()))
-        # Python counts it as ended a moment before the kernel does.
+        # For the kernel, a thread ends a moment later than for Python.
         while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < deadline:
             time.sleep(0.0002)
     if loop.is_running():
@@ -266,13 +285,13 @@ def _end_loop(loop: Any) -> bool:
     return True
 
 
-def _is_of(thread: Any, loop: Any) -> bool:
-    if "_target" not in vars(thread):  # it is about to end
+def _belongs_to_loop(thread: Any, loop: Any) -> bool:
+    if "_target" not in vars(thread):  # Python deletes it at the end of the thread
         return True
     return thread._target == loop.run_forever or getattr(thread, "_args", ())[:1] == (loop,)
 
 
-def _publisher(owner: Shell) -> Any:
+def _publisher_class(owner: Shell) -> Any:
     from IPython.core.displaypub import DisplayPublisher
 
     class Publisher(DisplayPublisher):
@@ -281,17 +300,17 @@ def _publisher(owner: Shell) -> Any:
             owner.publish(data, metadata or {})
 
         def clear_output(self, wait: bool = False) -> None:
-            """What was shown stays shown: output is a record here, not a screen."""
+            """Do nothing: output that was sent cannot be taken back."""
 
     return Publisher
 
 
-def _hook(owner: Shell) -> Any:
+def _display_hook_class(owner: Shell) -> Any:
     from IPython.core.displayhook import DisplayHook
 
     class Hook(DisplayHook):
         def write_output_prompt(self) -> None:
-            """Without a prompt."""
+            """Do nothing: a session has no prompt."""
 
         def write_format_data(
             self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None
@@ -305,8 +324,8 @@ def _hook(owner: Shell) -> Any:
     return Hook
 
 
-def _mend_streams() -> None:
-    """Put working streams in the place of those that a cell has closed, removed or broken; others may stay."""
+def _replace_broken_streams() -> None:
+    """Replace `sys.stdout` and `sys.stderr` if a block has closed, deleted or broken them."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         try:
             getattr(sys, name).flush()
@@ -317,7 +336,6 @@ def _mend_streams() -> None:
 def _show_text(data: Mapping[str, Any]) -> None:
     text = data.get("text/plain")
     if isinstance(text, str):
-        # A value of several lines begins in a line of its own, as in a notebook it stands in a box of its own.
         sys.stdout.write(text + "\n")
 
 
@@ -335,4 +353,4 @@ def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except Exception:
-        return  # whatever a cell has put there, it is no reason to end the session
+        return  # a broken stream that a block has installed must not end the session

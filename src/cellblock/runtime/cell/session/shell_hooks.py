@@ -1,117 +1,144 @@
-"""What code has added to a session's shell: handlers of cells, transformers of code, printers of values.
+"""Detect what user code has added to IPython: event handlers, code transformers, value printers.
 
-To look through all of it before each cell is dear. So the lists that code adds to are put aside for ones that note changes
-(`noted`), and only after one is it looked whether the shell still does what it does by itself.
+To compare all of them before each block takes too long. So the lists and dictionaries that user
+code adds to are replaced by ones that record changes, and they are compared only after a change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import is_
 from typing import Any
 
-from .tracked import NotedDict, NotedList
+SIMPLE_TYPES = (int, float, complex, bool, str, bytes)  # shown by `repr` unless a hook is set
+_LAZY_ATTRIBUTES = ("input_transformer_manager", "input_transformers_post", "ast_transformers")
+_TRANSFORMER_LISTS = ("cleanup_transforms", "line_transforms", "token_transformers")
+_SHELL_LISTS = ("input_transformers_post", "ast_transformers")
+_MUTATING_METHODS: dict[type, str] = {
+    list: "__setitem__ __delitem__ __iadd__ __imul__ append clear extend insert pop remove reverse"
+    " sort",
+    dict: "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update",
+}
 
-SHOWN_BY_REPR = (int, float, complex, bool, str, bytes)
-_READ = ("input_transformer_manager", "input_transformers_post", "ast_transformers")
-_TRANSFORMS = ("cleanup_transforms", "line_transforms", "token_transformers")
-_MORE_TRANSFORMS = ("input_transformers_post", "ast_transformers")
+
+class TrackedList(list[Any]):
+    """A list that adds to `changes` whenever it changes."""
+
+    def __init__(self, content: list[Any], changes: set[str]) -> None:
+        super().__init__(content)
+        self.changes = changes
 
 
-class Additions:
-    """What there is of it in `shell`."""
+class TrackedDict(dict[Any, Any]):
+    """A dictionary that adds to `changes` whenever it changes."""
+
+    def __init__(self, content: dict[Any, Any], changes: set[str]) -> None:
+        super().__init__(content)
+        self.changes = changes
+
+
+def _tracking(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def tracked(self: Any, *arguments: Any, **options: Any) -> Any:
+        self.changes.add(name)
+        return method(self, *arguments, **options)
+
+    return tracked
+
+
+for _kind in (TrackedList, TrackedDict):
+    for _name in _MUTATING_METHODS[_kind.__base__ or object].split():
+        setattr(_kind, _name, _tracking(_name, getattr(_kind, _name)))
+
+
+class ShellHooks:
+    """The hooks of one IPython shell, compared with those that it had at the start."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        for name in _READ:
-            getattr(shell, name)  # which makes what is made when it is first asked for
-        self._values: dict[str, Any] = (
-            shell._trait_values
-        )  # its attributes, without two calls for each look at one
+        for name in _LAZY_ATTRIBUTES:
+            getattr(shell, name)  # IPython creates the value on first access
+        # The shell's attributes without the two calls that traitlets makes for each access.
+        self._attributes: dict[str, Any] = shell._trait_values
         self._extension_changes, self._printer_changes = set[str](), set[str]()
-        self._note_extensions(self._extension_changes)
-        self._note_printers(self._printer_changes)
-        self._as_made, self._formats = self._extensions(), self._printers()
-        self._is_extended, self._is_shown_by_repr = False, True  # as far as is known
+        self._track_extensions(self._extension_changes)
+        self._track_printers(self._printer_changes)
+        self._original_extensions = self._list_extensions()
+        self._original_printers = self._list_printers()
+        # The results of the last comparison.
+        self._has_extensions, self._uses_repr = False, True
 
-    def _extensions(self) -> tuple[object, ...]:
-        """Give what changes when magics and libraries add handlers of cells."""
-        transformers = self._values["input_transformer_manager"]
+    def _list_extensions(self) -> tuple[object, ...]:
+        """Return everything that changes when user code extends the shell."""
+        transformers = self._attributes["input_transformer_manager"]
         return (
             [list(handlers) for handlers in self._shell.events.callbacks.values()],
-            *(list(getattr(transformers, name)) for name in _TRANSFORMS),
-            *(list(self._values[name]) for name in _MORE_TRANSFORMS),
+            *(list(getattr(transformers, name)) for name in _TRANSFORMER_LISTS),
+            *(list(self._attributes[name]) for name in _SHELL_LISTS),
             self._shell.compile.flags,
         )
 
-    def _note_extensions(self, changes: set[str]) -> None:
-        """Have changes of what `_extensions` gives noted."""
-        transformers, callbacks = (
-            self._values["input_transformer_manager"],
-            self._shell.events.callbacks,
-        )
+    def _track_extensions(self, changes: set[str]) -> None:
+        """Track changes of what `_list_extensions` returns."""
+        transformers = self._attributes["input_transformer_manager"]
+        callbacks = self._shell.events.callbacks
         for event, handlers in callbacks.items():
-            callbacks[event] = NotedList(handlers, changes)
-        self._shell.events.callbacks = NotedDict(callbacks, changes)
-        for name in _TRANSFORMS:
-            setattr(transformers, name, NotedList(getattr(transformers, name), changes))
-        for name in _MORE_TRANSFORMS:
-            self._values[name] = NotedList(
-                self._values[name], changes
-            )  # an assignment would make a plain list of it
-        self._places, self._flags = self._extension_places(), self._shell.compile.flags
+            callbacks[event] = TrackedList(handlers, changes)
+        self._shell.events.callbacks = TrackedDict(callbacks, changes)
+        for name in _TRANSFORMER_LISTS:
+            setattr(transformers, name, TrackedList(getattr(transformers, name), changes))
+        for name in _SHELL_LISTS:
+            # Not by an assignment to the shell: traitlets would store a plain list.
+            self._attributes[name] = TrackedList(self._attributes[name], changes)
+        self._tracked, self._flags = self._list_tracked(), self._shell.compile.flags
 
-    def _extension_places(self) -> list[object]:
-        """Give the very lists that are noted, in whose place code may put others."""
-        transformers, events, values = (
-            self._values["input_transformer_manager"],
-            self._shell.events,
-            self._values,
-        )
+    def _list_tracked(self) -> list[object]:
+        """Return the tracked objects themselves, which user code may replace by others."""
+        transformers = self._attributes["input_transformer_manager"]
         return [
-            events.callbacks,
+            self._shell.events.callbacks,
             transformers.cleanup_transforms,
             transformers.line_transforms,
             transformers.token_transformers,
-            values["input_transformers_post"],
-            values["ast_transformers"],
+            self._attributes["input_transformers_post"],
+            self._attributes["ast_transformers"],
         ]
 
-    def handle_cells(self) -> bool:
-        """Tell whether there are other handlers than the shell's own."""
+    def has_extensions(self) -> bool:
+        """Return True if user code has added or changed event handlers or transformers."""
         if self._shell.compile.flags != self._flags or not all(
-            map(is_, self._extension_places(), self._places)
+            map(is_, self._list_tracked(), self._tracked)
         ):
-            return self._extensions() != self._as_made
+            return self._list_extensions() != self._original_extensions
         if self._extension_changes:
             self._extension_changes.clear()
-            self._is_extended = self._extensions() != self._as_made
-        return self._is_extended
+            self._has_extensions = self._list_extensions() != self._original_extensions
+        return self._has_extensions
 
-    def _printers(self) -> list[object]:
-        """Give what changes when code has values of the simplest kinds shown in another way than by `repr`."""
+    def _list_printers(self) -> list[object]:
+        """Return everything that changes when user code changes how simple values are shown."""
         formatters = self._shell.display_formatter.formatters.values()
         printers: list[object] = [
-            formatter.type_printers.get(kind) for formatter in formatters for kind in SHOWN_BY_REPR
+            formatter.type_printers.get(kind) for formatter in formatters for kind in SIMPLE_TYPES
         ]
         return [*printers, self._shell.display_formatter.formatters["text/plain"].float_precision]
 
-    def _note_printers(self, changes: set[str]) -> None:
-        """Have changes of what `_printers` gives noted."""
-        shown = self._shell.display_formatter
+    def _track_printers(self, changes: set[str]) -> None:
+        """Track changes of what `_list_printers` returns."""
+        display = self._shell.display_formatter
 
-        def note(change: Any) -> None:
+        def record(change: Any) -> None:
             changes.add(change["name"])
 
-        shown.formatters = NotedDict(shown.formatters, changes)
-        shown.observe(note, "formatters")
-        for formatter in shown.formatters.values():
-            formatter.type_printers = NotedDict(formatter.type_printers, changes)
-            formatter.observe(note, "type_printers")
-        shown.formatters["text/plain"].observe(note, "float_precision")
+        display.formatters = TrackedDict(display.formatters, changes)
+        display.observe(record, "formatters")
+        for formatter in display.formatters.values():
+            formatter.type_printers = TrackedDict(formatter.type_printers, changes)
+            formatter.observe(record, "type_printers")
+        display.formatters["text/plain"].observe(record, "float_precision")
 
-    def leave_simple_values(self) -> bool:
-        """Tell whether nobody has other wishes for values of the simplest kinds."""
+    def uses_repr_for_simple_values(self) -> bool:
+        """Return True unless user code has changed how values of `SIMPLE_TYPES` are shown."""
         if self._printer_changes:
             self._printer_changes.clear()
-            self._is_shown_by_repr = self._printers() == self._formats
-        return self._is_shown_by_repr
+            self._uses_repr = self._list_printers() == self._original_printers
+        return self._uses_repr

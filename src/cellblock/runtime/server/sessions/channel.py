@@ -1,4 +1,7 @@
-"""The server's end of a control stream into a cell: frames both ways, descriptors inwards, nothing ever waited for."""
+"""The server's end of a control stream to one process in a cell.
+
+Frames go in both directions, descriptors into the cell. No call blocks.
+"""
 
 from __future__ import annotations
 
@@ -10,59 +13,60 @@ from collections import deque
 from collections.abc import Callable
 
 from ... import protocol
-from ...linux.credentials import ROOM, ask_for_sender, sender
-from ..interfaces import Watcher
+from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from ..interfaces import EventSource
 
-_READ = 1 << 16  # more would make each read give memory back to the kernel
+_READ_SIZE = 1 << 16  # bytes; a larger buffer would be returned to the kernel after each read
 
 
 class Channel:
-    """One process in a cell, and the stream to it. What comes from it may be anything.
+    """One process in a cell and the stream to it. The process may send anything.
 
-    `on_frame` is called with each frame, `on_end` once, when the process has ended or speaks no sense. Which process that is,
-    the kernel tells with the first bytes, if nobody did before.
+    `on_frame` is called with each frame. `on_end` is called once, when the process has ended. A
+    process that violates the protocol is killed. The kernel reports the process ID with the first
+    bytes, unless `set_pid` is called before.
     """
 
     def __init__(
-        self, loop: Watcher, on_frame: Callable[[protocol.Frame], None], on_end: Callable[[], None]
+        self,
+        loop: EventSource,
+        on_frame: Callable[[protocol.Frame], None],
+        on_end: Callable[[], None],
     ) -> None:
         self.pid = 0
         self._loop, self._on_frame, self._on_end = loop, on_frame, on_end
-        self._socket, self.theirs = socket.socketpair()
-        ask_for_sender(self._socket)
+        self._socket, self._peer = socket.socketpair()
+        enable_credentials(self._socket)
         self._socket.setblocking(False)
         self._decoder = protocol.Decoder()
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
         self._pidfd = -1
-        self._waits_for_room = False
+        self._watches_writable = False
         self.open = True
-        loop.watch(self._socket.fileno(), self._on_event)
+        loop.register(self._socket.fileno(), self._on_event)
 
-    def hand_over(self) -> int:
-        """Give the inner end, to be sent into the cell, and closed here with `sent`."""
-        return self.theirs.fileno()
+    @property
+    def peer_fd(self) -> int:
+        """The peer's end of the stream. Send it into the cell, then call `close_peer`."""
+        return self._peer.fileno()
 
-    def sent(self) -> None:
-        """Let go of the inner end: it is in the cell."""
-        self.theirs.close()
+    def close_peer(self) -> None:
+        """Close our copy of the peer's end."""
+        self._peer.close()
 
     def send(self, frame: bytes, descriptors: list[int] | None = None) -> None:
-        """Send `frame`, now or as soon as it is taken; the descriptors are duplicated at once."""
+        """Send `frame`, or queue it if the socket is full. The descriptors are duplicated."""
         if not self.open:
             return
-        if (
-            not descriptors
-            and not self._outgoing
-            and not (frame := frame[self._taken_now(frame) :])
-        ):
+        if not descriptors and not self._outgoing and not (frame := frame[self._send_now(frame) :]):
             return
         copies = [os.dup(descriptor) for descriptor in descriptors or ()]
         self._outgoing.append((frame, copies))
         if len(self._outgoing) == 1:
             self._flush()
 
-    def _taken_now(self, frame: bytes) -> int:
-        """Send what of `frame` is taken at once, nearly always all; give how many bytes that are."""
+    def _send_now(self, frame: bytes) -> int:
+        """Send as much of `frame` as the socket takes at once. Return the number of bytes."""
         try:
             return self._socket.send(frame)
         except OSError:
@@ -80,75 +84,75 @@ class Channel:
             except BlockingIOError:
                 sent = -1
             except OSError:
-                return  # its end is found out elsewhere
+                return  # `_read` or `_on_exit` handles the end of the process
             if sent >= 0:
                 _close(descriptors)
                 self._outgoing[0] = frame[sent:], []
             if sent < len(frame):
-                self._wait_for_room(True)
+                self._watch_writable(True)
                 return
             self._outgoing.popleft()
-        self._wait_for_room(False)
+        self._watch_writable(False)
 
-    def _wait_for_room(self, wanted: bool) -> None:
-        if wanted != self._waits_for_room:
-            self._waits_for_room = wanted
-            self._loop.forget(self._socket.fileno())
-            self._loop.watch(self._socket.fileno(), self._on_event, self._flags())
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted != self._watches_writable:
+            self._watches_writable = wanted
+            self._loop.unregister(self._socket.fileno())
+            self._loop.register(self._socket.fileno(), self._on_event, self._flags())
 
     def _flags(self) -> int:
-        return select.EPOLLIN | (select.EPOLLOUT if self._waits_for_room else 0)
+        return select.EPOLLIN | (select.EPOLLOUT if self._watches_writable else 0)
 
     def _on_event(self) -> None:
         if self._outgoing:
             self._flush()
         if self._loop.is_full:
-            self._loop.hold(self._socket.fileno(), self._flags())
+            self._loop.pause_reading(self._socket.fileno(), self._flags())
         else:
             self._read()
 
     def _read(self) -> bool:
-        """Take in what is there; tell whether that was anything."""
+        """Read once. Return True if there was data and the channel is still open."""
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ, ROOM)
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, CREDENTIALS_SPACE)
         except BlockingIOError:
             return False
         except OSError:
             data, ancillary = b"", []
         if not data:
             if self._pidfd < 0:
-                self._end()
-            else:  # it lives on, as another program perhaps: its end will be told
-                self._loop.forget(self._socket.fileno())
+                self._close_and_report()
+            else:  # the process may live on without the stream, as after `exec`
+                self._loop.unregister(self._socket.fileno())
             return False
-        self._hear(data, ancillary)
+        self._handle_data(data, ancillary)
         return self.open
 
-    def _hear(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
-        if not self.pid and (pid := sender(ancillary)):
-            self.meet(pid)
+    def _handle_data(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        if not self.pid and (pid := sender_pid(ancillary)):
+            self.set_pid(pid)
         try:
             for frame in self._decoder.feed(data):
                 if self.open:
                     self._on_frame(frame)
-        except (protocol.WireError, KeyError, TypeError, ValueError):
-            self.kill()  # what speaks no sense is not spoken with
+        except (protocol.ProtocolError, KeyError, TypeError, ValueError):
+            self.kill()
 
-    def meet(self, pid: int) -> None:
-        """Know that it is process `pid`, where that is known from elsewhere before it says anything."""
+    def set_pid(self, pid: int) -> None:
+        """Set the process ID if it is known before the process sends anything."""
         self.pid = pid
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except OSError:
-            self._end()
+            self._close_and_report()
             return
-        # Its end is seen here and not by the end of the stream, of which its children may hold copies.
-        self._loop.watch(self._pidfd, self._on_death)
+        # The end of the stream does not show the end of the process: its children may hold copies.
+        self._loop.register(self._pidfd, self._on_exit)
 
-    def _on_death(self) -> None:
+    def _on_exit(self) -> None:
         while self._read():
-            pass  # what it said last is still to be heard
-        self._end()
+            pass  # frames that it sent before its end
+        self._close_and_report()
 
     def signal(self, number: int) -> None:
         """Send signal `number` to the process."""
@@ -159,29 +163,29 @@ class Channel:
                 return
 
     def kill(self) -> None:
-        """End the process; `on_end` follows."""
+        """Kill the process. `on_end` is called when it has ended."""
         self.signal(signal.SIGKILL)
 
-    def give_up(self) -> None:
-        """End the process, which may never have said which one it is, and hear nothing more of it."""
+    def kill_and_close(self) -> None:
+        """Kill the process if its ID is known, close the channel, and call `on_end` at once."""
         self.kill()
-        self._end()
+        self._close_and_report()
 
-    def _end(self) -> None:
+    def _close_and_report(self) -> None:
         if self.open:
             self.close()
             self._on_end()
 
     def close(self) -> None:
-        """Let go of it, without a word to anybody."""
+        """Close the channel without calling `on_end`."""
         if not self.open:
             return
         self.open = False
-        self._loop.forget(self._socket.fileno())
+        self._loop.unregister(self._socket.fileno())
         self._socket.close()
-        self.theirs.close()
+        self._peer.close()
         if self._pidfd >= 0:
-            self._loop.forget(self._pidfd)
+            self._loop.unregister(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
         for _, descriptors in self._outgoing:

@@ -1,4 +1,9 @@
-"""The frozen copies of a live session, as the server sees them: made, kept frozen, woken up for an order, dropped."""
+"""The checkpoints of one session, as the server sees them.
+
+Each checkpoint is a process that was forked from the session's process and waits for orders. The
+*rollback* checkpoint is made before each block, to restore the session if the block ends its
+process. The *named* checkpoints are those that a user asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,206 +13,212 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
-from ..interfaces import Watcher
+from ..interfaces import EventSource
 from .channel import Channel
 
-# Seconds in which one that has ended may still be found among its parent's children. To look whether it is a zombie would
-# hold up each block's end; and by then its number cannot be another's, since all others come first.
-_UNBURIED = 0.02
+# Seconds for which an ended checkpoint may remain a zombie. To check that it is one would delay the
+# end of each block. Its process ID is not used again within that time.
+_ZOMBIE_SECONDS = 0.02
 
 
-class Keeper:
-    """A frozen copy of a session's process, as it was after so many blocks. `on_news`: it has ended."""
+class CheckpointHandle:
+    """A checkpoint that was made after so many `blocks`. `on_change` is called when it ends."""
 
-    def __init__(self, loop: Watcher, blocks: int, on_news: Callable[[], None]) -> None:
+    def __init__(self, loop: EventSource, blocks: int, on_change: Callable[[], None]) -> None:
         self.blocks = blocks
         self._dropped = False
-        self.unburied_until = 0.0
-        self._on_news = on_news
-        self.channel = Channel(loop, self._on_frame, on_news)
+        self.zombie_until = 0.0
+        self._on_change = on_change
+        self.channel = Channel(loop, self._on_frame, on_change)
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be gone back to."""
+        """Whether the session can still be resumed from it."""
         return self.channel.open and not self._dropped
 
     @property
-    def settled(self) -> bool:
-        """Whether it is known what has become of it."""
+    def is_resolved(self) -> bool:
+        """Whether its process ID is known, or that it has none."""
         return self.channel.pid != 0 or not self.alive
 
-    def adopt(self, pid: int) -> None:
-        """Know that it is process `pid`, as who made it says; 0: it is none."""
+    def set_pid(self, pid: int) -> None:
+        """Set the process ID that the session reported. 0 means that there is no such process."""
         if pid == 0:
             self.drop()
             return
-        self.channel.meet(pid)
+        self.channel.set_pid(pid)
 
     def _on_frame(self, _frame: protocol.Frame) -> None:
-        """Its answer: that what it was to bring forth has come is told by that itself."""
+        """Ignore its answer: the process that it forks reports itself."""
 
-    def resume(self, loop: Watcher, session: Channel) -> Keeper:
-        """Have the session go on from it, on `session`; give the keeper of the same state that there is from now on."""
-        heir = Keeper(loop, self.blocks, self._on_news)
-        self.order({"op": "resume"}, [session.hand_over(), heir.channel.hand_over()])
-        session.sent()
-        heir.channel.sent()
+    def resume(self, loop: EventSource, session_channel: Channel) -> CheckpointHandle:
+        """Resume the session from it, served by `session_channel`.
+
+        Returns the successor: a checkpoint of the same state that replaces this one.
+        """
+        successor = CheckpointHandle(loop, self.blocks, self._on_change)
+        self.send_order({"op": "resume"}, [session_channel.peer_fd, successor.channel.peer_fd])
+        session_channel.close_peer()
+        successor.channel.close_peer()
         self.channel.close()
-        return heir
+        return successor
 
-    def order(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        """Give it one order, which brings forth a process."""
-        self.channel.signal(signal.SIGCONT)  # code may have stopped it
-        self.channel.send(protocol.encode_json(protocol.ASK, 0, order), descriptors)
+    def send_order(self, order: dict[str, Any], descriptors: list[int]) -> None:
+        """Send an order that makes it fork a process."""
+        self.channel.signal(signal.SIGCONT)  # user code may have stopped it
+        self.channel.send(protocol.encode_json(protocol.SESSION_REQUEST, 0, order), descriptors)
 
     def drop(self) -> None:
-        """End it. It is heard of until it is gone, which takes a moment, lest it be taken for a process of code's."""
+        """Kill it. Its process still counts as a checkpoint until it is gone."""
         self._dropped = True
-        self.unburied_until = time.monotonic() + _UNBURIED
+        self.zombie_until = time.monotonic() + _ZOMBIE_SECONDS
         if self.channel.pid:
             self.channel.kill()
-        else:  # it ends when it finds the stream closed
+        else:  # it exits when its stream ends
             self.channel.close()
 
 
-class Copies:
-    """All frozen copies of one session: the one from before the block that runs, and those that marks stand for.
+class CheckpointSet:
+    """All checkpoints of one session.
 
-    `on_news` is called when something has become of one. `obstacles` says why the last one could not be made.
+    `on_change` is called when one of them has ended. `obstacles` describes what prevented the last
+    rollback checkpoint.
     """
 
-    def __init__(self, loop: Watcher, on_news: Callable[[], None]) -> None:
-        self._loop, self._on_news = loop, on_news
-        self._auto: Keeper | None = None
-        self._next: Keeper | None = None  # the next `_auto`, on the way
-        self._asked: Keeper | None = None  # the next mark, on the way
-        self._going: list[Keeper] = []
-        self._are_settled = True  # as far as is known
-        self.marks: dict[str, Keeper] = {}
+    def __init__(self, loop: EventSource, on_change: Callable[[], None]) -> None:
+        self._loop, self._on_change = loop, on_change
+        self._rollback: CheckpointHandle | None = None
+        self._pending_rollback: CheckpointHandle | None = None  # replaces `_rollback` once made
+        self._pending_named: CheckpointHandle | None = None
+        self._dropped: list[CheckpointHandle] = []
+        self._are_resolved = True
+        self.named: dict[str, CheckpointHandle] = {}
         self.obstacles: list[str] = []
 
-    def all(self) -> list[Keeper]:
-        """List them."""
-        return [
-            keeper
-            for keeper in (self._auto, self._next, self._asked, *self.marks.values())
-            if keeper is not None
-        ]
+    def handles(self) -> list[CheckpointHandle]:
+        """Return all checkpoints, pending ones included."""
+        unnamed = (self._rollback, self._pending_rollback, self._pending_named)
+        return [handle for handle in (*unnamed, *self.named.values()) if handle is not None]
 
     def pids(self) -> set[int]:
-        """Give the processes of all of them, and of those that are about to be gone."""
+        """Return the process IDs of all checkpoints, and of dropped ones that may not be gone."""
         if (
-            self._auto is None
-            and not self._going
-            and not self.marks
-            and self._asked is self._next is None
+            self._rollback is None
+            and not self._dropped
+            and not self.named
+            and self._pending_named is self._pending_rollback is None
         ):
             return set()
         now = time.monotonic()
-        self._going = [
-            keeper for keeper in self._going if keeper.channel.open or now < keeper.unburied_until
+        self._dropped = [
+            handle for handle in self._dropped if handle.channel.open or now < handle.zombie_until
         ]
-        return {keeper.channel.pid for keeper in (*self.all(), *self._going)}
+        return {handle.channel.pid for handle in (*self.handles(), *self._dropped)}
 
-    def _drop(self, keeper: Keeper) -> None:
-        keeper.drop()
-        self._going.append(keeper)
+    def _discard(self, handle: CheckpointHandle) -> None:
+        handle.drop()
+        self._dropped.append(handle)
 
     @property
-    def settled(self) -> bool:
-        """Whether it is known of all that were begun what has become of them."""
-        self._are_settled = self._are_settled or all([keeper.settled for keeper in self.all()])
-        return self._are_settled
+    def is_resolved(self) -> bool:
+        """Whether every checkpoint's process ID is known, or that it has none."""
+        self._are_resolved = self._are_resolved or all(
+            [handle.is_resolved for handle in self.handles()]
+        )
+        return self._are_resolved
 
-    def adopt(self, pid: int) -> None:
-        """Know that the one that was begun first, of those of which nothing is known, is process `pid`; 0: it is none."""
-        for keeper in self.all():
-            if not keeper.settled:
-                keeper.adopt(pid)
+    def assign_pid(self, pid: int) -> None:
+        """Set the process ID of the first checkpoint without one. 0 means that it was not made."""
+        for handle in self.handles():
+            if not handle.is_resolved:
+                handle.set_pid(pid)
                 return
 
-    def lose_unborn(self) -> None:
-        """Who was to make what has been begun will not do so, or not tell of it."""
-        while not self.settled:
-            self.adopt(0)
-        self._next = None
+    def discard_unresolved(self) -> None:
+        """Drop the pending checkpoints: the process that was to make them has ended."""
+        while not self.is_resolved:
+            self.assign_pid(0)
+        self._pending_rollback = None
 
-    # of itself, before each block
+    # the rollback checkpoint
 
     @property
-    def auto(self) -> Keeper | None:
-        """The copy to go back to when a block has ended the session's process."""
-        return self._auto if self._auto is not None and self._auto.alive else None
+    def rollback(self) -> CheckpointHandle | None:
+        """The checkpoint to restore after a block has ended the session's process, if any."""
+        return self._rollback if self._rollback is not None and self._rollback.alive else None
 
-    def begin_auto(self, main: Channel, blocks: int) -> None:
-        """Have the session's process, behind `main`, make a copy of itself; `end_auto` gets its answer."""
-        if self._next is not None:
+    def begin_rollback(self, main: Channel, blocks: int) -> None:
+        """Make the session's process fork the next one. Pass its answer to `finish_rollback`."""
+        if self._pending_rollback is not None:
             return
-        self._next, self._are_settled = Keeper(self._loop, blocks, self._on_news), False
+        handle = CheckpointHandle(self._loop, blocks, self._on_change)
+        self._pending_rollback, self._are_resolved = handle, False
         main.send(
-            protocol.encode_json(protocol.ASK, 0, {"op": "keep", "exact": False}),
-            [self._next.channel.hand_over()],
+            protocol.encode_json(protocol.SESSION_REQUEST, 0, {"op": "checkpoint", "exact": False}),
+            [handle.channel.peer_fd],
         )
-        self._next.channel.sent()
+        handle.channel.close_peer()
 
-    def end_auto(self, answer: dict[str, Any]) -> None:
-        """The process has made it, or refused to."""
-        keeper, self._next = self._next, None
+    def finish_rollback(self, answer: dict[str, Any]) -> None:
+        """Replace the rollback checkpoint, unless `answer` says that none was made."""
+        handle, self._pending_rollback = self._pending_rollback, None
         self.obstacles = answer.get("refused", [])
-        if keeper is None:
+        if handle is None:
             return
         if "refused" in answer or "error" in answer:
-            self._drop(keeper)
+            self._discard(handle)
             return
-        if self._auto is not None:
-            self._drop(self._auto)
-        self._auto = keeper
+        if self._rollback is not None:
+            self._discard(self._rollback)
+        self._rollback = handle
 
-    def resume_auto(self, session: Channel) -> int:
-        """Have the session go on from the last copy, on `session`; give how many blocks that has seen."""
-        assert self._auto is not None
-        self._auto, self._are_settled = self._auto.resume(self._loop, session), False
-        return self._auto.blocks
+    def resume_rollback(self, session_channel: Channel) -> int:
+        """Resume the session from the rollback checkpoint. Return its number of blocks."""
+        assert self._rollback is not None
+        self._rollback = self._rollback.resume(self._loop, session_channel)
+        self._are_resolved = False
+        return self._rollback.blocks
 
-    def drop_autos(self) -> None:
-        """End those that were made of themselves."""
-        for keeper in (self._auto, self._next):
-            if keeper is not None:
-                self._drop(keeper)
-        self._auto = self._next = None
+    def drop_rollbacks(self) -> None:
+        """Drop the rollback checkpoint and the pending one."""
+        for handle in (self._rollback, self._pending_rollback):
+            if handle is not None:
+                self._discard(handle)
+        self._rollback = self._pending_rollback = None
 
-    # asked for
+    # named checkpoints
 
-    def begin_mark(self, blocks: int) -> Keeper:
-        """Give the keeper of a copy that is about to be asked for; `end_mark` is told what came of it."""
-        self._asked, self._are_settled = Keeper(self._loop, blocks, self._on_news), False
-        return self._asked
+    def begin_named(self, blocks: int) -> CheckpointHandle:
+        """Return the handle of a new checkpoint. Pass the session's answer to `finish_named`."""
+        handle = CheckpointHandle(self._loop, blocks, self._on_change)
+        self._pending_named, self._are_resolved = handle, False
+        return handle
 
-    def end_mark(self, mark: str, answer: dict[str, Any]) -> None:
-        """Keep it under the name `mark`, or drop it when it was not made."""
-        keeper, self._asked = self._asked, None
-        if keeper is None:
+    def finish_named(self, name: str, answer: dict[str, Any]) -> None:
+        """Store the pending checkpoint as `name`, or drop it if it was not made."""
+        handle, self._pending_named = self._pending_named, None
+        if handle is None:
             return
-        if "refused" in answer or "error" in answer or not keeper.alive:
-            self._drop(keeper)
+        if "refused" in answer or "error" in answer or not handle.alive:
+            self._discard(handle)
         else:
-            self.marks[mark] = keeper
+            self.named[name] = handle
 
-    def resume(self, mark: str, session: Channel) -> int:
-        """Have the session go on from `mark`, on `session`; give how many blocks that has seen."""
-        keeper = self.marks[mark] = self.marks[mark].resume(self._loop, session)
-        self._are_settled = False
-        return keeper.blocks
+    def resume_named(self, name: str, session_channel: Channel) -> int:
+        """Resume the session from checkpoint `name`. Return its number of blocks."""
+        handle = self.named[name] = self.named[name].resume(self._loop, session_channel)
+        self._are_resolved = False
+        return handle.blocks
 
-    def drop(self, mark: str) -> None:
-        """End the copy that `mark` stands for."""
-        if (keeper := self.marks.pop(mark, None)) is not None:
-            self._drop(keeper)
+    def drop_named(self, name: str) -> None:
+        """Drop checkpoint `name`, if it exists."""
+        if (handle := self.named.pop(name, None)) is not None:
+            self._discard(handle)
 
     def close(self) -> None:
-        """End all of them."""
-        for keeper in (*self.all(), *self._going):
-            keeper.drop()
-            keeper.channel.close()
-        self._auto = self._next = self._asked = None
-        self.marks.clear()
+        """Drop all checkpoints."""
+        for handle in (*self.handles(), *self._dropped):
+            handle.drop()
+            handle.channel.close()
+        self._rollback = self._pending_rollback = self._pending_named = None
+        self.named.clear()

@@ -1,8 +1,9 @@
-"""All live sessions of a server: one always ready in advance, those that are open, and those that are going.
+"""All sessions of one server: a spare one, those that are open, and those that are ending.
 
-Orders come as `wire.ASK` with ``op``: ``open``, ``close``, ``fork`` (a branch), ``halt`` and ``resume`` (back to a mark),
-``drop``, ``program`` (a block for a fresh process over the session's folders), and what the session itself does: ``run``,
-``get``, ``set``, ``variables``, ``keep``.
+A `SESSION_REQUEST` frame has an `op`. The manager carries out `open`, `close`, `fork` (a branch),
+`resume` and `drop` (a named checkpoint), and `program` (a block in a new process that sees the
+session's folders). It forwards the rest to the session: `run`, `get`, `set`, `variables`, `flush`,
+`checkpoint` and `kill`.
 """
 
 from __future__ import annotations
@@ -14,391 +15,404 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ... import protocol
-from ...cell import init
+from ... import handshake, protocol
 from ..cell import Job
-from ..interfaces import Owner
-from ..mount_client import NoPorter, Porter
+from ..event_loop import FOREVER
+from ..interfaces import FrameSender
+from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
-from .session import Live
+from .session import LiveSession
 
-_MOMENT = 0.02  # seconds until the next session is made in advance: the one that was just taken has work to do
-_GRACE = 2.0  # seconds that a guard has to end
-_TRIES = 3
-_REMEMBERED = 100  # things that sessions were told to do, and that may be over
-_BIRTH = 30.0  # seconds that a branch may take to come; far more than a loaded machine needs
-_NOT_RESUMED = "The checkpoint did not answer, or ended: the session has been started afresh."
-_BRANCH = {"op": "branch", "wall_seconds": _BIRTH}
-_FOREVER = float("inf")
+_REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
+_CLOSE_GRACE = 2.0  # seconds for a first process to end
+_MAX_FAILURES = 3
+_MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
+_BRANCH_TIMEOUT = 30.0  # seconds, far more than a loaded machine needs
+_NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
+_CHECKPOINT_GONE = "the checkpoint is gone: user code or the OOM killer ended its process"
+_BRANCH_ORDER = {"op": "branch", "wall_seconds": _BRANCH_TIMEOUT}
 
 
-class Sessions:
+class SessionManager:
     """The sessions that one zygote forks for one server."""
 
     def __init__(
         self,
-        loop: Owner,
+        loop: FrameSender,
         pool: Pool,
         zygote: socket.socket,
-        porter: socket.socket | None,
+        mount_socket: socket.socket | None,
         spec: dict[str, Any],
     ) -> None:
         self._loop, self._pool, self._zygote, self._spec = loop, pool, zygote, spec
-        self._porter = Porter(loop, porter) if porter is not None else NoPorter()
-        pool.others = self._guards
-        self._open: dict[int, Live] = {}
-        self._delete: dict[int, list[str]] = {}
-        self._spare: Live | None = None
-        self._spare_ready = False
-        self._waiting: list[Callable[[Live], None]] = []
-        self._going: list[Live] = []
-        self._coming: dict[
-            Live, float
-        ] = {}  # branches that are being made, and by when they must be
-        self._runs: dict[int, Live] = {}
-        self._count = self._failures = 0
+        self._mount_client = (
+            MountClient(loop, mount_socket) if mount_socket is not None else NoMounts()
+        )
+        pool.other_inits = self._init_pids
+        self._sessions: dict[int, LiveSession] = {}
+        self._folders_to_delete: dict[int, list[str]] = {}
+        self._spare: LiveSession | None = None
+        self._spare_is_ready = False
+        self._waiting: list[Callable[[LiveSession], None]] = []
+        self._closing: list[LiveSession] = []
+        self._pending_branches: dict[LiveSession, float] = {}  # with their deadlines
+        self._sessions_by_run: dict[int, LiveSession] = {}
+        self._created = self._failures = 0
         self._refill_at = time.monotonic()
 
-    # orders
+    # requests
 
-    def take(self, frame: protocol.Frame, request: dict[str, Any]) -> None:
-        """Do what came in."""
+    def handle_request(self, frame: protocol.Frame, request: dict[str, Any]) -> None:
+        """Carry out a request or forward it to its session."""
         job = Job(frame.run, request, time.monotonic())
         if request["op"] == "open":
-            self._obtain(functools.partial(self._furnish, job))
+            self._take_session(functools.partial(self._open_session, job))
             return
-        live = self._open.get(request["session"])
-        if live is None:
-            self._refuse(job, "there is no such session: it was closed, or has failed")
+        session = self._sessions.get(request["session"])
+        if session is None:
+            self._refuse(job, "the session does not exist: it was closed or has failed")
             return
         match request["op"]:
             case "close":
-                self._close(request["session"])
-                self._answer(job, {})
+                self._close_session(request["session"])
+                self._send_answer(job, {})
             case "resume":
-                self._resume(job, live)
+                self._resume_checkpoint(job, session)
             case "drop":
-                live.copies.drop(request["mark"])
-                self._answer(job, {})
+                session.checkpoints.drop_named(request["checkpoint_name"])
+                self._send_answer(job, {})
             case "fork":
-                self._fork(job, live)
+                self._fork_branch(job, session)
             case "program":
-                self._porter.fetch(
+                self._mount_client.fetch(
                     request["mounts"], functools.partial(self._on_program_fetched, job)
                 )
             case _:
-                if len(self._runs) > _REMEMBERED:
-                    self._runs = {
+                if len(self._sessions_by_run) > _MAX_REMEMBERED_RUNS:
+                    self._sessions_by_run = {
                         number: other
-                        for number, other in self._runs.items()
-                        if other.task is not None
+                        for number, other in self._sessions_by_run.items()
+                        if other.request is not None
                     }
-                self._runs[frame.run] = live
-                live.do(job, payload=frame.payload)
+                self._sessions_by_run[frame.run] = session
+                session.submit(job, payload=frame.payload)
 
-    def data(self, frame: protocol.Frame) -> None:
-        """Pass on a piece of a value, or a line of input."""
-        if (live := self._runs.get(frame.run)) is not None:
-            live.data(frame)
+    def send_data(self, frame: protocol.Frame) -> None:
+        """Forward a chunk of a value, or a line of input."""
+        if (session := self._sessions_by_run.get(frame.run)) is not None:
+            session.send_data(frame)
 
-    def cancel(self, number: int) -> bool:
-        """End what run `number` is; tell whether there is such a run of a session."""
-        live = self._runs.get(number)
-        if live is None or live.task is None or live.task.run.number != number:
+    def cancel_run(self, number: int) -> bool:
+        """Stop run `number`. Return False if no session has such a run."""
+        session = self._sessions_by_run.get(number)
+        if session is None or session.request is None or session.request.run.number != number:
             return False
-        live.end("cancelled")
+        session.stop_request("cancelled")
         return True
 
-    def _answer(self, job: Job, answer: dict[str, Any]) -> None:
-        self._loop.send(protocol.encode_json(protocol.ANSWER, job.run, answer))
+    def _send_answer(self, job: Job, answer: dict[str, Any]) -> None:
+        self._loop.send(protocol.encode_json(protocol.SESSION_REPLY, job.number, answer))
         self._loop.flush()
 
     def _refuse(self, job: Job, why: str) -> None:
-        self._loop.send(protocol.encode_json(protocol.FAILED, job.run, {"error": why}))
+        self._loop.send(protocol.encode_json(protocol.FAILED, job.number, {"error": why}))
         self._loop.flush()
 
-    # made in advance
+    # the spare session
 
-    def _obtain(self, then: Callable[[Live], None]) -> None:
-        self._waiting.append(then)
-        self._serve_waiting()
+    def _take_session(self, callback: Callable[[LiveSession], None]) -> None:
+        self._waiting.append(callback)
+        self._hand_out_spare()
 
-    def _serve_waiting(self) -> None:
-        if self._waiting and self._spare is not None and self._spare_ready:
-            live, self._spare, self._spare_ready = self._spare, None, False
-            live.on_ready = lambda: None
+    def _hand_out_spare(self) -> None:
+        if self._waiting and self._spare is not None and self._spare_is_ready:
+            session, self._spare, self._spare_is_ready = self._spare, None, False
+            session.on_ready = lambda: None
             if self._spec.get("spare_sessions", True):
-                self._refill_at = time.monotonic() + _MOMENT
-            self._waiting.pop(0)(live)
+                self._refill_at = time.monotonic() + _REFILL_DELAY
+            self._waiting.pop(0)(session)
         if self._waiting and self._spare is None:
             self._make_spare()
 
     def _make_spare(self) -> None:
-        self._refill_at = _FOREVER
-        live = self._spare = self._new()
-        live.on_ready = self._on_spare_ready
-        live.on_gone = self._on_spare_gone
-        socket.send_fds(self._zygote, [init.SESSION], [live.house.door])
-        live.house.shown_in()
+        self._refill_at = FOREVER
+        session = self._spare = self._create_session()
+        session.on_ready = self._on_spare_ready
+        session.on_gone = self._on_spare_gone
+        socket.send_fds(self._zygote, [handshake.SESSION], [session.init.peer_fd])
+        session.init.close_peer()
 
-    def _new(self) -> Live:
-        self._count += 1
-        return Live(self._loop, f"session-{self._count}", self._spec, self._pool.groups)
+    def _create_session(self) -> LiveSession:
+        self._created += 1
+        return LiveSession(self._loop, f"session-{self._created}", self._spec, self._pool.cgroups)
 
     def _on_spare_ready(self) -> None:
-        self._spare_ready, self._failures = True, 0
-        self._serve_waiting()
+        self._spare_is_ready, self._failures = True, 0
+        self._hand_out_spare()
 
     def _on_spare_gone(self, why: str) -> None:
         if self._spare is not None:
-            self._bury(self._spare)
-        self._spare, self._spare_ready = None, False
+            self._retire(self._spare)
+        self._spare, self._spare_is_ready = None, False
         self._failures += 1
-        if self._failures < _TRIES or self._waiting:
-            self._refill_at = time.monotonic() + _MOMENT
-        if self._failures >= _TRIES:
-            for then in self._waiting:
-                assert isinstance(then, functools.partial)
-                self._refuse(then.args[0], why)
+        if self._failures < _MAX_FAILURES or self._waiting:
+            self._refill_at = time.monotonic() + _REFILL_DELAY
+        if self._failures >= _MAX_FAILURES:
+            for callback in self._waiting:
+                assert isinstance(callback, functools.partial)
+                self._refuse(callback.args[0], why)
             self._waiting.clear()
 
     # open and close
 
-    def _furnish(self, job: Job, live: Live) -> None:
-        """Give a session its folders, and let it enter them."""
+    def _open_session(self, job: Job, session: LiveSession) -> None:
+        """Mount the folders of a session and let it change to its work folder."""
         number = job.request["session"]
-        self._enter(number, live, job)
-        live.on_gone = lambda _why: self._close(number)
-        self._porter.fetch(job.request["mounts"], functools.partial(self._on_fetched, job, live))
+        self._register(number, session, job)
+        session.on_gone = lambda _why: self._close_session(number)
+        self._mount_client.fetch(
+            job.request["mounts"], functools.partial(self._on_session_fetched, job, session)
+        )
 
-    def _on_fetched(self, job: Job, live: Live, mounts: list[int], error: str) -> None:
+    def _on_session_fetched(
+        self, job: Job, session: LiveSession, mounts: list[int], error: str
+    ) -> None:
         if error:
-            self._close(job.request["session"])
+            self._close_session(job.request["session"])
             self._refuse(job, error)
             return
         targets = [mount["target"] for mount in job.request["mounts"]]
-        live.house.order(
-            {"do": "mount", "targets": targets},
+        session.init.send_order(
+            {"op": "mount", "targets": targets},
             mounts,
-            functools.partial(self._on_mounted, job, live),
+            functools.partial(self._on_mounted, job, session),
         )
         _close_all(mounts)
 
-    def _on_mounted(self, job: Job, live: Live, answer: dict[str, Any]) -> None:
+    def _on_mounted(self, job: Job, session: LiveSession, answer: dict[str, Any]) -> None:
         if "error" in answer:
-            self._close(job.request["session"])
+            self._close_session(job.request["session"])
             self._refuse(job, answer["error"])
             return
-        live.do(Job(job.run, {"op": "enter"}, job.arrived))
+        session.submit(Job(job.number, {"op": "enter"}, job.arrived))
 
-    def _enter(self, number: int, live: Live, job: Job) -> None:
-        self._open[number] = live
-        self._delete[number] = job.request["delete"]
+    def _register(self, number: int, session: LiveSession, job: Job) -> None:
+        self._sessions[number] = session
+        self._folders_to_delete[number] = job.request["delete"]
         self._spec["delete"] += job.request["delete"]
 
-    def _close(self, number: int) -> None:
-        for path in self._delete.pop(number, ()):
-            self._spec["delete"].remove(
-                path
-            )  # whoever closes it removes its folders; this is for those who cannot
-        if (live := self._open.pop(number, None)) is not None:
-            live.close()
-            self._bury(live)
+    def _close_session(self, number: int) -> None:
+        for path in self._folders_to_delete.pop(number, ()):
+            # Needed only if the server ends first: the client that closes a session deletes them.
+            self._spec["delete"].remove(path)
+        if (session := self._sessions.pop(number, None)) is not None:
+            session.close()
+            self._retire(session)
 
-    def _bury(self, live: Live) -> None:
-        live.close()
-        self._coming.pop(live, None)
-        if live not in self._going:
-            self._going.append(live)
-        self._pool.end_strays()
+    def _retire(self, session: LiveSession) -> None:
+        session.close()
+        self._pending_branches.pop(session, None)
+        if session not in self._closing:
+            self._closing.append(session)
+        self._pool.kill_orphans_soon()
 
-    def _guards(self) -> set[int] | None:
+    def _init_pids(self) -> set[int] | None:
+        """Return the process IDs of all first processes, or None if one is not known yet."""
         pids = {
-            live.house.pid
-            for live in (*self._living(), *self._going)
-            if not live.closing or live.house.pid
+            session.init.pid
+            for session in (*self._active_sessions(), *self._closing)
+            if not session.closing or session.init.pid
         }
         return None if 0 in pids else pids
 
-    # back to a mark, and branches
+    # named checkpoints and branches
 
-    def _resume(self, job: Job, live: Live) -> None:
-        keeper = live.copies.marks.get(job.request["mark"])
-        if keeper is None or not keeper.alive:
-            self._refuse(
-                job,
-                "the checkpoint is gone: its process was ended by code in the session, or for want of memory",
-            )
+    def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
+        handle = session.checkpoints.named.get(job.request["checkpoint_name"])
+        if handle is None or not handle.alive:
+            self._refuse(job, _CHECKPOINT_GONE)
             return
 
-        def ready() -> None:
-            live.on_ready = lambda: None
-            self._answer(job, {"error": _NOT_RESUMED} if live.is_lost else {})
-            live.keep(job.request)
+        def on_ready() -> None:
+            session.on_ready = lambda: None
+            self._send_answer(job, {"error": _NOT_RESUMED} if session.state_was_lost else {})
+            session.begin_rollback_checkpoint(job.request)
 
-        live.on_ready = ready
-        live.resume(job.request["mark"])
+        session.on_ready = on_ready
+        session.resume_checkpoint(job.request["checkpoint_name"])
 
-    def _fork(self, job: Job, live: Live) -> None:
-        """Make a branch: a cell below the session's with folders of its own, and in it a fork of the session's process."""
+    def _fork_branch(self, job: Job, session: LiveSession) -> None:
+        """Fork a branch into a cell below the session's, with folders of its own."""
         if "folder" in job.request:
-            self._fork_beside(job, live)
+            self._fork_in_container(job, session)
         else:
-            self._porter.fetch(
-                job.request["mounts"], functools.partial(self._on_branch_fetched, job, live)
+            self._mount_client.fetch(
+                job.request["mounts"], functools.partial(self._on_branch_fetched, job, session)
             )
 
-    def _new_branch(self, job: Job, live: Live) -> Live:
-        branch = self._new()
-        branch.house.parent = live.house
-        live.house.branches.add(branch.house)
-        branch.on_gone = functools.partial(self._on_branch_gone, job, live, branch)
-        # Where it is the session's own process that is held up, that is ended a little earlier, and tells why.
-        self._coming[branch] = time.monotonic() + _BIRTH + _GRACE
+    def _create_branch(self, job: Job, session: LiveSession) -> LiveSession:
+        branch = self._create_session()
+        branch.init.parent = session.init
+        session.init.branches.add(branch.init)
+        branch.on_gone = functools.partial(self._on_branch_gone, job, session, branch)
+        # A little later than the limit of the order itself, whose error says more.
+        self._pending_branches[branch] = time.monotonic() + _BRANCH_TIMEOUT + _CLOSE_GRACE
         return branch
 
-    def _fork_beside(self, job: Job, live: Live) -> None:
-        """Where there are no namespaces, a fork of the session is the guard of the branch, and brings forth its process."""
-        branch = self._new_branch(job, live)
-        branch.entered = True
-        branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
-        order, mark = {**_BRANCH, "folder": job.request["folder"]}, job.request.get("mark")
-        if mark is None:
-            branch.blocks = branch.birth = live.blocks
-            if live.do(Job(job.run, order, job.arrived), [branch.house.door]) is None:
-                self._bury(branch)
-            else:
-                live.on_answer = functools.partial(self._on_branch_answer, job, branch)
-        elif (keeper := live.copies.marks.get(mark)) is None or not keeper.alive:
-            self._on_branch_gone(job, live, branch, "the checkpoint is gone")
-        else:
-            branch.blocks = branch.birth = keeper.blocks
-            keeper.order(order, [branch.house.door])
-            branch.house.shown_in()
+    def _fork_in_container(self, job: Job, session: LiveSession) -> None:
+        """Fork a branch without namespaces.
 
-    def _on_branch_fetched(self, job: Job, live: Live, mounts: list[int], error: str) -> None:
+        A fork of the session becomes the first process of the branch's cell, and forks the branch.
+        """
+        branch = self._create_branch(job, session)
+        branch.in_work_folder = True
+        branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
+        order = {**_BRANCH_ORDER, "folder": job.request["folder"]}
+        name = job.request.get("checkpoint_name")
+        if name is None:
+            branch.blocks = branch.base_blocks = session.blocks
+            if session.submit(Job(job.number, order, job.arrived), [branch.init.peer_fd]) is None:
+                self._retire(branch)
+            else:
+                session.on_answer = functools.partial(self._on_branch_answer, job, branch)
+        elif (handle := session.checkpoints.named.get(name)) is None or not handle.alive:
+            self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
+        else:
+            branch.blocks = branch.base_blocks = handle.blocks
+            handle.send_order(order, [branch.init.peer_fd])
+            branch.init.close_peer()
+
+    def _on_branch_fetched(
+        self, job: Job, session: LiveSession, mounts: list[int], error: str
+    ) -> None:
         if error:
             self._refuse(job, error)
             return
-        branch = self._new_branch(job, live)
-        branch.house.on_hello = functools.partial(self._on_branch_hello, job, live, branch)
+        branch = self._create_branch(job, session)
+        branch.init.on_hello = functools.partial(self._on_branch_hello, job, session, branch)
         targets = [mount["target"] for mount in job.request["mounts"]]
-        live.pause(on=True)
-        live.house.order({"do": "nest", "targets": targets}, [branch.house.door, *mounts])
-        branch.house.shown_in()
+        # No user code may run while it could reach the branch's first process, which is not
+        # confined yet.
+        session.pause()
+        session.init.send_order(
+            {"op": "branch", "targets": targets}, [branch.init.peer_fd, *mounts]
+        )
+        branch.init.close_peer()
         _close_all(mounts)
 
-    def _on_branch_hello(self, job: Job, live: Live, branch: Live) -> None:
-        live.pause(on=False)
-        channel = branch.new_main()
-        descriptors = [*branch.house.spaces, channel.hand_over(), *branch.valve.writers]
+    def _on_branch_hello(self, job: Job, session: LiveSession, branch: LiveSession) -> None:
+        session.unpause()
+        channel = branch.create_main_channel()
+        descriptors = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
-        branch.blocks = live.blocks
-        mark = job.request.get("mark")
-        if mark is not None:
-            if (keeper := live.copies.marks.get(mark)) is None or not keeper.alive:
-                self._on_branch_gone(job, live, branch, "the checkpoint is gone")
+        branch.blocks = session.blocks
+        name = job.request.get("checkpoint_name")
+        if name is not None:
+            if (handle := session.checkpoints.named.get(name)) is None or not handle.alive:
+                self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
             else:
-                keeper.order(_BRANCH, descriptors)
-                channel.sent()
+                handle.send_order(_BRANCH_ORDER, descriptors)
+                channel.close_peer()
             return
-        task = live.do(Job(job.run, _BRANCH, job.arrived), descriptors)
-        channel.sent()
-        if task is None:
-            self._bury(branch)
+        request = session.submit(Job(job.number, _BRANCH_ORDER, job.arrived), descriptors)
+        channel.close_peer()
+        if request is None:
+            self._retire(branch)
         else:
-            live.on_answer = functools.partial(self._on_branch_answer, job, branch)
+            session.on_answer = functools.partial(self._on_branch_answer, job, branch)
 
-    def _on_branch_answer(self, job: Job, branch: Live, answer: dict[str, Any]) -> None:
-        """The forked process has told what came of it: only bad news is passed on here."""
-        branch.house.shown_in()
+    def _on_branch_answer(self, job: Job, branch: LiveSession, answer: dict[str, Any]) -> None:
+        """Handle the session's answer: report an error, or wait until the branch is ready."""
+        branch.init.close_peer()
         if "refused" in answer or "error" in answer:
-            self._bury(branch)
-            self._answer(job, answer)
+            self._retire(branch)
+            self._send_answer(job, answer)
         elif branch.main_ready:
             self._on_branch_open(job, branch)
         else:
             branch.on_ready = functools.partial(self._on_branch_open, job, branch)
 
-    def _on_branch_ready(self, job: Job, branch: Live) -> None:
-        if job.request.get("mark") is not None:
+    def _on_branch_ready(self, job: Job, branch: LiveSession) -> None:
+        if job.request.get("checkpoint_name") is not None:
             self._on_branch_open(job, branch)
 
-    def _on_branch_open(self, job: Job, branch: Live) -> None:
-        number = job.request["into"]
-        self._coming.pop(branch, None)
+    def _on_branch_open(self, job: Job, branch: LiveSession) -> None:
+        number = job.request["new_session"]
+        self._pending_branches.pop(branch, None)
         branch.on_ready = lambda: None
-        branch.on_gone = lambda _why: self._close(number)
-        branch.house.let_go_of_spaces()
-        self._enter(number, branch, job)
-        self._answer(job, {})
-        branch.admit()
-        branch.owed = job.request
+        branch.on_gone = lambda _why: self._close_session(number)
+        branch.init.close_namespaces()
+        self._register(number, branch, job)
+        self._send_answer(job, {})
+        branch.measure_main()
+        branch.pending_checkpoint = job.request
 
-    def _on_branch_gone(self, job: Job, live: Live, branch: Live, why: str) -> None:
-        live.pause(on=False)
-        self._bury(branch)
-        self._answer(job, {"error": f"The branch could not be made: {why}"})
+    def _on_branch_gone(
+        self, job: Job, session: LiveSession, branch: LiveSession, why: str
+    ) -> None:
+        session.unpause()
+        self._retire(branch)
+        self._send_answer(job, {"error": f"The branch could not be forked: {why}"})
 
-    # fresh processes beside a session
+    # blocks in a new process
 
     def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
         if error:
             self._refuse(job, error)
         elif not mounts:
-            self._pool.add(job)
+            self._pool.submit(job)
         else:
-            self._pool.add_in(job, [mount["target"] for mount in job.request["mounts"]], mounts)
+            targets = [mount["target"] for mount in job.request["mounts"]]
+            self._pool.submit_with_mounts(job, targets, mounts)
         _close_all(mounts)
 
     # time
 
-    def patience(self) -> float:
-        """Give the moment at which `tend` must be called."""
-        if self._going:
+    def next_deadline(self) -> float:
+        """Return the time at which `on_timer` must be called."""
+        if self._closing:
             return time.monotonic() + 0.005
-        moment = self._refill_at
-        for live in self._open.values():
-            moment = min(moment, live.patience())
-        if self._spare is not None:
-            moment = min(moment, self._spare.patience())
-        return min(moment, *self._coming.values()) if self._coming else moment
+        deadline = self._refill_at
+        for session in self._active_sessions():
+            deadline = min(deadline, session.next_deadline())
+        return min([deadline, *self._pending_branches.values()])
 
-    def _living(self) -> list[Live]:
-        return [*self._open.values(), *([self._spare] if self._spare is not None else [])]
+    def _active_sessions(self) -> list[LiveSession]:
+        return [*self._sessions.values(), *([self._spare] if self._spare is not None else [])]
 
-    def tend(self) -> None:
+    def on_timer(self) -> None:
         """Do what is due."""
         now = time.monotonic()
         if now >= self._refill_at:
-            self._refill_at = _FOREVER
+            self._refill_at = FOREVER
             if self._spare is None:
                 self._make_spare()
-        for live in self._living():
-            if now >= live.patience():
-                live.tend(now)
-        for branch in [branch for branch, moment in self._coming.items() if now >= moment]:
-            branch.on_gone(f"it did not come within {_BIRTH:.0f} s")
-        self._going = [live for live in self._going if not live.house.gone()]
+        for session in self._active_sessions():
+            if now >= session.next_deadline():
+                session.on_timer(now)
+        for branch, deadline in list(self._pending_branches.items()):
+            if now >= deadline:
+                branch.on_gone(f"it did not start within {_BRANCH_TIMEOUT:.0f} s")
+        self._closing = [session for session in self._closing if not session.init.remove_if_ended()]
 
     def close(self) -> None:
-        """End all of them."""
-        for live in self._open.values():
-            self._bury(live)
-        if self._spare is not None:
-            self._bury(self._spare)
-        self._porter.close()
+        """End all sessions and wait until their cells are gone."""
+        for session in self._active_sessions():
+            self._retire(session)
+        self._mount_client.close()
         self._await_end()
-        for live in self._going:
-            live.house.kill()
+        for session in self._closing:
+            session.init.kill()
         self._await_end()
 
     def _await_end(self) -> None:
-        deadline = time.monotonic() + _GRACE
-        while self._going and time.monotonic() < deadline:
-            # Branches first: the cell that one lives below stays until it is gone.
-            self._going = [live for live in reversed(self._going) if not live.house.gone()]
-            if self._going:
+        deadline = time.monotonic() + _CLOSE_GRACE
+        while self._closing and time.monotonic() < deadline:
+            # Branches first: the cell that contains them remains until they are gone.
+            self._closing = [
+                session for session in reversed(self._closing) if not session.init.remove_if_ended()
+            ]
+            if self._closing:
                 time.sleep(0.001)
 
 

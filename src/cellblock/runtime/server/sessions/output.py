@@ -1,70 +1,74 @@
-"""The output of a live session, block by block: what comes between two blocks is kept for the next one."""
+"""The output of a session, assigned to its blocks.
+
+Output between two blocks is kept for the next one.
+"""
 
 from __future__ import annotations
 
 import functools
 
+from ...output_limit import OutputLimit
 from ..cell import Run
-from ..interfaces import Owner
-from ..output import pass_on, send_rest
-from ..pipes import Keeper, Pump
-from ..pool import EDGES
+from ..interfaces import FrameSender
+from ..output import forward_output, send_tail
+from ..pipes import OutputPipes
+from ..pool import EDGE_TRIGGERED
 
 
-class Valve:
-    """Two pipes that stay for as long as the session, and the run, if any, that their output belongs to."""
+class SessionOutput:
+    """The two output pipes of a session, and the run that their output belongs to, if any."""
 
-    def __init__(self, loop: Owner, cap: int | None) -> None:
-        self._loop, self._cap = loop, cap
-        self._pump = Pump(cap)
+    def __init__(self, loop: FrameSender, max_bytes: int | None) -> None:
+        self._loop, self._max_bytes = loop, max_bytes
+        self._pipes = OutputPipes(max_bytes)
         self._run: Run | None = None
-        for reader in self._pump.pipes:
-            loop.watch(reader, functools.partial(self._on_output, reader), EDGES)
+        for reader in self._pipes.readers:
+            loop.register(reader, functools.partial(self._on_output, reader), EDGE_TRIGGERED)
 
     @property
     def writers(self) -> list[int]:
         """The writing ends, stdout first."""
-        return self._pump.writers
+        return self._pipes.writers
 
-    def open(self, run: Run) -> None:
-        """A block begins: what was written since the last one is its output as well."""
+    def begin_block(self, run: Run) -> None:
+        """Assign the output to `run` from now on, with what was written since the last block."""
         self._run = run
-        before = self._pump.keeper
+        before = self._pipes.limit
         if not before.is_empty:
-            self._pump.keeper = Keeper(self._cap)
-            for stream, data in before.held():
-                pass_on(self._loop, run, self._pump.keeper, stream, data)
+            self._pipes.limit = OutputLimit(self._max_bytes)
+            for stream, data in before.pending():
+                forward_output(self._loop, run, self._pipes.limit, stream, data)
 
-    def close(self, run: Run) -> None:
-        """The block is over: send what is left of its output."""
-        self.settle(run)
-        send_rest(self._loop, run, self._pump.keeper)
-        self._pump.keeper, self._run = Keeper(self._cap), None
+    def end_block(self, run: Run) -> None:
+        """Send the rest of the block's output."""
+        self.send_written(run)
+        send_tail(self._loop, run, self._pipes.limit)
+        self._pipes.limit, self._run = OutputLimit(self._max_bytes), None
 
-    def settle(self, run: Run) -> None:
+    def send_written(self, run: Run) -> None:
         """Send what the block has written so far."""
-        for stream, data in self._pump.settle():
-            pass_on(self._loop, run, self._pump.keeper, stream, data)
+        for stream, data in self._pipes.read_current():
+            forward_output(self._loop, run, self._pipes.limit, stream, data)
 
-    def forget(self) -> None:
-        """What was written since the last block is of a state that is given up: nobody is to read it."""
-        self._pump.settle()
-        self._pump.keeper = Keeper(self._cap)
+    def discard_unsent(self) -> None:
+        """Discard the output since the last block, because the state that wrote it is given up."""
+        self._pipes.read_current()
+        self._pipes.limit = OutputLimit(self._max_bytes)
 
     def _on_output(self, reader: int) -> None:
         if self._loop.is_full:
-            self._loop.hold(reader, EDGES)
+            self._loop.pause_reading(reader, EDGE_TRIGGERED)
             return
-        for stream, data in self._pump.readable(reader):
+        for stream, data in self._pipes.read(reader):
             if self._run is not None:
-                pass_on(self._loop, self._run, self._pump.keeper, stream, data)
+                forward_output(self._loop, self._run, self._pipes.limit, stream, data)
             else:
-                self._pump.keeper.hold(stream, data)
-        if self._pump.pipes[reader].more:
-            self._loop.again(reader, EDGES)
+                self._pipes.limit.add_pending(stream, data)
+        if self._pipes.readers[reader].has_more:
+            self._loop.rearm(reader, EDGE_TRIGGERED)
 
-    def shut(self) -> None:
-        """For good."""
-        for reader in self._pump.pipes:
-            self._loop.forget(reader)
-        self._pump.close()
+    def close(self) -> None:
+        """Close the pipes."""
+        for reader in self._pipes.readers:
+            self._loop.unregister(reader)
+        self._pipes.close()

@@ -1,7 +1,8 @@
-"""A live session as the server sees it: the process that runs its blocks, and what there is to bring that back.
+"""A live session, as the server sees it: the process that runs its blocks, and how to restore it.
 
-A session does one thing at a time: a block or a question. Whatever a block does to its process, the session goes on: from
-that process, when an interrupt ended the block; else from its last keeper; else from a fresh one.
+A session works on one request at a time. It survives whatever a block does to its process: it goes
+on in that process if an interrupt ended the block, else from its rollback checkpoint, else in a new
+process.
 """
 
 from __future__ import annotations
@@ -12,102 +13,109 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
-from ...linux import process_tree
 from ..cell import Job, Run
-from ..cgroups import Groups
-from ..interfaces import Owner
+from ..cgroups import CellCgroups
+from ..event_loop import FOREVER
+from ..interfaces import FrameSender
 from .channel import Channel
-from .checkpoints import Copies
-from .first_process import House
-from .output import Valve
-from .request import Task, answer_in
+from .checkpoints import CheckpointSet
+from .init_handle import SessionInitHandle
+from .orphans import SessionOrphans
+from .output import SessionOutput
+from .request import SessionRequest, parse_answer
 
-_LOOK = 0.05  # seconds between two looks at what a running block uses
-_INTERRUPTED = 1.0  # seconds that code has to end after an interrupt, before its process is killed
-_AGAIN = 0.002  # seconds between two looks whether what was killed is gone
-_TOLD = 2.0  # seconds to wait for the guard's word on how a process ended
-_START = (
-    30.0  # seconds that a process of ours may take to come up; far more than a loaded machine needs
-)
-_TRIES = 3
-_FOREVER = float("inf")
+# All in seconds.
+_USAGE_CHECK_INTERVAL = 0.05
+_INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
+_EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
+_START_TIMEOUT = 30.0  # far more than a loaded machine needs
+_MAX_FAILURES = 3
 
 
-class Live:
-    """One session. `on_ready`: its process waits for work. `on_gone`: its cell has failed as a whole, with the reason."""
+class LiveSession:
+    """One session.
 
-    def __init__(self, loop: Owner, name: str, spec: dict[str, Any], groups: Groups) -> None:
+    `on_ready` is called when its process is ready for requests, `on_gone` with the reason when its
+    cell has failed. `on_answer`, if set, receives the next answer instead of the client.
+    """
+
+    def __init__(
+        self, loop: FrameSender, name: str, spec: dict[str, Any], cgroups: CellCgroups
+    ) -> None:
         self._loop, self._limits = loop, spec["limits"]
         self.on_ready: Callable[[], None] = lambda: None
         self.on_gone: Callable[[str], None] = lambda _why: None
-        self.on_answer: Callable[[dict[str, Any]], None] | None = (
-            None  # instead of telling what became of a fork
+        self.on_answer: Callable[[dict[str, Any]], None] | None = None
+        self.output = SessionOutput(loop, self._limits.get("output_bytes"))
+        self.init = SessionInitHandle(
+            loop, name, cgroups, self._start_main, self._finish_request, self._fail
         )
-        self.valve = Valve(loop, self._limits.get("output_bytes"))
-        self.house = House(loop, name, groups, self._start_main, self._conclude, self._fail)
         self.main: Channel | None = None
         self._main_ready = False
-        self._main_inside = 0  # its process id in the cell, as it says
-        self._start_by = _FOREVER
+        self._main_inner_pid = 0  # its process ID in the cell, as it reports
+        self._start_by = FOREVER
         self._failures = 0
-        self.blocks = 0  # and values set, that its present process has seen
-        self.entered = False  # its folders
-        self.copies = Copies(loop, self._conclude)
-        self.owed: dict[str, Any] | None = (
-            None  # what asks for the first copy of a branch, which untouched needs none
-        )
-        self.birth: int | None = (
-            None  # blocks that a branch began with, where its guard can always begin it again
-        )
-        self._fate: tuple[str, int] = (
-            "kept",
-            0,
-        )  # of the session since it was last told of, and how many blocks are lost
-        self.task: Task | None = None
-        self._again_at = self._look_at = _FOREVER
+        self.blocks = 0  # number of blocks run and values set in the present process
+        self.in_work_folder = False
+        self.checkpoints = CheckpointSet(loop, self._finish_request)
+        self._orphans = SessionOrphans(self.init, self.checkpoints)
+        # The order of a branch that requests its first rollback checkpoint. It is carried out
+        # before the first block: an unused branch needs none.
+        self.pending_checkpoint: dict[str, Any] | None = None
+        # Number of blocks at the start of a branch, if its first process can fork it again.
+        self.base_blocks: int | None = None
+        # Since the last report: whether the state was kept, restored or is new; blocks lost.
+        self._restore_state: tuple[str, int] = ("kept", 0)
+        self.request: SessionRequest | None = None
+        self._recheck_at = self._check_usage_at = FOREVER
         self.closing = False
-        self._paused = set[int]()
 
-    # its process
+    # the session's process
 
-    def new_main(self) -> Channel:
-        """Give the channel of a process that is about to be made."""
+    def create_main_channel(self) -> Channel:
+        """Return the channel of a process that is about to be forked."""
         self._main_ready = False
-        self._start_by = time.monotonic() + _START
-        self.main = Channel(self._loop, self._on_frame, self._on_main_end)
+        self._start_by = time.monotonic() + _START_TIMEOUT
+        self.main = Channel(self._loop, self._on_frame, self._on_main_exit)
         return self.main
 
     @property
     def main_ready(self) -> bool:
-        """Whether its process waits for work, or is at it."""
+        """Whether its process has started."""
         return self._main_ready
 
+    @property
+    def _main_pid(self) -> int:
+        return self.main.pid if self.main is not None else 0
+
     def _start_main(self) -> None:
-        channel = self.new_main()
-        self.house.order(
-            {"do": "start", "enter": self.entered}, [channel.hand_over(), *self.valve.writers]
+        channel = self.create_main_channel()
+        self.init.send_order(
+            {"op": "start", "in_work_folder": self.in_work_folder},
+            [channel.peer_fd, *self.output.writers],
         )
-        channel.sent()
+        channel.close_peer()
 
     def _on_frame(self, frame: protocol.Frame) -> None:
-        task = self.task
-        if frame.kind == protocol.ANSWER and frame.run == 0:
-            answer = answer_in(frame)
+        request = self.request
+        if frame.kind == protocol.SESSION_REPLY and frame.run == 0:
+            answer = parse_answer(frame)
             if self._main_ready:
-                self._adopt(answer)
-                self.copies.end_auto(answer)
+                self._assign_checkpoint_pids(answer)
+                self.checkpoints.finish_rollback(answer)
             else:
                 self._on_main_ready(answer)
-        elif task is None or frame.run != task.run.number or task.answer is not None:
+        elif request is None or frame.run != request.run.number or request.answer is not None:
             return
-        elif frame.kind == protocol.ANSWER:
-            task.answer = answer_in(frame)
-            if "keepers" in task.answer:
-                self._adopt(task.answer)
-            self._conclude()
-        elif task.lets_pass(frame, self._limits.get("memory_bytes")):
-            if frame.kind == protocol.INPUT:
-                self.valve.settle(task.run)  # what leads up to the question is read before it
+        elif frame.kind == protocol.SESSION_REPLY:
+            request.answer = parse_answer(frame)
+            if "checkpoint_pids" in request.answer:
+                self._assign_checkpoint_pids(request.answer)
+            self._finish_request()
+        elif request.should_forward(frame, self._limits.get("memory_bytes")):
+            if frame.kind == protocol.INPUT_REQUEST:
+                self.output.send_written(request.run)  # the output before the prompt
             self._loop.send(
                 protocol.encode(frame.kind, frame.run, frame.payload),
                 can_wait=frame.kind == protocol.DISPLAY,
@@ -117,315 +125,305 @@ class Live:
 
     def _on_main_ready(self, hello: dict[str, Any]) -> None:
         assert self.main is not None
-        self._main_ready, self._start_by, self._failures = True, _FOREVER, 0
-        self.house.main = self.main.pid
-        self._main_inside = hello["pid"]
-        self._adopt(hello)
-        if not self.house.spaces:  # a branch that nobody knows of yet is told of first
-            self.admit()
+        self._main_ready, self._start_by, self._failures = True, FOREVER, 0
+        self.init.main_pid = self.main.pid
+        self._main_inner_pid = hello["pid"]
+        self._assign_checkpoint_pids(hello)
+        if not self.init.namespaces:  # a new branch is measured after it was reported
+            self.measure_main()
         self.on_ready()
-        if self.task is not None and not self.task.brought_back and not self.task.dead_since:
-            self._send_order(self.task)
-        self._conclude()
+        if self.request is not None and not self.request.restarted and not self.request.exited_at:
+            self._send_order(self.request)
+        self._finish_request()
 
-    def admit(self) -> None:
-        """Have what its process uses counted, and limited, as its own."""
+    def measure_main(self) -> None:
+        """Measure and limit what the session's process uses."""
         if self.main is not None:
-            self.house.admit(self.main.pid)
+            self.init.measure_main(self.main.pid)
 
-    def _adopt(self, said: dict[str, Any]) -> None:
-        """Find the copies that its process says it has made."""
-        for inside in said.get("keepers", ()):
-            if self.main is not None and not self.copies.settled:
-                self.copies.adopt(self.house.child(self.main.pid, inside, self.copies.pids()))
+    def _assign_checkpoint_pids(self, message: dict[str, Any]) -> None:
+        """Find the checkpoints that the session's process reports."""
+        for inner_pid in message.get("checkpoint_pids", ()):
+            if self.main is not None and not self.checkpoints.is_resolved:
+                pid = self.init.find_child(self.main.pid, inner_pid, self.checkpoints.pids())
+                self.checkpoints.assign_pid(pid)
 
-    def _on_main_end(self) -> None:
+    def _on_main_exit(self) -> None:
         was_ready, self._main_ready = self._main_ready, False
-        self.copies.lose_unborn()
-        self.main, self._start_by = None, _FOREVER
-        self.house.main = 0  # its number may soon be another's
+        self.checkpoints.discard_unresolved()
+        self.main, self._start_by = None, FOREVER
+        self.init.main_pid = 0  # the kernel may use the process ID again
         if self.closing:
             return
-        if self.task is not None and (was_ready or self.task.is_halt):
-            self.task.dead_since = time.monotonic()
-            self._conclude()
+        if self.request is not None and (was_ready or self.request.is_kill):
+            self.request.exited_at = time.monotonic()
+            self._finish_request()
         elif not was_ready:
             self._failures += 1
-            if self._failures >= _TRIES:
+            if self._failures >= _MAX_FAILURES:
                 self._fail("the session's process does not start")
                 return
-            self._begin_afresh()
+            self._restart_main()
         else:
-            self._bring_back()
+            self._restore_main()
 
-    # blocks and questions
+    # requests
 
-    def do(
+    def submit(
         self, job: Job, descriptors: list[int] | None = None, payload: bytes | None = None
-    ) -> Task | None:
-        """Do what `job` asks for: its request has ``op``, and what that takes. `None`: it has been refused.
+    ) -> SessionRequest | None:
+        """Start the request of `job`. Return None if it was refused.
 
-        `payload` is the request as it came, which spares making it anew.
+        `payload` is the encoded request, if the caller has it.
         """
-        if self.task is not None or self.closing:
-            self._loop.send(
-                protocol.encode_json(
-                    protocol.FAILED, job.run, {"error": "the session is busy, or closed"}
-                )
-            )
+        if self.request is not None or self.closing:
+            error = {"error": "the session is busy or closed"}
+            self._loop.send(protocol.encode_json(protocol.FAILED, job.number, error))
             return None
         try:
             run = Run(job, self._limits)
         except OSError as error:
-            self._loop.send(job.unwritten(error))
+            self._loop.send(job.file_error_frame(error))
             return None
-        task = self.task = Task(run, job.request, descriptors or [], payload)
-        if task.is_block:
-            self.valve.open(run)
-            self._look_at = time.monotonic() + _LOOK
-        if task.is_halt:
-            self._halt(task)
+        request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
+        if request.is_block:
+            self.output.begin_block(run)
+            self._check_usage_at = time.monotonic() + _USAGE_CHECK_INTERVAL
+        if request.is_kill:
+            self._kill_main(request)
         elif self._main_ready:
-            self._send_order(task)
-        return task
+            self._send_order(request)
+        return request
 
-    def _halt(self, task: Task) -> None:
-        """Kill its process, and see that nothing is left of it, before it is made anew from a mark."""
-        self.copies.drop_autos()
+    def _kill_main(self, request: SessionRequest) -> None:
+        """Kill the session's process before the session is resumed from a named checkpoint."""
+        self.checkpoints.drop_rollbacks()
         if self.main is None:
-            task.dead_since = time.monotonic()
-            self._conclude()
+            request.exited_at = time.monotonic()
+            self._finish_request()
         else:
             self.main.kill()
 
-    def _send_order(self, task: Task) -> None:
+    def _send_order(self, request: SessionRequest) -> None:
         assert self.main is not None
-        if self.owed is not None:
-            owed, self.owed = self.owed, None
-            self.keep(owed)
-        keeper = self.copies.begin_mark(self.blocks) if task.order["op"] == "keep" else None
-        if keeper is not None:
-            task.descriptors = [keeper.channel.hand_over()]
+        if self.pending_checkpoint is not None:
+            order, self.pending_checkpoint = self.pending_checkpoint, None
+            self.begin_rollback_checkpoint(order)
+        handle = None
+        if request.order["op"] == "checkpoint":
+            handle = self.checkpoints.begin_named(self.blocks)
+            request.descriptors = [handle.channel.peer_fd]
         self.main.send(
-            protocol.encode(protocol.ASK, task.run.number, task.payload), task.descriptors
+            protocol.encode(protocol.SESSION_REQUEST, request.run.number, request.payload),
+            request.descriptors,
         )
-        if keeper is not None:
-            keeper.channel.sent()
+        if handle is not None:
+            handle.channel.close_peer()
 
-    def data(self, frame: protocol.Frame) -> None:
-        """Pass on a piece of a value, or a line of input."""
+    def send_data(self, frame: protocol.Frame) -> None:
+        """Forward a chunk of a value, or a line of input."""
         if self.main is not None:
-            self.main.send(protocol.encode(protocol.DATA, frame.run, frame.payload))
+            self.main.send(protocol.encode(protocol.SESSION_DATA, frame.run, frame.payload))
 
-    def end(self, why: str) -> None:
-        """End what it is busy with."""
-        task = self.task
-        if task is None or task.run.why is not None or task.answer is not None:
+    def stop_request(self, why: str) -> None:
+        """Interrupt the present request, and kill the process if that does not help in time."""
+        request = self.request
+        if request is None or request.run.why is not None or request.answer is not None:
             return
-        # What takes too much memory would keep it if it were only interrupted, and have every block after it ended too.
-        patience = 0.0 if why == "memory_bytes" else _INTERRUPTED
-        task.run.why, task.kill_at = why, time.monotonic() + patience
+        # After a mere interrupt the session would keep the memory, and exceed the limit again.
+        grace = 0.0 if why == "memory_bytes" else _INTERRUPT_GRACE
+        request.run.why, request.kill_at = why, time.monotonic() + grace
         if self.main is not None:
             self.main.signal(signal.SIGCONT)
             self.main.signal(signal.SIGINT)
 
-    def patience(self) -> float:
-        """Give the moment at which `tend` must be called."""
-        moment = min(self._again_at, self._look_at, self._start_by)
-        return (
-            moment if self.task is None else min(moment, self.task.kill_at, self.task.run.deadline)
-        )
+    def next_deadline(self) -> float:
+        """Return the time at which `on_timer` must be called."""
+        deadline = min(self._recheck_at, self._check_usage_at, self._start_by)
+        if self.request is None:
+            return deadline
+        return min(deadline, self.request.kill_at, self.request.run.deadline)
 
-    def tend(self, now: float) -> None:
-        """Do what is due."""
-        task = self.task
-        if task is not None and task.answer is None:
-            if now >= task.kill_at:
-                task.kill_at = _FOREVER
+    def on_timer(self, now: float) -> None:
+        """Do what is due at the time `now`."""
+        request = self.request
+        if request is not None and request.answer is None:
+            if now >= request.kill_at:
+                request.kill_at = FOREVER
                 if self.main is not None:
                     self.main.kill()
-            elif now >= task.run.deadline:
-                task.run.deadline = _FOREVER
-                self.end("wall_seconds")
-            elif now >= self._look_at:
-                self._look_at = now + _LOOK
-                if limit := self.house.exceeded(self._limits):
-                    self.end(limit)
+            elif now >= request.run.deadline:
+                request.run.deadline = FOREVER
+                self.stop_request("wall_seconds")
+            elif now >= self._check_usage_at:
+                self._check_usage_at = now + _USAGE_CHECK_INTERVAL
+                if limit := self.init.exceeded_limit(self._limits):
+                    self.stop_request(limit)
         if now >= self._start_by and self.main is not None:
-            self._start_by = _FOREVER
-            self.main.give_up()
-        if now >= self._again_at:
-            self._conclude()
+            self._start_by = FOREVER
+            self.main.kill_and_close()
+        if now >= self._recheck_at:
+            self._finish_request()
 
-    # the end of a block
+    # the end of a request
 
-    def _conclude(self) -> None:
-        """When what it was busy with is over: see that nothing is left of it and the session can go on, then tell."""
-        task, now = self.task, time.monotonic()
-        self._again_at = _FOREVER
-        if task is None or (task.answer is None and not task.dead_since):
+    def _finish_request(self) -> None:
+        """Finish the request if it is over.
+
+        It is reported once its processes are gone and the session is ready for the next one.
+        """
+        request, now = self.request, time.monotonic()
+        self._recheck_at = FOREVER
+        if request is None or (request.answer is None and not request.exited_at):
             return
-        if not task.brought_back and not self._is_settled(task, now):
-            self._again_at = now + _AGAIN
+        if not request.restarted and not self._is_cleaned_up(request, now):
+            self._recheck_at = now + _RECHECK_INTERVAL
             return
-        if task.is_halt:
-            task.answer = {}
-            self.valve.forget()
-            self._tell(task)
+        if request.is_kill:
+            request.answer = {}
+            self.output.discard_unsent()
+            self._report(request)
             return
-        if self.main is None and not task.brought_back:
-            task.brought_back = True
-            self._bring_back()
+        if self.main is None and not request.restarted:
+            request.restarted = True
+            self._restore_main()
         if self._main_ready:
-            self._tell(task)
+            self._report(request)
 
-    def _is_settled(self, task: Task, now: float) -> bool:
-        """Tell whether all is known of the end, and nothing left of the block."""
-        if task.dead_since and task.died is None:
-            task.died = self.house.deaths.pop(self._main_inside, None)
-            if task.died is None and now < task.dead_since + _TOLD:
+    def _is_cleaned_up(self, request: SessionRequest, now: float) -> bool:
+        """Return True if the exit status is known and no process of the request is left."""
+        if request.exited_at and request.exit_usage is None:
+            request.exit_usage = self.init.exits.pop(self._main_inner_pid, None)
+            if request.exit_usage is None and now < request.exited_at + _EXIT_REPORT_TIMEOUT:
                 return False
-            task.died = task.died or (None, 0.0)
-        self.copies.lose_unborn()  # a process answers in turn: what it has not told of by now does not come
-        ends_all = task.dead_since or (task.is_block and not task.order.get("keep_processes"))
-        return not (ends_all and self._sweep())
+            request.exit_usage = request.exit_usage or (None, 0.0)
+        # The process answers in order: a checkpoint not reported by now was not made.
+        self.checkpoints.discard_unresolved()
+        kills_all = request.exited_at or (
+            request.is_block and not request.order.get("keep_processes")
+        )
+        return not (kills_all and self._orphans.kill(self._main_pid))
 
-    def _sweep(self) -> bool:
-        """Kill what is left of a block; tell whether there was anything."""
-        if not (left := self._strays()):
-            return False
-        for pid in left:
-            process_tree.kill_below(pid)
-            process_tree.send(pid, signal.SIGKILL)
-        return True
-
-    def _strays(self) -> list[int]:
-        return self.house.strays(self.main.pid if self.main is not None else 0, self.copies.pids())
-
-    def pause(self, *, on: bool) -> None:
-        """Stop all code of the session, or let it go on: nothing of it may meet a guard that is not shut in yet."""
-        number = signal.SIGSTOP if on else signal.SIGCONT
+    def pause(self) -> None:
+        """Stop all processes of the session."""
         if self.main is not None:
-            self.main.signal(number)
-        found = {
-            pid for stray in self._strays() for pid in (stray, *process_tree.descendants(stray))
-        }
-        # Among those stopped may be one that just became a branch's: it is no stray any more, and must go on all the same.
-        found, self._paused = found | self._paused, found if on else set[int]()
-        for pid in found:
-            process_tree.send(pid, number)
+            self.main.signal(signal.SIGSTOP)
+        self._orphans.pause(self._main_pid)
 
-    def _bring_back(self) -> None:
-        """Have a new process made, from the last keeper where there is one."""
-        if self.copies.auto is not None:
-            before, self.blocks = self.blocks, self.copies.resume_auto(self.new_main())
-            lost = max(before - self.blocks, 0)
-            self._fate = ("new" if self._fate[0] == "new" else "restored"), self._fate[1] + lost
-        else:
-            self._begin_afresh()
+    def unpause(self) -> None:
+        """Continue all processes of the session."""
+        if self.main is not None:
+            self.main.signal(signal.SIGCONT)
+        self._orphans.unpause(self._main_pid)
 
-    def _begin_afresh(self) -> None:
-        """Have a process made that knows nothing, or what its guard knows; as good as new where nothing had been done yet."""
-        begins_with = self.birth or 0
-        lost = self._fate[1] + self.blocks - begins_with
-        self._fate = ("new" if lost and self.birth is None else "restored"), lost
+    def _restore_main(self) -> None:
+        """Start a new process from the rollback checkpoint, or an empty one if there is none."""
+        if self.checkpoints.rollback is None:
+            self._restart_main()
+            return
+        before = self.blocks
+        self.blocks = self.checkpoints.resume_rollback(self.create_main_channel())
+        state, lost = self._restore_state
+        lost += max(before - self.blocks, 0)
+        self._restore_state = ("new" if state == "new" else "restored"), lost
+
+    def _restart_main(self) -> None:
+        """Start a process that is empty, or in the state in which a branch began."""
+        begins_with = self.base_blocks or 0
+        lost = self._restore_state[1] + self.blocks - begins_with
+        # An empty process is as good as restored if there was nothing to lose.
+        self._restore_state = ("new" if lost and self.base_blocks is None else "restored"), lost
         self.blocks = begins_with
         self._start_main()
 
-    def resume(self, mark: str) -> None:
-        """Have the session go on from the copy that `mark` stands for."""
-        self._fate = "kept", 0
-        self.blocks = self.copies.resume(mark, self.new_main())
+    def resume_checkpoint(self, name: str) -> None:
+        """Resume the session from the named checkpoint."""
+        self._restore_state = "kept", 0
+        self.blocks = self.checkpoints.resume_named(name, self.create_main_channel())
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it could not go on since it was last told of, and what it had was lost."""
-        return self._fate[0] != "kept"
+    def state_was_lost(self) -> bool:
+        """Whether the session had to be restored or started anew since the last report."""
+        return self._restore_state[0] != "kept"
 
-    def _tell(self, task: Task) -> None:
-        self.task, self._look_at = None, _FOREVER
-        number = task.run.number
-        if task.is_block:
-            self.valve.close(task.run)
-            self._loop.answer(protocol.encode_json(protocol.ENDED, number, self._ending(task)), 0)
-            self._fate = "kept", 0
+    def _report(self, request: SessionRequest) -> None:
+        self.request, self._check_usage_at = None, FOREVER
+        number = request.run.number
+        if request.is_block:
+            self.output.end_block(request.run)
+            self._loop.reply(
+                protocol.encode_json(protocol.ENDED, number, self._build_ending(request)), 0
+            )
+            self._restore_state = "kept", 0
         elif self.on_answer is not None:
-            then, self.on_answer = self.on_answer, None
-            then(self._answer(task))
+            on_answer, self.on_answer = self.on_answer, None
+            on_answer(self._build_answer(request))
             self._loop.flush()
         else:
-            self._loop.answer(protocol.encode_json(protocol.ANSWER, number, self._answer(task)), 0)
-        task.run.close()
-        if task.is_block or task.order["op"] == "set":
-            self._after_change(task)
-        self.entered = self.entered or task.order["op"] == "enter"
+            answer = self._build_answer(request)
+            self._loop.reply(protocol.encode_json(protocol.SESSION_REPLY, number, answer), 0)
+        request.run.close()
+        if request.is_block or request.order["op"] == "set":
+            self._after_change(request)
+        self.in_work_folder = self.in_work_folder or request.order["op"] == "enter"
 
-    def _after_change(self, task: Task) -> None:
-        self.blocks += not task.brought_back
-        if not task.brought_back or self.copies.auto is None:
-            self.keep(task.order)
-        self.house.begin(alone=not task.order.get("keep_processes"))
+    def _after_change(self, request: SessionRequest) -> None:
+        self.blocks += not request.restarted
+        if not request.restarted or self.checkpoints.rollback is None:
+            self.begin_rollback_checkpoint(request.order)
+        self.init.start_block_usage(alone=not request.order.get("keep_processes"))
 
-    def _answer(self, task: Task) -> dict[str, Any]:
+    def _build_answer(self, request: SessionRequest) -> dict[str, Any]:
         ended = {"error": "The session's process ended."}
-        answer = {**(ended if task.answer is None else task.answer), "why": task.run.why}
-        if task.order["op"] == "keep":
-            self.copies.end_mark(task.order["mark"], answer)
+        answer = {**(ended if request.answer is None else request.answer), "why": request.run.why}
+        if request.order["op"] == "checkpoint":
+            self.checkpoints.finish_named(request.order["checkpoint_name"], answer)
         return answer
 
-    def _ending(self, task: Task) -> dict[str, Any]:
-        status, cpu = task.died or (None, 0.0)
-        if task.answer is not None:
-            status, cpu = (
-                (task.answer.get("exit", 1) & 0xFF) << 8,
-                float(task.answer.get("cpu", 0.0)),
-            )
-        cpu = self.house.cpu_seconds() or cpu
-        why = task.run.why or self.house.was_over(self._limits, cpu, status)
+    def _build_ending(self, request: SessionRequest) -> dict[str, Any]:
+        status, cpu = request.wait_status()
+        cpu = self.init.cpu_seconds() or cpu
         return {
             "status": status,
-            "why": why,
-            "wall": time.monotonic() - task.run.started,
+            "why": request.run.why or self.init.limit_that_ended(self._limits, cpu, status),
+            "wall": time.monotonic() - request.run.started,
             "cpu": cpu,
-            "peak": self.house.peak_bytes(),
-            "queued": task.run.queued,
-            "session": self._fate[0],
-            "lost": self._fate[1],
-            "error": task.answer.get("error")
-            if task.answer is not None and not task.answer.get("interrupted")
-            else None,
-            "obstacles": self.copies.obstacles,
+            "peak": self.init.peak_bytes(),
+            "queued": request.run.queued,
+            "session": self._restore_state[0],
+            "lost": self._restore_state[1],
+            "error": request.error(),
+            "obstacles": self.checkpoints.obstacles,
         }
 
-    def keep(self, order: dict[str, Any]) -> None:
-        """Where `order` wants it, have a copy made of what there is now, for the case that the next block ends it."""
-        if self.main is not None and order.get("checkpoint"):
-            self.copies.begin_auto(self.main, self.blocks)
+    def begin_rollback_checkpoint(self, order: dict[str, Any]) -> None:
+        """Make the next rollback checkpoint, if `order` asks for these."""
+        if self.main is not None and order.get("rollback_checkpoints"):
+            self.checkpoints.begin_rollback(self.main, self.blocks)
 
-    # the end
+    # the end of the session
 
     def _fail(self, why: str) -> None:
-        """The cell is gone as a whole."""
+        """Close the session because its cell has ended."""
         if self.closing:
             return
-        if self.task is not None:
-            self._loop.send(
-                protocol.encode_json(protocol.FAILED, self.task.run.number, {"error": why})
-            )
-            self.task.run.close()
+        if self.request is not None:
+            run = self.request.run
+            self._loop.send(protocol.encode_json(protocol.FAILED, run.number, {"error": why}))
+            run.close()
         self.close()
         self.on_gone(why)
 
     def close(self) -> None:
-        """End it. Its cell stays as long as branches live below it."""
-        self.task = None
+        """End the session. Its cell remains while branches live below it."""
+        self.request = None
         if not self.closing:
             self.closing = True
-            self.copies.close()
+            self.checkpoints.close()
             if self.main is not None:
                 self.main.kill()
                 self.main.close()
             self.main, self._main_ready = None, False
-            self._sweep()
-            self.valve.shut()
-        self.house.close()
+            self._orphans.kill(0)
+            self.output.close()
+        self.init.close()

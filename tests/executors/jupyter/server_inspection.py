@@ -1,4 +1,4 @@
-"""What tests of kernels on servers ask those, and the engine that runs some of them."""
+"""Inspect Jupyter servers and the container engine that runs them, for tests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from cellblock import DockerJupyterServer, JupyterConnectionInfo
 from tests.containers import docker_engine as engines
 
 
-def facts(engine: engines.Engine, server: DockerJupyterServer) -> dict[str, Any]:
+def inspect_container(engine: engines.Engine, server: DockerJupyterServer) -> dict[str, Any]:
+    """Return the engine's description of the server's container."""
     return json.loads(engine.docker("inspect", str(server.container_name)))[0]
 
 
-def names(engine: engines.Engine) -> list[str]:
+def container_names(engine: engines.Engine) -> list[str]:
+    """Return the names of all containers of the engine."""
     return engine.docker("ps", "--all", "--format", "{{.Names}}").split()
 
 
-def ask(info: JupyterConnectionInfo, token: str | None) -> int:
+def kernels_status(info: JupyterConnectionInfo, token: str | None) -> int:
+    """Return the HTTP status of a request for the list of kernels."""
     request = urllib.request.Request(f"{info.url}/api/kernels")
     if token is not None:
         request.add_header("Authorization", f"token {token}")
@@ -33,7 +36,8 @@ def ask(info: JupyterConnectionInfo, token: str | None) -> int:
             return error.code
 
 
-def build(engine: engines.Engine, name: str, dockerfile: str) -> str:
+def build_image(engine: engines.Engine, name: str, dockerfile: str) -> str:
+    """Build an image, and return its name."""
     environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
     argv = ["docker", "build", "--tag", name, "-"]
     done = subprocess.run(

@@ -1,0 +1,43 @@
+"""Wait for work to finish even if the waiting task is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def wait_shielded(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Wait for `work` and return its result. Ignore cancellations of the waiting task until then.
+
+    Meant for clean-up during a cancellation, which continues afterwards. A future does not need a
+    loop that supports tasks.
+    """
+    future = asyncio.ensure_future(work)
+    while not future.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+    return future.result()
+
+
+async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `function` in a thread and return its result.
+
+    If the waiting task is cancelled, the function still runs to its end before `CancelledError` is
+    raised, so that it never overlaps with the caller's clean-up.
+    """
+    future = asyncio.get_running_loop().run_in_executor(
+        None, functools.partial(function, *args, **kwargs)
+    )
+    try:
+        await asyncio.wait([future])
+    except asyncio.CancelledError:
+        await wait_shielded(asyncio.wait([future]))
+        future.exception()
+        raise
+    return future.result()

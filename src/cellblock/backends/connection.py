@@ -1,0 +1,383 @@
+"""The connection to a runtime server: start the server, send it requests, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from ..aio.shielded import wait_shielded
+from ..cancellation import Token, on_cancel
+from ..environments.interpreter import warn_if_untested
+from ..errors import BackendError, BackendLost, CellblockError, PackageError, WorkspaceError
+from ..runtime import protocol
+from .pending_run import PendingRun
+from .transport import Transport, start_process
+
+_MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read from the server
+_START_SECONDS = 60.0  # far more than a loaded machine needs
+_PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
+_VALUE_CHUNK_BYTES = 1 << 20
+_FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
+
+
+class Connection:
+    """An open connection to a runtime server.
+
+    It is opened and closed on the background loop. If `supports_any_loop` is True, `run` and
+    `request` can be called on any loop.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._decoder = protocol.Decoder()
+        self._runs: dict[int, PendingRun] = {}
+        self._run_loops = set[asyncio.AbstractEventLoop]()  # may contain loops without runs
+        self._numbers = itertools.count(1)
+        self._add_lock = threading.Lock()
+        self._paused = False
+        self._last_received = time.monotonic()
+        self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._lost_reason: str | None = None
+        transport.start(self._on_data, self._on_end)
+        _open_connections.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The process ID of the server; 0 if it does not run on this machine."""
+        return self.transport.pid
+
+    @property
+    def supports_any_loop(self) -> bool:
+        """Whether runs can be started on any loop instead of only on the background loop."""
+        return self.transport.supports_any_loop
+
+    @property
+    def run_count(self) -> int:
+        """The number of current runs."""
+        return len(self._runs)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether runs can be started: the server is alive and belongs to this process."""
+        return self._lost_reason is None
+
+    async def open(self, spec: dict[str, Any]) -> None:
+        """Send the server its specification and wait until it is ready.
+
+        Closes the connection on failure. Raises as `Backend.open` does.
+        """
+        self._send(protocol.encode_json(protocol.OPEN, 0, spec))
+        try:
+            ready = await asyncio.wait_for(asyncio.shield(self._opened), _START_SECONDS)
+            if version := ready.get("python"):
+                warn_if_untested(version)
+        except BaseException as error:
+            note = self._stderr_note()
+            await self.close()
+            if isinstance(error, TimeoutError):
+                raise BackendError(
+                    f"The runtime server did not start within {_START_SECONDS:.0f} s. {note}"
+                ) from error
+            raise
+
+    async def request(
+        self, request: dict[str, Any], value: bytes = b"", token: Token | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send a request to a live session. Return its reply and the value that came with it.
+
+        Raises as `run` does.
+        """
+        reply, chunks = dict[str, Any](), bytearray()
+        async with contextlib.aclosing(self.run(request, token, value=value)) as frames:
+            async for frame in frames:
+                if frame.kind == protocol.SESSION_REPLY:
+                    reply = frame.json()
+                elif frame.kind == protocol.VALUE_CHUNK:
+                    chunks += frame.payload
+        return reply, bytes(chunks)
+
+    async def run(
+        self,
+        request: dict[str, Any],
+        token: Token | None = None,
+        *,
+        value: bytes = b"",
+        on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None,
+    ) -> AsyncGenerator[protocol.Frame, None]:
+        """Run one block and yield its frames.
+
+        The last frame has the kind ENDED; then no process of the block is left. A request with the
+        key ``op`` is for a live session: `value` is sent with it, and `on_input` returns the line
+        that its code asks for. If the generator is closed early or its task is cancelled, cancel
+        the run and wait for its end.
+
+        Raises `BackendLost` if the server ends, `BackendError` if no cell could be started, and
+        `WorkspaceError` if a file of the block could not be written.
+        """
+        number = next(self._numbers)
+        kind = protocol.SESSION_REQUEST if "op" in request else protocol.RUN
+        message = protocol.encode_json(kind, number, request)
+        run = self._add_run(number)
+        try:
+            self._send(message)
+            for start in range(0, len(value), _VALUE_CHUNK_BYTES):
+                chunk = value[start : start + _VALUE_CHUNK_BYTES]
+                self._send(protocol.encode(protocol.SESSION_DATA, number, chunk))
+            with on_cancel(
+                token, self._loop, lambda: self._send(protocol.encode(protocol.CANCEL, number))
+            ):
+                while not run.is_done:
+                    for frame in await self._next_frames(run):
+                        if frame.kind == protocol.INPUT_REQUEST and on_input is not None:
+                            await self._send_input(run, number, on_input(frame.json()))
+                        else:
+                            yield frame
+        finally:
+            if not run.is_done and self.is_open:
+                self._send(protocol.encode(protocol.CANCEL, number))
+                run.discard_frames = True
+                self._resume_reading()
+                await wait_shielded(run.ended())
+            self._runs.pop(number, None)
+
+    def _add_run(self, number: int) -> PendingRun:
+        """Add a run, which is notified of its frames and of the server's end."""
+        self.check_open()
+        run = PendingRun()
+        self._run_loops.add(run.loop)
+        if len(self._run_loops) > 1:
+            self._drop_runs_of_closed_loops(run.loop)
+        # Under a lock: of two runs that start together one must see the other, or each would move
+        # the reader to its own loop.
+        with self._add_lock:
+            self._runs[number] = run
+            is_here = self.transport.reader_loop is run.loop
+            if self.supports_any_loop and not is_here and not self._paused:
+                self._choose_reader_loop(run.loop)
+        try:
+            # Again: the server may have ended meanwhile, before this run could be notified.
+            self.check_open()
+        except BackendLost:
+            del self._runs[number]
+            raise
+        return run
+
+    def _drop_runs_of_closed_loops(self, current: asyncio.AbstractEventLoop) -> None:
+        """Cancel runs whose loop was closed before they ended: no task is left to do it."""
+        self._run_loops = {current, *(run.loop for run in list(self._runs.values()))}
+        for number, run in list(self._runs.items()):
+            if run.loop.is_closed():
+                self._send(protocol.encode(protocol.CANCEL, number))
+                self._runs.pop(number, None)
+
+    def _choose_reader_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read on `loop` if it has the only run; else on the background loop, which never ends."""
+        transport = self.transport
+        if len(self._runs) == 1 and transport.read_on(loop):
+            return
+        if transport.reader_loop is not self._loop:
+            self._on_background_loop(transport.read_on, self._loop)
+
+    def _on_background_loop(self, callback: Callable[..., object], *arguments: object) -> None:
+        if asyncio.get_running_loop() is self._loop:
+            callback(*arguments)
+        else:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    async def _send_input(
+        self, run: PendingRun, number: int, line: Coroutine[Any, Any, str]
+    ) -> None:
+        """Send the line that the code asked for, unless the run ends first."""
+        reading = asyncio.ensure_future(line)
+        try:
+            await asyncio.wait({reading, run.ended()}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                data = reading.result().encode(errors="replace")
+                self._send(protocol.encode(protocol.SESSION_DATA, number, data))
+        finally:
+            reading.cancel()
+
+    async def _next_frames(self, run: PendingRun) -> list[protocol.Frame]:
+        while not run.frames and self._lost_reason is None:
+            await run.wait()
+            self._resume_reading()
+        frames = list[protocol.Frame]()
+        while run.frames:  # another thread may append meanwhile
+            frames.append(run.frames.popleft())
+        self._resume_reading()
+        for frame in frames:
+            if frame.kind == protocol.FAILED:
+                run.is_done = True
+                raise _failure_error(frame.json())
+            run.is_done = run.is_done or frame.kind in _FINAL_KINDS
+        if not frames:
+            run.is_done = True
+            raise BackendLost(self._lost_reason or "The runtime server ended.")
+        return frames
+
+    def check_open(self) -> None:
+        """Raise `BackendLost` if the server has ended or belongs to another process."""
+        if self._lost_reason is not None:
+            raise BackendLost(self._lost_reason)
+
+    async def monitor(self) -> None:
+        """Ping the server while something runs, and mark it as lost if it does not reply.
+
+        Returns when the connection is no longer open.
+        """
+        while self.is_open:
+            await asyncio.sleep(_PING_INTERVAL)
+            if not self._runs or self._paused:
+                continue
+            sent = time.monotonic()
+            self._send(protocol.encode(protocol.PING))
+            await asyncio.sleep(_PONG_SECONDS)
+            if self._last_received < sent and not self._paused:
+                self._mark_lost(f"The runtime server did not answer for {_PONG_SECONDS:.0f} s.")
+
+    # what the transport receives
+
+    def _send(self, data: bytes) -> None:
+        if self._lost_reason is None:
+            self.transport.send(data)
+
+    def _on_end(self) -> None:
+        self._mark_lost(f"The runtime server ended unexpectedly. {self._stderr_note()}")
+
+    def _on_data(self, data: bytes) -> None:
+        self._last_received = time.monotonic()
+        try:
+            for frame in self._decoder.feed(data):
+                if frame.run:
+                    self._handle_run_frame(frame)
+                else:
+                    self._handle_server_frame(frame)
+        except protocol.ProtocolError as error:
+            self._mark_lost(f"The runtime server sent an invalid message: {error}")
+
+    def _handle_server_frame(self, frame: protocol.Frame) -> None:
+        if frame.kind == protocol.READY:
+            self._opened.set_result(frame.json())
+        elif frame.kind == protocol.FAILED:
+            failure = frame.json()
+            self._mark_lost(
+                f"The runtime server failed: {failure.get('error')}.",
+                _preload_error(failure) if "module" in failure else None,
+            )
+
+    def _handle_run_frame(self, frame: protocol.Frame) -> None:
+        run = self._runs.get(frame.run)
+        if run is None:
+            return
+        if not run.discard_frames:
+            run.frames.append(frame)
+            # Only for runs of the background loop: a run on its caller's loop collects all frames
+            # anyway, and must not delay other runs while that loop is busy.
+            has_too_many = len(run.frames) >= _MAX_UNREAD_FRAMES and run.loop is self._loop
+            if has_too_many and not self._paused:
+                self._paused = True
+                self.transport.pause_reading()
+        run.notify(has_ended=frame.kind in _FINAL_KINDS)  # after the pause: its reader resumes
+
+    def _resume_reading(self) -> None:
+        if self._paused and self._lost_reason is None:
+            self._paused = False
+            self._on_background_loop(self.transport.resume_reading)
+
+    def _mark_lost(self, reason: str, error: CellblockError | None = None) -> None:
+        """Notify all runs that the server has ended. A pending `open` raises `error` if given."""
+        if self._lost_reason is not None:
+            return
+        self._lost_reason = reason
+        self.transport.detach()
+        if not self._opened.done():
+            self._opened.set_exception(error or BackendError(reason))
+        for run in list(self._runs.values()):
+            run.notify(has_ended=True)
+
+    def _stderr_note(self) -> str:
+        text = self.transport.stderr_tail()
+        return f"It wrote: {text}" if text else ""
+
+    async def close(self, *, keep: Sequence[str] = ()) -> None:
+        """End the server and all its cells, and wait until they are gone.
+
+        `keep` names paths that the server must not delete although its specification says so.
+        """
+        _open_connections.discard(self)
+        if keep:
+            self._send(protocol.encode_json(protocol.KEEP_PATHS, 0, {"paths": list(keep)}))
+        self._mark_lost("The executor, or the server of its session, was stopped.")
+        if self._opened.done():
+            self._opened.exception()  # so that asyncio does not log it as never retrieved
+        await self.transport.close()
+
+    def close_in_child(self) -> None:
+        """Close the parent's stream in a forked child."""
+        self._lost_reason = (
+            "This executor was started in another process. Create one in this process."
+        )
+        self.transport.close_in_child()
+
+
+def _preload_error(failure: dict[str, Any]) -> PackageError:
+    """Return the error for a module of `preload` that cannot be imported."""
+    return PackageError(
+        f"preload names {failure['module']!r}, which the Python that runs the blocks cannot "
+        f"import. It says:\n{failure['error']}\n"
+        "Add the missing package to packages, or remove the module from preload."
+    )
+
+
+def _failure_error(failure: dict[str, Any]) -> CellblockError:
+    """Return the error that the server reports for one run."""
+    if "file" in failure:
+        return WorkspaceError(f"{failure['file']} cannot be written: {failure['error']}.")
+    return BackendError(f"The code could not be run: {failure.get('error')}.")
+
+
+_open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_all_in_child() -> None:
+    # A copy of the stream in a child would keep the server alive after the parent's death.
+    for connection in list(_open_connections):
+        connection.close_in_child()
+    _open_connections.clear()
+
+
+os.register_at_fork(after_in_child=_close_all_in_child)
+
+
+async def start_server(
+    program: str,
+    spec: dict[str, Any],
+    *,
+    python: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    inherited: Sequence[int] = (),
+) -> Connection:
+    """Start a runtime server as a process of this machine and open the connection to it.
+
+    `program` is a program of `runtime.bootstrap`. `environment` None means the environment of this
+    process. The server inherits the descriptors `inherited`. Raises as `Backend.open` does.
+    """
+    return await open_server(start_process(program, python, environment, inherited), spec)
+
+
+async def open_server(transport: Transport, spec: dict[str, Any]) -> Connection:
+    """Open a connection over `transport`; end the server on failure.
+
+    Raises as `Backend.open` does.
+    """
+    connection = Connection(transport)
+    await connection.open(spec)
+    return connection

@@ -1,0 +1,281 @@
+"""The first process of a session's cell, as the server sees it.
+
+The handle sends it orders, measures what its cell uses, and knows the first processes of branches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ... import handshake
+from ...linux import process_tree
+from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from ...linux.pidfd import PidFd
+from ..cgroups import CellCgroups
+from ..interfaces import EventSource
+from ..usage import UsageMeter, exceeded_cpu_limit
+
+_MAX_EXITS = 1000  # that are remembered
+_MAX_DESCRIPTORS = 16
+
+
+class SessionInitHandle:
+    """The first process and the socket to it.
+
+    `on_hello` is called when it is ready for orders, `on_exit` when a process of its cell has
+    ended, `on_end` with the reason when the cell has ended or could not be made.
+    """
+
+    def __init__(
+        self,
+        loop: EventSource,
+        name: str,
+        cgroups: CellCgroups,
+        on_hello: Callable[[], None],
+        on_exit: Callable[[], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._loop, self._name, self._cgroups = loop, name, cgroups
+        self.on_hello, self._on_exit, self._on_end = on_hello, on_exit, on_end
+        self.pid = 0
+        self.main_pid = 0  # of the process that runs the blocks
+        # Process ID in the cell: exit status, CPU seconds.
+        self.exits: dict[int, tuple[int | None, float]] = {}
+        # Descriptors of a branch's namespaces, which its process has to enter.
+        self.namespaces: list[int] = []
+        self.parent: SessionInitHandle | None = None
+        self.branches: set[SessionInitHandle] = set()
+        self._child_lists: dict[int, process_tree.ChildList] = {}
+        self._callbacks: list[Callable[[dict[str, Any]], None]] = []
+        self._pidfd: PidFd | None = None
+        self._usage: UsageMeter | None = None
+        self._closed = False
+        self._socket, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        enable_credentials(self._socket)
+        loop.register(self._socket.fileno(), self._on_packet)
+
+    @property
+    def peer_fd(self) -> int:
+        """The first process's end of the socket. Pass it on, then call `close_peer`."""
+        return self._peer.fileno()
+
+    def close_peer(self) -> None:
+        """Close our copy of the first process's end of the socket."""
+        self._peer.close()
+
+    def send_order(
+        self,
+        order: dict[str, Any],
+        descriptors: list[int],
+        on_answer: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """Send an order. `on_answer` is called with the answer."""
+        self._callbacks.append(on_answer or (lambda _answer: None))
+        with contextlib.suppress(OSError):  # `_on_packet` handles the end of the process
+            socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
+
+    def _on_packet(self) -> None:
+        room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4) + CREDENTIALS_SPACE
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(
+                handshake.MAX_PACKET, room, socket.MSG_CMSG_CLOEXEC
+            )
+        except OSError:
+            data, ancillary = b"", []
+        if not data:
+            self._on_end("the first process of the session's cell ended")
+            return
+        message = json.loads(data)
+        if "exited" in message:
+            self._record_exit(message)
+        elif "hello" in message:
+            self._on_hello_packet(ancillary)
+        elif not self.pid:
+            self._on_end(str(message.get("error")))
+        else:
+            self._callbacks.pop(0)(message)
+
+    def _record_exit(self, message: dict[str, Any]) -> None:
+        self.exits[message["exited"]] = (message["status"], message["cpu"])
+        if len(self.exits) > _MAX_EXITS:
+            del self.exits[next(iter(self.exits))]
+        self._on_exit()
+
+    def _on_hello_packet(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        self.pid = sender_pid(ancillary)
+        for _, kind, data in ancillary:
+            if kind == socket.SCM_RIGHTS:
+                self.namespaces += struct.unpack(f"{len(data) // 4}i", data)
+        # To move a process into a control group takes about 10 ms, a grace period of the kernel. A
+        # session has to start in its group. A branch is moved into it in any case, so it can start
+        # in the meantime.
+        steps = (
+            (self._start_usage, self.on_hello)
+            if self.parent is None
+            else (self.on_hello, self._start_usage)
+        )
+        try:
+            self._pidfd = PidFd(self.pid)
+            for step in steps:
+                step()
+        except OSError as error:
+            self._on_end(f"the first process of the session's cell could not be set up: {error}")
+
+    def _start_usage(self) -> None:
+        self._usage = UsageMeter(self._cgroups, self._name, self.pid)
+
+    def close_namespaces(self) -> None:
+        """Close the descriptors of a branch's namespaces, once its process has entered them."""
+        for descriptor in self.namespaces:
+            os.close(descriptor)
+        self.namespaces = []
+
+    def find_orphans(self, main_pid: int, others: set[int]) -> list[int]:
+        """Return the process IDs of the topmost processes that user code has left in the cell.
+
+        That excludes `main_pid`, the `others`, and the first processes of branches. It also
+        excludes the parent of a branch's process: it is about to exit, and to kill it with its
+        descendants would kill the branch.
+        """
+        known, ended = {main_pid, *others, *(branch.pid for branch in self.branches)}, set[int]()
+        while True:
+            reparented = set(self._children_of(self.pid)) - known
+            found = reparented | set(self._children_of(main_pid) if main_pid else ()) - known
+            if not found:
+                return []
+            zombies = {pid for pid in found if process_tree.has_ended(pid)}
+            if reparented or found != zombies:
+                branches = {branch.main_pid for branch in self.branches}
+                # Zombies of the first process count: until it has reaped them, the kernel's list of
+                # its children may be incomplete.
+                return [
+                    pid
+                    for pid in reparented | (found - zombies)
+                    if branches.isdisjoint(process_tree.children(pid))
+                ]
+            if zombies <= ended:
+                return []
+            # List once more: a process that ended during the listing may have left a child, which
+            # is now a child of the first process.
+            ended = zombies
+
+    def find_child(self, main_pid: int, inner_pid: int, excluded: set[int]) -> int:
+        """Return the child of `main_pid` whose process ID in the cell is `inner_pid`, or 0.
+
+        The children in `excluded` are ignored.
+        """
+        # If the main process has ended, its children are now those of the first process.
+        for pid in self._children_of(main_pid) + self._children_of(self.pid):
+            if pid not in excluded and process_tree.pid_in_namespace(pid) == inner_pid:
+                return pid
+        return 0
+
+    def _children_of(self, pid: int) -> list[int]:
+        if pid not in self._child_lists:
+            for other in [other for other in self._child_lists if other != self.pid]:
+                self._child_lists.pop(other).close()
+            self._child_lists[pid] = process_tree.ChildList(pid)
+        return self._child_lists[pid].list()
+
+    # resource usage
+
+    def measure_main(self, pid: int) -> None:
+        """Measure process `pid` as the one that runs the blocks.
+
+        A branch's process comes from another cell, so it is moved into the control group.
+        """
+        if self._usage is None:
+            return
+        self._usage.track_process(pid)
+        if self.parent is not None:
+            with contextlib.suppress(OSError):  # it has ended already
+                self._usage.add_process(pid)
+
+    def start_block_usage(self, *, alone: bool) -> None:
+        """Start to measure the next block.
+
+        `alone` means that only the session's own process is left of earlier blocks.
+        """
+        if self._usage is not None:
+            self._usage.start_session_block(alone=alone)
+
+    def limit_that_ended(
+        self, limits: dict[str, Any], cpu: float, status: int | None
+    ) -> str | None:
+        """Return the limit that ended a block which used `cpu` seconds, or None.
+
+        `status` is the exit status of the session's process. Where the kernel counts OOM kills for
+        all cells together, one is attributed to this block if SIGKILL ended its process.
+        """
+        usage = self._usage
+        killed = status is None or (
+            os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        )
+        if usage is not None and (usage.oom_kills() or (killed and usage.shared_oom_kills())):
+            return "memory_bytes"
+        return exceeded_cpu_limit(limits, cpu)
+
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time of the block, or None without a control group that counts it."""
+        return None if self._usage is None else self._usage.cpu_seconds()
+
+    def peak_bytes(self) -> int:
+        """Return the largest amount of memory that the block is known to have used."""
+        return (
+            0 if self._usage is None else self._usage.group_peak_bytes() or self._usage.peak_bytes
+        )
+
+    def exceeded_limit(self, limits: dict[str, Any]) -> str | None:
+        """Return the name of the limit that the running block exceeds, or None."""
+        return None if self._usage is None else self._usage.exceeded_limit(limits)
+
+    # the end
+
+    def close(self) -> None:
+        """Close the socket, which makes the first process end with all of its cell.
+
+        While branches live below the cell, the socket stays open.
+        """
+        self._closed = True
+        for children in self._child_lists.values():
+            children.close()
+        self._child_lists.clear()
+        if not self.branches and self._socket.fileno() >= 0:
+            self._loop.unregister(self._socket.fileno())
+            self._socket.close()
+            self._peer.close()
+            self.close_namespaces()
+
+    def remove_if_ended(self) -> bool:
+        """After `close`: remove the control groups once the cell has ended.
+
+        Returns True when done.
+        """
+        if self.branches or not self._closed or not self._has_ended():
+            return False
+        if self._usage is not None and not self._usage.remove_cgroups():
+            return False
+        if self._pidfd is not None:
+            self._pidfd.close()
+            self._pidfd = None
+        if self.parent is not None:
+            self.parent.branches.discard(self)
+            if self.parent._closed:
+                self.parent.close()
+            self.parent = None
+        return True
+
+    def _has_ended(self) -> bool:
+        return self._pidfd is None or self._pidfd.has_ended()
+
+    def kill(self) -> None:
+        """Kill the first process if it does not end by itself."""
+        if self._pidfd is not None:
+            self._pidfd.send_signal(signal.SIGKILL)

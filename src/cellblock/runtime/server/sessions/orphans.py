@@ -1,0 +1,53 @@
+"""The processes that user code leaves in a session's cell, beside the session's own."""
+
+from __future__ import annotations
+
+import signal
+
+from ...linux import process_tree
+from .checkpoints import CheckpointSet
+from .init_handle import SessionInitHandle
+
+
+class SessionOrphans:
+    """Finds, kills and stops these processes. `main_pid` is the session's process, or 0."""
+
+    def __init__(self, init: SessionInitHandle, checkpoints: CheckpointSet) -> None:
+        self._init, self._checkpoints = init, checkpoints
+        self._stopped = set[int]()
+
+    def find(self, main_pid: int) -> list[int]:
+        """Return the process IDs of the topmost ones."""
+        return self._init.find_orphans(main_pid, self._checkpoints.pids())
+
+    def kill(self, main_pid: int) -> bool:
+        """Kill them with all their descendants. Return True if there were any."""
+        if not (found := self.find(main_pid)):
+            return False
+        for pid in found:
+            process_tree.kill_descendants(pid)
+            process_tree.send_signal(pid, signal.SIGKILL)
+        return True
+
+    def pause(self, main_pid: int) -> None:
+        """Stop them and all their descendants."""
+        found = self._find_all(main_pid)
+        stopped, self._stopped = found | self._stopped, found
+        for pid in stopped:
+            process_tree.send_signal(pid, signal.SIGSTOP)
+
+    def unpause(self, main_pid: int) -> None:
+        """Continue them, and the processes that were stopped but are no orphans any more.
+
+        Such a process may belong to a branch by now.
+        """
+        stopped, self._stopped = self._find_all(main_pid) | self._stopped, set[int]()
+        for pid in stopped:
+            process_tree.send_signal(pid, signal.SIGCONT)
+
+    def _find_all(self, main_pid: int) -> set[int]:
+        return {
+            pid
+            for orphan in self.find(main_pid)
+            for pid in (orphan, *process_tree.descendants(orphan))
+        }

@@ -1,0 +1,54 @@
+"""The documents hold together: their links lead somewhere, and their lines fit on a screen."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown_pages import OTHERS, PAGES, ROOT, anchors, links, page_name
+
+DOCUMENTS = [*PAGES, *OTHERS]
+CONFIGURATIONS = [
+    ROOT / name
+    for name in ("mkdocs.yml", ".editorconfig", ".pre-commit-config.yaml", ".importlinter")
+] + sorted((ROOT / ".github").rglob("*.*"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=page_name)
+def test_links_lead_to_a_file_and_a_heading(document: Path) -> None:
+    dead: list[str] = []
+    for link in links(document):
+        name, _, anchor = link.partition("#")
+        target = Path(os.path.normpath(document.parent / name)) if name else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *CONFIGURATIONS], ids=page_name)
+def test_lines_have_at_most_100_columns(document: Path) -> None:
+    lines = document.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=page_name)
+def test_source_files_that_a_document_names_exist(document: Path) -> None:
+    named = re.findall(r"`([\w./-]+/[\w.-]+\.c?py)`", document.read_text(encoding="utf-8"))
+    roots = (ROOT, ROOT / "src", ROOT / "src" / "cellblock")
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+def test_the_site_lists_every_page() -> None:
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]}
+    assert pages == listed
+
+
+def test_pre_commit_runs_the_programs_of_the_check_script() -> None:
+    check = (ROOT / "scripts" / "check").read_text(encoding="utf-8")
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    programs = re.findall(r"^holds (\S+(?: format| check)?)", check, re.MULTILINE)
+    assert [program for program in programs if f"entry: {program}" not in hooks] == []

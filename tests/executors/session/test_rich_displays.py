@@ -1,0 +1,110 @@
+"""Rich values of a live session are displayed and saved as files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock import (
+    SandboxSessionServer,
+)
+from tests.executors.session.live_session import (
+    LiveSession,
+    open_server,
+    open_session,
+)
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJ"
+    "RU5ErkJggg=="
+)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SandboxSessionServer]:
+    with open_server() as running:
+        yield running
+
+
+MIME = {
+    "text/html": ("_repr_html_", "'<b>bold</b>'", "<b>bold</b>"),
+    "image/svg+xml": ("_repr_svg_", "'<svg></svg>'", "<svg></svg>"),
+    "text/latex": ("_repr_latex_", "'$x^2$'", "$x^2$"),
+    "text/markdown": ("_repr_markdown_", "'# title'", "# title"),
+    "application/json": ("_repr_json_", "{'a': [1, None]}", {"a": [1, None]}),
+    "image/png": ("_repr_png_", repr(PNG), base64.b64encode(PNG).decode()),
+    "image/jpeg": ("_repr_jpeg_", repr(PNG), base64.b64encode(PNG).decode()),
+    "application/vnd.plotly.v1+json": (
+        "_repr_mimebundle_",
+        "{'application/vnd.plotly.v1+json': {'data': [{'y': [1, 2]}]}, 'text/plain': 'a plot'}",
+        {"data": [{"y": [1, 2]}]},
+    ),
+}
+
+
+def rich_value_code(mime: str, way: str) -> str:
+    method, value, _ = MIME[mime]
+    arguments = "self, include=None, exclude=None" if "bundle" in method else "self"
+    return f"class Rich:\n    def {method}({arguments}): return {value}\n{way}"
+
+
+@pytest.mark.parametrize("way", ["Rich()", "display(Rich())"])
+@pytest.mark.parametrize("mime", MIME)
+def test_a_rich_value_is_displayed(mime: str, way: str, live: LiveSession) -> None:
+    result = live.run(rich_value_code(mime, way))
+    assert (result.exit_code, len(result.displays)) == (0, 1), result
+    shown = result.displays[0][mime]
+    assert (shown.strip() if isinstance(shown, str) else shown) == MIME[mime][2]
+    assert "text/plain" in result.displays[0]
+
+
+@pytest.mark.parametrize(
+    ("mime", "suffix"), [("text/html", "html"), ("image/svg+xml", "svg"), ("image/png", "png")]
+)
+def test_images_and_pages_are_saved(mime: str, suffix: str, live: LiveSession) -> None:
+    [file] = live.run(rich_value_code(mime, "Rich()")).output_files
+    assert (file.parent, file.suffix) == (live.folder, f".{suffix}")
+    wanted = MIME[mime][2]
+    assert file.read_bytes() == PNG if suffix == "png" else file.read_text() == wanted
+
+
+def test_displays_come_in_order_with_the_text_between(live: LiveSession) -> None:
+    result = live.run("print('one')\ndisplay('two')\nprint('three')\n'four'")
+    assert result.output == "one\n'two'\nthree\n'four'\n"
+    assert [display["text/plain"] for display in result.displays] == ["'two'", "'four'"]
+
+
+def test_a_figure_is_collected_inline() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    with open_session(None) as live:
+        result = live.run("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.show()")
+        assert (result.exit_code, len(result.output_files)) == (0, 1), result
+        assert result.output_files[0].read_bytes().startswith(b"\x89PNG")
+        second = live.run("plt.plot([3, 1]);")
+        assert len(second.output_files) == 1, second
+        assert len([display for display in second.displays if "image/png" in display]) == 1
+        assert live.run("print('no figure')").output_files == []
+
+
+BAD_DISPLAYS = {
+    "a repr that fails": "class Bad:\n    def __repr__(self): raise RuntimeError('no repr')\nBad()",
+    "html that fails": "class Bad:\n    def _repr_html_(self): 1 / 0\nBad()",
+    "a bundle that is no JSON": "display({'application/json': {1, 2}}, raw=True)",
+    "a picture that is no base64": "display({'image/png': '???'}, raw=True)",
+    "a value that is its own element": (
+        "x = []; x.append(x); display({'application/json': x}, raw=True)"
+    ),
+    "a bundle with odd keys": "display({3: 'x', 'text/plain': 'y'}, raw=True)",
+    "lone surrogates": "display({'text/plain': '\\ud800'}, raw=True)",
+    "numbers beyond JSON": "display({'application/json': float('nan')}, raw=True)",
+}
+
+
+@pytest.mark.parametrize("name", BAD_DISPLAYS)
+def test_an_invalid_display_does_not_end_the_session(name: str, live: LiveSession) -> None:
+    live.run_ok("kept = 1")
+    result = live.run(BAD_DISPLAYS[name])
+    assert not result.session_restored, result
+    assert (live.run_ok("kept"), live.run("kept").notice) == ("1", "")

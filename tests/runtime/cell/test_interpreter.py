@@ -1,0 +1,127 @@
+"""At its end, a block behaves like the interpreter. Untested Python versions cause a warning."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cellblock import CodeBlock
+from cellblock.environments.interpreter import warn_if_untested
+from cellblock.runtime.cell import interpreter
+from tests.executors.command_line import test_fidelity
+from tests.sandbox.probes import sandbox
+
+ROOT = Path(__file__).parents[3]
+OPEN_FILE = "f = open('x.txt', 'w')\n{between}\nf.write('kept')\n"
+# Objects that refer to the script's names, so that they live until the last garbage collection.
+REFERRERS = {
+    "nothing": "pass",
+    "a function": "def g(): pass",
+    "a class": "class C:\n    def method(self): return f",
+    "a closure": "def outer():\n    def inner(): return f\n    return inner\ninner = outer()",
+    "a suspended generator": "def g():\n    yield f\ngenerator = g()\nnext(generator)",
+    "a cycle": "cycle = [f]\ncycle.append(cycle)",
+}
+FINALIZERS = """
+class Resource:
+    def __init__(self, name):
+        self.name = name
+    def __del__(self):
+        with open('ended.txt', 'a') as file:
+            file.write(self.name)
+def g(): pass
+resource, held = Resource('a'), [Resource('b')]
+held.append(held)
+"""
+
+
+@pytest.mark.parametrize("between", REFERRERS.values(), ids=REFERRERS.keys())
+def test_a_file_that_was_left_open_is_flushed(between: str, tmp_path: Path) -> None:
+    with sandbox(tmp_path) as executor:
+        code = OPEN_FILE.format(between=between)
+        executor.execute_code_blocks([CodeBlock(code, "python")]).check()
+    assert (tmp_path / "x.txt").read_text() == "kept"
+
+
+def test_finalizers_run_at_the_end(tmp_path: Path) -> None:
+    with sandbox(tmp_path) as executor:
+        executor.execute_code_blocks([CodeBlock(FINALIZERS, "python")]).check()
+    assert sorted((tmp_path / "ended.txt").read_text()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", ["3.99.1", "3.1", "4.0.0rc1"])
+def test_an_untested_version_causes_one_warning(version: str) -> None:
+    message = rf"not been tested on Python {version}.*Tested versions: 3\.10, 3\.11"
+    with pytest.warns(RuntimeWarning, match=message):
+        warn_if_untested(version)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_untested(version)
+
+
+@pytest.mark.parametrize("version", interpreter.TESTED)
+def test_a_tested_version_causes_no_warning(version: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_untested(f"{version}.1")
+
+
+def test_an_untested_version_still_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(interpreter, "TESTED", ("3.2",))
+    monkeypatch.setattr("cellblock.environments.interpreter._warned", set[str]())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with sandbox(tmp_path) as executor:
+                result = executor.execute_code_blocks([CodeBlock("print('out')", "python")])
+                assert (result.exit_code, result.output) == (0, "out\n")
+    assert [warning.category for warning in warned] == [RuntimeWarning]
+
+
+def test_blocks_behave_like_scripts_on_the_oldest_python_of_images(
+    tmp_path: Path,
+) -> None:
+    python = _find_python(interpreter.TESTED[0])
+    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    programs = tmp_path / "env" / "bin"
+    context = SimpleNamespace(env_exe=str(programs / "python"), bin_path=str(programs))
+    snippets = dict(zip(test_fidelity.PARTS[1::2], test_fidelity.PARTS[2::2], strict=True))
+    for name, text in test_fidelity.FILES.items():
+        (tmp_path / "work" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "work" / name).write_text(text)
+    with sandbox(tmp_path / "work", virtual_env_context=context) as executor:
+        block, plain = (
+            {name: test_fidelity.observable(run(executor, code)) for name, code in snippets.items()}
+            for run in (test_fidelity.as_block, test_fidelity.as_plain)
+        )
+    assert block == plain
+
+
+def _find_python(version: str) -> str:
+    """Return the path of a Python of minor `version`; skip the test if there is none."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    of_pyenv = root.glob(f"versions/{version}.*/bin/python3")
+    for python in (*of_pyenv, shutil.which(f"python{version}")):
+        if python:
+            tried = subprocess.run([python, "-c", ""], capture_output=True, check=False)
+            if tried.returncode == 0:
+                return str(python)
+    pytest.skip(f"no Python {version} on the PATH or in pyenv")
+
+
+def test_readme_and_package_metadata_name_the_tested_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    classifiers = "\n".join(project["classifiers"])
+    named = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", classifiers, re.MULTILINE)
+    *others, last = interpreter.TESTED[1:]  # the first one is for code in images only
+    assert named == [*others, last]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"Python {', '.join(others)} or {last}" in readme
