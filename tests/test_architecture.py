@@ -185,7 +185,10 @@ def test_the_runtime_imports_only_the_standard_library() -> None:
 
 
 def test_importing_a_module_changes_nothing() -> None:
-    names = json.dumps([module_name(path) for path in MODULES])
+    # An integration needs its framework, which is no dependency: tests/integrations imports it.
+    names = json.dumps(
+        [module_name(path) for path in MODULES if path.parent != PACKAGE / "integrations"]
+    )
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     argv = [sys.executable, "-c", WATCH_IMPORTS]
     done = subprocess.run(argv, input=names, env=environment, capture_output=True, text=True)
@@ -272,6 +275,13 @@ def test_version_and_changelog_agree() -> None:
     assert project["version"] == newest[1] == cellblock.__version__
 
 
+def test_the_extra_all_holds_every_extra_that_users_need() -> None:
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    extras = project["optional-dependencies"]
+    users = sorted(set(extras) - {"all", "dev", "bench", "docs", "kernels"})
+    assert extras["all"] == [f"cellblock[{','.join(users)}]"]
+
+
 def test_changelog_entries_have_at_most_20_words() -> None:
     entries = re.findall(r"^- (.*(?:\n  .*)*)", read(ROOT / "CHANGELOG.md"), re.MULTILINE)
     assert [entry for entry in entries if len(entry.split()) > 20] == []
@@ -301,7 +311,7 @@ def test_architecture_draws_layers_in_order() -> None:
 
 
 def test_scripts_are_executable() -> None:
-    scripts = [*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci" / "run"]
+    scripts = [*sorted((ROOT / "scripts").iterdir()), *sorted((ROOT / ".ci").iterdir())]
     assert [relative(path) for path in scripts if not path.stat().st_mode & 0o111] == []
 
 

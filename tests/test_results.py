@@ -1,10 +1,13 @@
 """Events are folded into one result."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock import (
+    CommandLineCodeResult,
     Display,
     Ended,
     Event,
@@ -15,6 +18,7 @@ from cellblock import (
     FileCreated,
     Output,
     OutputTruncated,
+    SessionCodeResult,
     Started,
     Usage,
     fold,
@@ -106,3 +110,53 @@ def test_check_returns_a_successful_result() -> None:
 def test_execution_timeout_is_a_timeout_error() -> None:
     with pytest.raises(TimeoutError):
         fold([Started(0, "sh"), Ended(0, 124, "timeout")]).check()
+
+
+def test_results_are_equal_by_exit_code_output_and_files() -> None:
+    def result(code_file: str, text: str, wall: float, *files: str) -> CommandLineCodeResult:
+        created = [FileCreated(0, path, 1) for path in files]
+        ended = Ended(0, 0, "ok", usage=Usage(wall_seconds=wall))
+        return fold([Started(0, "sh", code_file), Output(0, "stdout", text), *created, ended])
+
+    first = result("/w/a.sh", "hi\n", 1, "x.csv")
+    assert first == result("/w/b.sh", "hi\n", 2, "x.csv")
+    assert first.blocks == result("/w/b.sh", "hi\n", 2, "x.csv").blocks
+    assert first != result("/w/a.sh", "ho\n", 1, "x.csv")
+    assert first != result("/w/a.sh", "hi\n", 1, "y.csv")
+    assert result("/w/a.sh", "hi\n", 1) == CommandLineCodeResult(0, "hi\n")
+    assert CommandLineCodeResult(0, "") != CommandLineCodeResult(1, "")
+    shown = [SessionCodeResult(0, "", output_files=[Path(name)]) for name in ("/a.png", "/b.png")]
+    assert shown[0] != shown[1]
+
+
+def test_repr_of_a_result_is_one_short_line() -> None:
+    result = fold([Started(0, "sh"), Output(0, "stdout", "line\n" * 500), Ended(0, 3, "error")])
+    assert len(repr(result).splitlines()) == 1
+    assert len(repr(result)) < 200
+    assert repr(result).startswith(
+        "CommandLineCodeResult(outcome='error', exit_code=3, output='line\\n"
+    )
+    assert repr(result.blocks[0]).startswith("BlockResult(outcome='error', exit_code=3, ")
+
+
+def test_notebook_shows_output_and_displays_without_their_scripts() -> None:
+    script = "<script>alert(1)</script>"
+    result = fold(
+        [
+            Started(0, "python"),
+            Output(0, "stdout", f"1 < 2 {script}"),
+            Display(0, {"image/png": "aGk=\n", "text/plain": "<Figure>"}),
+            Display(0, {"image/svg+xml": f"<svg>{script}</svg>"}),
+            Display(0, {"text/html": ["<b>bold</b>", script]}),
+            Ended(0, 0, "ok"),
+        ]
+    )
+    bundle = result._repr_mimebundle_()
+    assert bundle["text/plain"] == result.output
+    shown = bundle["text/html"]
+    assert shown == result._repr_html_()
+    assert "<pre>1 &lt; 2 " in shown
+    assert '<img src="data:image/png;base64,aGk=">' in shown
+    assert '<img src="data:image/svg+xml;base64,' in shown
+    assert '<iframe sandbox srcdoc="&lt;b&gt;bold' in shown
+    assert "<script" not in shown

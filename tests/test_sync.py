@@ -173,6 +173,17 @@ def test_a_loaded_configuration_is_a_synchronous_executor(tmp_path: Path) -> Non
         assert (loaded.timeout, loaded.execute_code_blocks(HI).output) == (7, "hi\n")
 
 
+def test_sessions_of_a_server_share_no_variables() -> None:
+    code = [CodeBlock("x = 1 if 'x' not in globals() else 2\nprint(x)", "python")]
+    with sync.SandboxSessionServer(preload=["json"]) as server:
+        with sync.SandboxSessionCodeExecutor(server=server) as first, server.session() as second:
+            outputs = [session.execute_code_blocks(code).output for session in (first, second)]
+            (branch,) = second.fork()
+            with branch:
+                outputs.append(branch.execute_code_blocks(code).output)
+    assert outputs == ["1\n", "1\n", "2\n"]
+
+
 INTERRUPTED = """
 import sys, time
 from cellblock import CodeBlock

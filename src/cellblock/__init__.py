@@ -20,11 +20,13 @@ if TYPE_CHECKING:
         CheckpointError,
         ComponentError,
         ContainerEngineUnavailable,
+        ExecutorStopped,
         FunctionError,
         ImageUnavailable,
         PackageError,
         SandboxUnavailable,
         SessionError,
+        UnsupportedValue,
         WorkspaceError,
     )
     from .events import (
@@ -105,6 +107,7 @@ __all__ = [
     "ExecutionError",
     "ExecutionFailed",
     "ExecutionTimeout",
+    "ExecutorStopped",
     "FileCreated",
     "FunctionError",
     "FunctionWithRequirements",
@@ -134,6 +137,7 @@ __all__ = [
     "SessionCodeResult",
     "SessionError",
     "Started",
+    "UnsupportedValue",
     "Usage",
     "Variable",
     "WorkspaceError",
@@ -153,8 +157,8 @@ _MODULES = {
     "environments.virtualenv": "create_virtual_env",
     "errors": (
         "BackendError BackendLost CellblockError CheckpointError ComponentError "
-        "ContainerEngineUnavailable FunctionError ImageUnavailable PackageError "
-        "SandboxUnavailable SessionError WorkspaceError"
+        "ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
+        "PackageError SandboxUnavailable SessionError UnsupportedValue WorkspaceError"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",

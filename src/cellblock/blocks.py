@@ -37,6 +37,8 @@ class CodeBlockLike(Protocol):
 def extract_code_blocks(markdown: str) -> list[CodeBlock]:
     """Return the fenced code blocks of `markdown` in order. Accepts any text.
 
+    Raise `ValueError` for anything else.
+
     CommonMark defines a fence: backticks or tildes, also in lists and quotes. A fence that is not
     closed ends with the message. Indented code is not a block, nor is a fence in an HTML comment.
 
@@ -45,6 +47,11 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
     language of a fence without a tag is inferred; it is "" if that fails. A byte order mark at the
     start is ignored.
     """
+    if not isinstance(markdown, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise ValueError(
+            "Pass the message as a text, such as '```python\\nprint(1)\\n```', "
+            f"not {markdown!r:.100}."
+        )
     # Most uses of the library never parse Markdown, and this import is slow.
     from markdown_it import MarkdownIt
     from markdown_it.common.utils import unescapeAll

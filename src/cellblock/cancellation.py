@@ -64,7 +64,7 @@ class CancellationToken:
     def remove_callback(self, callback: Callable[[], None]) -> None:
         """Remove `callback`, so that a long-lived token does not keep finished calls alive.
 
-        Does nothing if `callback` was not added or has run.
+        Do nothing if `callback` was not added or has run.
         """
         with self._lock:
             if callback in self._callbacks:

@@ -97,7 +97,7 @@ class ComponentModel:
     def from_dict(cls, values: Mapping[str, Any]) -> ComponentModel:
         """Return the configuration that `to_dict` returned as `values`.
 
-        Raises `ComponentError` for unknown keys.
+        Raise `ComponentError` for unknown keys.
         """
         unknown = sorted(str(name) for name in set(values) - set(_FIELD_TYPES))
         if unknown:
@@ -163,7 +163,7 @@ class Component:
     def dump_component(self) -> ComponentModel:
         """Return a configuration from which an equal component can be loaded.
 
-        Raises `ComponentError` if it could not be loaded: the class is not on the allow-list, does
+        Raise `ComponentError` if it could not be loaded: the class is not on the allow-list, does
         not support saving, or has a configuration that JSON cannot express.
         """
         cls = type(self)
@@ -182,7 +182,7 @@ class Component:
         """Return the component that `model` describes.
 
         `model` is a configuration, its values or its JSON text. AutoGen's configurations are
-        accepted too. Raises `ComponentError` if the class is not on the allow-list, or is not a
+        accepted too. Raise `ComponentError` if the class is not on the allow-list, or is not a
         subclass of this class and of `expected`.
         """
         component = _load_saved(model, cls, expected or cls)
@@ -213,7 +213,7 @@ ComponentT = TypeVar("ComponentT", bound=Component)
 def register_component(cls: type[ComponentT], *aliases: str) -> type[ComponentT]:
     """Allow `cls` to be loaded under its own name and `aliases`, and return `cls`.
 
-    Raises `ComponentError` for a name that belongs to another class. A class that is defined again,
+    Raise `ComponentError` for a name that belongs to another class. A class that is defined again,
     as in a notebook, replaces the earlier one.
     """
     if not issubclass(cast(type[object], cls), Component):
@@ -233,7 +233,7 @@ def register_component(cls: type[ComponentT], *aliases: str) -> type[ComponentT]
 def load_component(model: SavedComponent) -> Component:
     """Return the component that `model` describes: a configuration, its values or its JSON text.
 
-    AutoGen's configurations are accepted too. Raises `ComponentError` if the class is not on the
+    AutoGen's configurations are accepted too. Raise `ComponentError` if the class is not on the
     allow-list or does not accept the configuration.
     """
     return _load_saved(model, Component, Component)

@@ -7,11 +7,13 @@ CellblockError
 │   ├── SandboxUnavailable              this machine lacks what the sandbox needs
 │   ├── ContainerEngineUnavailable      no container engine accepts a connection
 │   ├── ImageUnavailable                the image is missing and cannot be pulled
-│   └── BackendLost (ConnectionError)   the runtime server ended while it was in use
+│   ├── BackendLost (ConnectionError)   the runtime server ended while it was in use
+│   └── ExecutorStopped                 `stop` was called while a block ran
 ├── WorkspaceError (OSError)            the work folder is missing, full or not writable
 ├── PackageError (ValueError)           a package was not installed, or a module not preloaded
 ├── FunctionError (ValueError)          a function cannot be given to blocks
 ├── SessionError (RuntimeError)         a live session could not do what was requested
+│   ├── UnsupportedValue (TypeError)    a value cannot be exchanged with a session
 │   └── CheckpointError                 a session cannot be copied, or the copy is gone
 ├── ComponentError (ValueError)         a saved configuration is damaged or not allowed
 └── ExecutionError (RuntimeError)       raised by `result.check()` only; see `results`
@@ -32,7 +34,14 @@ class BackendError(CellblockError, RuntimeError):
 
 
 class SandboxUnavailable(BackendError):
-    """This machine cannot provide the requested protection. The message lists what is missing."""
+    """This machine cannot provide the requested protection. The message lists what is missing.
+
+    `advice` is the last part of the message: which parameters choose a weaker protection.
+    """
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(f"{message}\n{advice}" if advice else message)
+        self.advice = advice
 
 
 class ContainerEngineUnavailable(BackendError):
@@ -45,6 +54,10 @@ class ImageUnavailable(BackendError):
 
 class BackendLost(BackendError, ConnectionError):
     """The runtime server ended while it was in use. The message quotes its last output."""
+
+
+class ExecutorStopped(BackendError):
+    """The executor was stopped while a block ran. Nothing of the block is left running."""
 
 
 class WorkspaceError(CellblockError, OSError):
@@ -64,6 +77,10 @@ class FunctionError(CellblockError, ValueError):
 
 class SessionError(CellblockError, RuntimeError):
     """A live session could not do what was requested. The message says why."""
+
+
+class UnsupportedValue(SessionError, TypeError):
+    """A value cannot be exchanged with a live session. The message says what to pass instead."""
 
 
 class CheckpointError(SessionError):

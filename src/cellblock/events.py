@@ -1,4 +1,7 @@
-"""What happens while blocks run: a closed union of events. A result is the fold of its events."""
+"""What happens while blocks run: a closed union of events. A result is the fold of its events.
+
+For the paths in events see `CodeResult`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Started:
-    """Block number `block` (from 0) started. `code_file` is its file, or None."""
+    """Block number `block` (from 0) started. `code_file` is the path of its file, or None."""
 
     block: int
     language: str
@@ -65,8 +68,8 @@ class OutputTruncated:
 class Display:
     """The block displayed rich output.
 
-    `data` is a MIME bundle: it maps each type to its content. `files` are the files that hold parts
-    of it.
+    `data` is a MIME bundle: it maps each type to its content. `files` contains the path of the file
+    that holds it, if it is an image or a page.
     """
 
     block: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -10,9 +11,11 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 _MAX_VALUE = 1 << 62  # fits into every kernel interface
+MIN_MEMORY_BYTES = 8 * MIB
+MAX_SECONDS = 1e9  # 30 years
 # The smallest values that work, and why.
 _MINIMUMS = {
-    "memory_bytes": (8 * MIB, " (8 MiB), which Python needs to start"),
+    "memory_bytes": (MIN_MEMORY_BYTES, " (8 MiB), which Python needs to start"),
     "processes": (2, ", because the process that starts the block counts"),
     "processors": (0.01, ""),  # cgroup v2 takes at least 1 ms of each period of 100 ms
 }
@@ -107,11 +110,14 @@ class Limits:
         return f"{type(self).__name__}({named})"
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Limits:
+    def from_dict(cls, values: Mapping[str, Any]) -> Limits:
         """Return the limits that `to_dict` returned as `values`.
 
-        Raises `ValueError` for unknown names.
+        Raise `ValueError` for unknown names.
         """
+        # `values` comes from JSON, where its type is not checked.
+        if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - JSON
+            raise ValueError(f"Limits must be a mapping of names to numbers, not {values!r}.")
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ValueError(f"Unknown limits: {', '.join(unknown)}.")

@@ -88,7 +88,7 @@ class Policy:
     def from_dict(cls, values: Mapping[str, Any]) -> Policy:
         """Return the policy that `to_dict` returned as `values`.
 
-        Raises `ValueError` for unknown names.
+        Raise `ValueError` for unknown names.
         """
         # `values` comes from JSON, where its type is not checked.
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - JSON

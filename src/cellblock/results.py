@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from .errors import CellblockError
 from .events import (
@@ -23,14 +23,16 @@ from .events import (
     Started,
     Usage,
 )
+from .notebook import result_html
+
+_REPR_CHARACTERS = 60  # of the output that `repr` shows
 
 
-@dataclass
+@dataclass(repr=False)
 class BlockResult:
     """What one block did.
 
-    code_file   the file that holds the block's code; None if there is none
-    files       the files that the block created or changed, relative to the work folder
+    code_file   the file that holds the block's code, an absolute path; None if there is none
 
     The other fields are those of `CodeResult` and `SessionCodeResult`.
     """
@@ -38,20 +40,26 @@ class BlockResult:
     language: str
     exit_code: int = 0
     output: str = ""
-    stdout: str = ""
-    stderr: str = ""
-    outcome: Outcome = "ok"
-    limit: str | None = None
-    usage: Usage = Usage()
-    code_file: str | None = None
+    stdout: str = field(default="", compare=False)
+    stderr: str = field(default="", compare=False)
+    outcome: Outcome = field(default="ok", compare=False)
+    limit: str | None = field(default=None, compare=False)
+    usage: Usage = field(default=Usage(), compare=False)
+    code_file: str | None = field(default=None, compare=False)
     files: list[str] = field(default_factory=list[str])
-    displays: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    displays: list[Mapping[str, Any]] = field(
+        default_factory=list[Mapping[str, Any]], compare=False
+    )
     output_files: list[Path] = field(default_factory=list[Path])
-    session_restored: bool = False
-    notice: str = ""
+    session_restored: bool = field(default=False, compare=False)
+    notice: str = field(default="", compare=False)
+    truncated: bool = field(default=False, compare=False)
+
+    def __repr__(self) -> str:
+        return _describe(self)
 
 
-@dataclass
+@dataclass(repr=False)
 class CodeResult:
     """What the blocks of one call did.
 
@@ -64,26 +72,38 @@ class CodeResult:
     usage       what all blocks used
     files       the files that the blocks created or changed, relative to the work folder
     displays    the MIME bundles that the blocks displayed
+    truncated   True if output over the limit `output_bytes` was left out
     blocks      one `BlockResult` for each block that ran or was refused
 
     In the three texts, U+FFFD replaces bytes that are not UTF-8, NUL and the escape character.
+
+    Paths are text, in results and in events. Those in the work folder that blocks created are
+    relative to it: `files`, `FileCreated.path`. The others are absolute: `code_file`,
+    `Display.files`. Only `output_files` contains `Path` objects, which are absolute.
+
+    Two results are equal if their exit code, output, files and output files are.
     """
 
     exit_code: int
     output: str
-    stdout: str = field(default="", kw_only=True)
-    stderr: str = field(default="", kw_only=True)
-    outcome: Outcome = field(default="ok", kw_only=True)
-    limit: str | None = field(default=None, kw_only=True)
-    usage: Usage = field(default=Usage(), kw_only=True)
+    stdout: str = field(default="", compare=False, kw_only=True)
+    stderr: str = field(default="", compare=False, kw_only=True)
+    outcome: Outcome = field(default="ok", compare=False, kw_only=True)
+    limit: str | None = field(default=None, compare=False, kw_only=True)
+    usage: Usage = field(default=Usage(), compare=False, kw_only=True)
     files: list[str] = field(default_factory=list[str], kw_only=True)
-    displays: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]], kw_only=True)
-    blocks: list[BlockResult] = field(default_factory=list[BlockResult], kw_only=True)
+    displays: list[Mapping[str, Any]] = field(
+        default_factory=list[Mapping[str, Any]], compare=False, kw_only=True
+    )
+    truncated: bool = field(default=False, compare=False, kw_only=True)
+    blocks: list[BlockResult] = field(
+        default_factory=list[BlockResult], compare=False, kw_only=True
+    )
 
-    def check(self) -> CodeResult:
+    def check(self) -> Self:
         """Return the result if its outcome is "ok"; otherwise raise the matching `ExecutionError`.
 
-        Raises `ExecutionTimeout`, `ExecutionCancelled` or `ExecutionFailed`.
+        Raise `ExecutionTimeout`, `ExecutionCancelled` or `ExecutionFailed`.
         """
         match self.outcome:
             case "ok":
@@ -99,6 +119,16 @@ class CodeResult:
 
     def __str__(self) -> str:
         return f"exit_code={self.exit_code} output={self.output!r}"
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+    def _repr_html_(self) -> str:
+        return result_html(self.output, self.displays)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook shows: the output, and the pictures and pages displayed."""
+        return {"text/plain": self.output or repr(self), "text/html": self._repr_html_()}
 
 
 class ExecutionError(CellblockError, RuntimeError):
@@ -121,21 +151,21 @@ class ExecutionFailed(ExecutionError):
     """The program failed, was killed, or ran out of memory."""
 
 
-@dataclass
+@dataclass(repr=False)
 class CommandLineCodeResult(CodeResult):
     """The result of a command-line executor. `code_file` is the file of the first block."""
 
-    code_file: str | None = None
+    code_file: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{super().__str__()} code_file={self.code_file!r}"
 
 
-@dataclass
+@dataclass(repr=False)
 class SessionCodeResult(CodeResult):
     """The result of a live session.
 
-    output_files       the images and HTML pages among the displays, saved as files
+    output_files       the images and HTML pages among the displays, one file for each display
     session_restored   True if a block ended the session's process and the variables were restored
                        to their values before that block
     notice             what happened to the session, if it had to be restored or restarted
@@ -143,15 +173,15 @@ class SessionCodeResult(CodeResult):
     """
 
     output_files: list[Path] = field(default_factory=list[Path])
-    session_restored: bool = field(default=False, kw_only=True)
-    notice: str = field(default="", kw_only=True)
-    code_file: str | None = field(default=None, kw_only=True)
+    session_restored: bool = field(default=False, compare=False, kw_only=True)
+    notice: str = field(default="", compare=False, kw_only=True)
+    code_file: str | None = field(default=None, compare=False, kw_only=True)
 
     def __str__(self) -> str:
         return f"{super().__str__()} output_files={[str(path) for path in self.output_files]!r}"
 
 
-@dataclass
+@dataclass(repr=False)
 class JupyterCodeResult(SessionCodeResult):
     """The result of a Jupyter kernel."""
 
@@ -172,6 +202,7 @@ class ResultBuilder:
             case Output(stream=stream, text=text):
                 self._parts[-1].append((stream, text))
             case OutputTruncated(stdout_bytes=out, stderr_bytes=err):
+                self.blocks[-1].truncated = True
                 self._parts[-1] += [
                     ("marker", truncation_marker(out + err)),
                     ("stdout marker", truncation_marker(out)),
@@ -246,6 +277,7 @@ class ResultBuilder:
             list(chain.from_iterable([block.output_files for block in blocks])),
             any([block.session_restored for block in blocks]),
             "\n".join([block.notice for block in blocks if block.notice]),
+            any([block.truncated for block in blocks]),
         )
 
     def _common_fields(self, whole: BlockResult) -> dict[str, Any]:
@@ -259,12 +291,27 @@ class ResultBuilder:
             "usage": whole.usage,
             "files": list(dict.fromkeys(whole.files)),
             "displays": list(whole.displays),
+            "truncated": whole.truncated,
             "blocks": self.blocks,
         }
 
 
 def _join_parts(parts: list[tuple[str, str]], *kinds: str) -> str:
     return "".join([text for kind, text in parts if kind in kinds])
+
+
+def _describe(result: BlockResult | CodeResult) -> str:
+    """Return one line about a result, with the beginning of its output."""
+    output = result.output
+    shown = repr(output[:_REPR_CHARACTERS]) + ("..." if len(output) > _REPR_CHARACTERS else "")
+    facts = [f"outcome={result.outcome!r}", f"exit_code={result.exit_code}", f"output={shown}"]
+    if result.limit is not None:
+        facts.append(f"limit={result.limit!r}")
+    if result.files:
+        facts.append(f"{len(result.files)} files")
+    if result.displays:
+        facts.append(f"{len(result.displays)} displays")
+    return f"{type(result).__name__}({', '.join(facts)})"
 
 
 def fold(events: Iterable[Event]) -> CommandLineCodeResult:

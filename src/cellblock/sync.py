@@ -6,11 +6,13 @@ If the executor is not busy, the calling thread runs them itself, which is faste
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
-from .aio.background_loop import background_loop
+from .aio.background_loop import LoopEnded, background_loop
 from .aio.inline_loop import can_use_inline_loop, run_inline
 from .blocks import CodeBlockLike, MarkdownCodeExtractor
 from .cancellation import Token
@@ -30,7 +32,7 @@ from .executors.session.checkpointing import CheckpointableSession, Variable
 from .executors.session.docker import DockerSessionCodeExecutor as AsyncDockerSession
 from .executors.session.sandbox import SandboxSessionCodeExecutor as AsyncSandboxSession
 from .executors.session.sandbox_server import SandboxSessionServer as AsyncSandboxSessionServer
-from .results import CodeResult
+from .results import CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult
 
 __all__ = [
     "DockerCommandLineCodeExecutor",
@@ -45,13 +47,31 @@ __all__ = [
 ]
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _with_parameters_of(
+    wrapped: Callable[_P, object],
+) -> Callable[[Callable[..., _R]], Callable[Concatenate[Any, _P], _R]]:
+    """Give a method the parameters of the class `wrapped`, for checkers, editors and `help`."""
+
+    def decorate(method: Callable[..., _R]) -> Callable[Concatenate[Any, _P], _R]:
+        own = inspect.signature(method)
+        parameters = [own.parameters["self"], *inspect.signature(wrapped).parameters.values()]
+        vars(method)["__signature__"] = own.replace(parameters=parameters)
+        return method
+
+    return decorate
+
+
 class SyncCodeExecutor:
     """Offer the methods of `CodeExecutor` without `await`. Delegate all other attributes to it."""
 
-    _async_class: ClassVar[Callable[..., CodeExecutor]]
+    _async_class: ClassVar[type[CodeExecutor]]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._executor = type(self)._async_class(*args, **kwargs)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._executor = type(self)._async_class(*args, **options)
 
     def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
@@ -75,12 +95,13 @@ class SyncCodeExecutor:
         )
 
     def start(self) -> None:
-        """Start the executor. Does nothing if it is already started."""
+        """Start the executor. Do nothing if it is already started."""
         background_loop().run(self._executor.start())
 
     def stop(self) -> None:
-        """Kill what runs and clean up."""
-        background_loop().run(self._executor.stop())
+        """Kill what runs and clean up. See `CodeExecutor.stop`."""
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self._executor.stop())
 
     def restart(self) -> None:
         """Stop and start again. Only the files in the work folder are kept."""
@@ -94,13 +115,16 @@ class SyncCodeExecutor:
     def load_component(cls, model: SavedComponent, expected: type[Any] | None = None) -> Self:
         """Create an executor from a saved configuration. See `Component.load_component`."""
         wrapper = cls.__new__(cls)
-        wrapper._executor = cls._async_class.load_component(model, expected)  # pyright: ignore[reportFunctionMemberAccess] - a class
+        wrapper._executor = cls._async_class.load_component(model, expected)
         return wrapper
 
     @property
     def code_extractor(self) -> MarkdownCodeExtractor:
         """The extractor that finds the code blocks in a message."""
         return MarkdownCodeExtractor()
+
+    def __repr__(self) -> str:
+        return repr(self._executor)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -117,45 +141,83 @@ class SyncCodeExecutor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self._executor.__aexit__(kind, error, trace))
 
 
-class DockerCommandLineCodeExecutor(SyncCodeExecutor):
+class _SyncCommandLine(SyncCodeExecutor):
+    """Results are `CommandLineCodeResult` objects."""
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> CommandLineCodeResult: ...
+
+
+class _SyncKernel(SyncCodeExecutor):
+    """Results are `JupyterCodeResult` objects."""
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> JupyterCodeResult: ...
+
+
+class DockerCommandLineCodeExecutor(_SyncCommandLine):
     """`cellblock.DockerCommandLineCodeExecutor`, without `await`."""
 
     _async_class = AsyncDockerCommandLine
 
+    @_with_parameters_of(AsyncDockerCommandLine)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
 
-class DockerJupyterCodeExecutor(SyncCodeExecutor):
+
+class DockerJupyterCodeExecutor(_SyncKernel):
     """`cellblock.DockerJupyterCodeExecutor`, without `await`."""
 
     _async_class = AsyncDockerJupyter
 
+    @_with_parameters_of(AsyncDockerJupyter)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
 
-class JupyterCodeExecutor(SyncCodeExecutor):
+
+class JupyterCodeExecutor(_SyncKernel):
     """`cellblock.JupyterCodeExecutor`, without `await`."""
 
     _async_class = AsyncJupyter
 
+    @_with_parameters_of(AsyncJupyter)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
 
-class JupyterServerCodeExecutor(SyncCodeExecutor):
+
+class JupyterServerCodeExecutor(_SyncKernel):
     """`cellblock.JupyterServerCodeExecutor`, without `await`."""
 
     _async_class = AsyncJupyterServer
 
+    @_with_parameters_of(AsyncJupyterServer)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
 
-class SandboxSessionServer:
-    """`cellblock.SandboxSessionServer` for ``with``. `session` creates synchronous executors."""
 
-    def __init__(self, **options: Any) -> None:
-        self._server = AsyncSandboxSessionServer(**options)
+class SandboxSessionServer(AsyncSandboxSessionServer):
+    """`cellblock.SandboxSessionServer` for ``with``. Pass it as `server` to a session.
 
+    `session` makes a `SandboxSessionCodeExecutor` on it.
+    """
+
+    @_with_parameters_of(AsyncSandboxSession)
     def session(self, *args: Any, **options: Any) -> SandboxSessionCodeExecutor:
-        """Create a session on this server. Takes the arguments of `SandboxSessionCodeExecutor`."""
-        return SandboxSessionCodeExecutor(*args, server=self._server, **options)
+        """Make a session on this server. See `SandboxSessionCodeExecutor` for the parameters."""
+        return SandboxSessionCodeExecutor(*args, **{"server": self, **options})
 
     def __enter__(self) -> Self:
-        background_loop().run(self._server.runtime_server.open())
+        background_loop().run(self.__aenter__())
         return self
 
     def __exit__(
@@ -164,13 +226,20 @@ class SandboxSessionServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        background_loop().run(self._server.runtime_server.close())
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self.__aexit__(kind, error, trace))
 
 
 class _SyncSession(SyncCodeExecutor):
     """Offer the additional methods of live sessions without `await`."""
 
     _executor: CheckpointableSession
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> SessionCodeResult: ...
 
     def get(self, name: str) -> Any:
         """Return the value of a variable."""
@@ -184,19 +253,27 @@ class _SyncSession(SyncCodeExecutor):
         """List the variables that blocks have created."""
         return background_loop().run(self._executor.variables())
 
-    def checkpoint(self, *, lifetime_seconds: float | None = None) -> Checkpoint:
-        """Create a frozen copy of the session's memory and work folder."""
-        return background_loop().run(self._executor.checkpoint(lifetime_seconds=lifetime_seconds))
+    def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
+        """Return what Tab offers. See `CheckpointableSession.complete`."""
+        return background_loop().run(self._executor.complete(code, cursor))
 
-    def restore(self, checkpoint: Checkpoint) -> None:
+    def checkpoint(
+        self, name: str | None = None, *, lifetime_seconds: float | None = None
+    ) -> Checkpoint:
+        """Create a frozen copy of the session's memory and work folder."""
+        return background_loop().run(
+            self._executor.checkpoint(name, lifetime_seconds=lifetime_seconds)
+        )
+
+    def restore(self, checkpoint: Checkpoint | str) -> None:
         """Restore the session to a checkpoint."""
         background_loop().run(self._executor.restore(checkpoint))
 
-    def drop(self, checkpoint: Checkpoint) -> None:
+    def drop(self, checkpoint: Checkpoint | str) -> None:
         """Delete a checkpoint."""
         background_loop().run(self._executor.drop(checkpoint))
 
-    def fork(self, count: int = 1, *, checkpoint: Checkpoint | None = None) -> list[Self]:
+    def fork(self, count: int = 1, *, checkpoint: Checkpoint | str | None = None) -> list[Self]:
         """Create `count` independent sessions that start from the current state or a checkpoint."""
         return [
             self._wrap(branch)
@@ -215,20 +292,36 @@ class SandboxSessionCodeExecutor(_SyncSession):
 
     _async_class = AsyncSandboxSession
 
+    @_with_parameters_of(AsyncSandboxSession)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+
 
 class DockerSessionCodeExecutor(_SyncSession):
     """`cellblock.DockerSessionCodeExecutor`, without `await`."""
 
     _async_class = AsyncDockerSession
 
+    @_with_parameters_of(AsyncDockerSession)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
 
-class LocalCommandLineCodeExecutor(SyncCodeExecutor):
+
+class LocalCommandLineCodeExecutor(_SyncCommandLine):
     """`cellblock.LocalCommandLineCodeExecutor`, without `await`."""
 
     _async_class = AsyncLocalCommandLine
 
+    @_with_parameters_of(AsyncLocalCommandLine)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
 
-class SandboxCommandLineCodeExecutor(SyncCodeExecutor):
+
+class SandboxCommandLineCodeExecutor(_SyncCommandLine):
     """`cellblock.SandboxCommandLineCodeExecutor`, without `await`."""
 
     _async_class = AsyncSandboxCommandLine
+
+    @_with_parameters_of(AsyncSandboxCommandLine)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)

@@ -52,6 +52,11 @@ class TerminalCommand:
         self._terminal, self._bytes, self._seen = master, b"", 0
 
     @property
+    def output(self) -> str:
+        """Everything that was printed so far."""
+        return self._bytes.decode(errors="replace")
+
+    @property
     def screen(self) -> str:
         """Everything that was printed so far, without control sequences."""
         return _CONTROL_SEQUENCES.sub("", self._bytes.decode(errors="replace")).replace("\r", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import socket
@@ -29,6 +30,7 @@ while True:
         file.write("x")
     time.sleep(0.01)
 """
+BIG_OUTPUT = "for i in range(30_000): print(f'{i:099}')"
 WAIT_FOR_FILE = """
 import os, time
 print("first", flush=True)
@@ -219,7 +221,9 @@ def test_time_limit_is_in_the_summary(executor: str) -> None:
     code = "import time; print('started', flush=True); time.sleep(60)"
     done = run_command("run", "--executor", executor, "--timeout", "1", "-c", code)
     assert (done.returncode, done.stdout) == (124, "started\n")
-    assert notes(done.stderr)[-1] == "Timeout; limit wall_seconds; exit code 124"
+    assert notes(done.stderr)[-1] == (
+        "Timeout: the time limit of 1 s, see --timeout; exit code 124"
+    )
 
 
 @pytest.mark.usefixtures("sandbox")
@@ -240,6 +244,23 @@ def test_output_is_streamed_while_the_block_runs(executor: str, cwd: Path) -> No
         assert process.wait(15) == 0
 
 
+def test_streamed_output_is_not_cut(executor: str) -> None:
+    Path("big.py").write_text(BIG_OUTPUT)
+    done = run_command("run", "--executor", executor, "big.py")
+    assert (done.returncode, done.stdout) == (0, "".join(f"{i:099}\n" for i in range(30_000)))
+    assert [note for note in notes(done.stderr) if "left out" in note] == []
+
+
+def test_output_that_was_cut_is_noted() -> None:
+    Path("big.py").write_text(BIG_OUTPUT)
+    found = json.loads(run_locally("--json", "big.py").stdout)
+    assert (found["truncated"], found["blocks"][0]["truncated"]) == (True, True)
+    done = run_locally("--no-stream", "big.py")
+    assert len(done.stdout) < 3_000_000
+    assert notes(done.stderr)[-1].startswith("1.9 MiB of output are left out: ")
+    assert json.loads(run_locally("--json", "-c", "print(1)").stdout)["truncated"] is False
+
+
 def test_no_stream_prints_output_at_the_end(cwd: Path) -> None:
     with start_run("--executor", "local", "--no-stream", "-c", WAIT_FOR_FILE) as process:
         assert process.stdout is not None
@@ -258,12 +279,14 @@ def test_closed_output_pipe_is_not_an_error() -> None:
         assert notes(process.stderr.read().decode()) == ["block 1 of 1: python"]
 
 
-def test_full_disk_is_reported() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_full_disk_is_reported(unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [*COMMAND, "run", "--executor", "local", "-c", "print(1)"],
             stdout=full,
             stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             timeout=20,
             check=False,
         )
@@ -285,7 +308,8 @@ def test_json_option_prints_only_json(executor: str) -> None:
     assert result["files"] == ["made"]
     assert result["displays"] == []
     assert result["usage"]["wall_seconds"] > 0
-    assert result["code_file"].startswith("coding/tmp_code_")
+    assert os.path.isabs(result["code_file"])
+    assert "/coding/tmp_code_" in result["code_file"]
     assert [block["exit_code"] for block in result["blocks"]] == [1]
 
 

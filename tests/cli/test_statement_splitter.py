@@ -46,7 +46,7 @@ def blocks(script: str) -> list[str]:
         (":checkpoint a\nif a:\n    b\n:restore", [":checkpoint a", "if a:\n    b", ":restore"]),
         ("a = = 1\nb", ["a = = 1", "b"]),
         ("formula = 1\nb", ["formula = 1", "b"]),
-        ("def f(:\nb", ["def f(:\nb"]),
+        ("def f(a,\nb", ["def f(a,\nb"]),
     ],
 )
 def test_script_is_split_into_statements(script: str, parts: list[str]) -> None:

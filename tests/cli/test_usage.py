@@ -61,9 +61,8 @@ def test_help_lists_the_commands_and_their_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing command"),
         (["walk"], "No such command 'walk'"),
-        (["run"], "give either a FILE or -c CODE"),
+        (["run"], "there is nothing to run (no code blocks)"),
         (["run", "-c", "1", "file"], "give either a FILE or -c CODE"),
         (["run", "--nonsense"], "--nonsense"),
         (["run", "missing.md"], "missing.md cannot be read: No such file"),
@@ -72,6 +71,11 @@ def test_help_lists_the_commands_and_their_options() -> None:
         (["run", "prose.md"], "there is nothing to run"),
         (["run", "text.md"], "not run: 1 x text"),
         (["run", "-c", "1", "--memory", "5X"], "'5X' is not a size"),
+        (["run", "-c", "1", "--memory", "5"], "5 is too small to start Python: use 8M or more"),
+        (
+            ["run", "-c", "1", "--timeout", "1e10"],
+            "1e+10 is not allowed: use at most 1e+09 seconds",
+        ),
         (["run", "-c", "1", "--timeout", "0.5"], "0.5 is not allowed: use 1 second or more"),
         (["run", "-c", "1", "--timeout", "nan"], "nan is not allowed: use 1 second or more"),
         (["run", "-c", "1", "--timeout", "soon"], "soon"),
@@ -115,3 +119,36 @@ def test_doctor_prints_json() -> None:
     assert found["full_sandbox"] == (not unavailable_reason())
     assert len(found["guarantees"]) == 8
     assert set(found["guarantees"][0]) == {"property", "level", "mechanism", "advice"}
+
+
+@pytest.mark.parametrize("command", [["run", "-c", "print('ran')"], ["repl"]])
+def test_home_folder_and_root_are_refused_as_work_folder(
+    command: list[str], cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cwd / "user").mkdir()
+    monkeypatch.setenv("HOME", str(cwd / "user"))
+    for folder, reason in (
+        ("~", "your home folder. Use a folder for the code alone, or add --allow-home"),
+        ("user", "your home folder."),
+        ("/", "the whole machine. Use a folder for the code alone"),
+        ("..", "the folders of all users."),
+    ):
+        done = run_command(*command, "--work-dir", folder)
+        assert done.returncode == 2, done.stderr
+        assert f"because {folder} is {reason}" in " ".join(done.stderr.split())
+    assert list((cwd / "user").iterdir()) == []
+
+
+def test_home_folder_can_be_allowed_but_nothing_above_it(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(cwd))
+    arguments = ("run", "-c", "print('ran')", "--allow-home", "--work-dir")
+    assert run_command(*arguments, "~").stdout == "ran\n"
+    assert run_command(*arguments, "/").returncode == 2
+
+
+def test_folder_in_the_home_is_accepted(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(cwd))
+    done = run_command("run", "-c", "print('ran')", "--work-dir", "~/in")
+    assert done.stdout == "ran\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import cellblock
 from tests.docs.markdown_pages import OTHERS, PAGES, ROOT, anchors, links, page_name
 
 DOCUMENTS = [*PAGES, *OTHERS]
@@ -45,6 +46,15 @@ def test_the_site_lists_every_page() -> None:
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]}
     assert pages == listed
+
+
+def test_security_begins_with_a_threat_model_and_supports_this_version() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert text.split("\n\n")[1].startswith("**Threat model.**")
+    supported, report = text.partition("## Supported versions")[2].split("\n## ", 1)
+    minor = ".".join(cellblock.__version__.split(".")[:2])
+    assert re.search(rf"now {re.escape(minor)}\).*\| yes \|", supported)
+    assert "in private" in report.partition("\n\n")[2].partition("\n")[0]
 
 
 def test_pre_commit_runs_the_programs_of_the_check_script() -> None:

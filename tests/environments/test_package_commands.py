@@ -160,6 +160,29 @@ def test_commands_of_a_virtual_environment_run_with_the_blocks_python(
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
+def test_a_virtual_environment_may_have_a_relative_path(
+    kind: str, context: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = venv.EnvBuilder(with_pip=False).ensure_directories("own")
+    assert not os.path.isabs(relative.env_exe)
+    blocks = [
+        ("sh", "other; other-sh"),
+        ("python", "import sys; print('two', sys.executable, True)"),
+    ]
+    shell, python = outputs(kind, blocks, virtual_env_context=relative, work_dir="work")
+    assert shell == [*python, "two by sh"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_virtual_environment_is_refused(kind: str) -> None:
+    cls, own = KINDS[kind]
+    parameters: dict[str, Any] = {**own, "virtual_env_context": "venv"}
+    with pytest.raises(ValueError, match=r"virtual_env_context must be .*create_virtual_env"):
+        cls(**parameters)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
 def test_commands_of_a_virtual_environment_see_the_packages_too(
     kind: str, context: SimpleNamespace, tmp_path: Path
 ) -> None:

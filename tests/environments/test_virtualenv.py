@@ -101,7 +101,7 @@ def run(*argv: str | Path) -> str:
 def start_requesting_process(requirement: str, cache: Path) -> subprocess.Popen[str]:
     """Start a separate process that requests an environment."""
     return subprocess.Popen(
-        [sys.executable, "-c", _REQUEST_SCRIPT, requirement, str(cache)], stdout=-1, text=True
+        [sys.executable, "-u", "-c", _REQUEST_SCRIPT, requirement, str(cache)], stdout=-1, text=True
     )
 
 
@@ -415,6 +415,17 @@ def test_create_virtual_env_returns_a_context_with_pip(tmp_path: Path) -> None:
     context = create_virtual_env(tmp_path / "env")
     assert Path(context.bin_path) == tmp_path / "env" / "bin"
     assert run(context.env_exe, "-m", "pip", "--version").startswith("pip ")
+
+
+def test_create_virtual_env_returns_absolute_paths_for_a_relative_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    context = create_virtual_env("env", with_pip=False)
+    assert (Path(context.env_dir), Path(context.env_exe).parent) == (
+        tmp_path / "env",
+        tmp_path / "env" / "bin",
+    )
 
 
 def test_create_virtual_env_forwards_its_arguments(tmp_path: Path) -> None:

@@ -67,13 +67,34 @@ def test_raw_bytes_are_saved_unchanged(tmp_path: Path) -> None:
 
 
 def test_html_and_svg_are_saved_as_text(tmp_path: Path) -> None:
-    paths = DisplayFiles(tmp_path).save(
-        {"text/html": ["<b>\n", "grün</b>"], "image/svg+xml": "<svg/>"}
-    )
+    files = DisplayFiles(tmp_path)
+    paths = [
+        *files.save({"text/html": ["<b>\n", "grün</b>"]}),
+        *files.save({"image/svg+xml": "<svg/>"}),
+    ]
     assert {Path(path).suffix: Path(path).read_text(encoding="utf-8") for path in paths} == {
         ".html": "<b>\ngrün</b>",
         ".svg": "<svg/>",
     }
+
+
+def test_one_display_is_one_file(tmp_path: Path) -> None:
+    files = DisplayFiles(tmp_path)
+    picture = {"text/html": "<img>", "image/jpeg": PIXEL, "image/png": PIXEL, "text/plain": "x"}
+    saved = [
+        files.save(data)
+        for data in (
+            picture,
+            {**picture, "image/png": "not an image"},
+            {"application/pdf": PIXEL, "text/html": "<p>"},
+        )
+    ]
+    assert [[Path(path).suffix for path in paths] for paths in saved] == [
+        [".png"],
+        [".jpg"],
+        [".html"],
+    ]
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_each_file_gets_a_new_name(tmp_path: Path) -> None:

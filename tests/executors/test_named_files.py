@@ -38,6 +38,18 @@ def test_a_block_with_a_file_name_is_saved_for_the_next_block(kind: str, tmp_pat
         assert read.output == CONFIG.code + "\n"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_code_file_is_absolute_also_in_a_relative_work_folder(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with KINDS[kind](Path("work")) as executor:
+        code = "# filename: made/a.py\nopen('b.txt', 'w').close()"
+        result = executor.execute_code_blocks([CodeBlock(code, "python")])
+        assert result.blocks[0].code_file == str(tmp_path / "work" / "made" / "a.py")
+        assert result.files == ["b.txt"]
+
+
 @pytest.mark.parametrize("language", ["toml", "sql", "md", "xml", "diff"])
 def test_a_file_name_saves_blocks_in_any_language(language: str, tmp_path: Path) -> None:
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:

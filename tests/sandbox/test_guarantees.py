@@ -8,12 +8,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cellblock import Limits, Policy, SandboxCommandLineCodeExecutor
 from cellblock.sandbox.cgroups import CgroupSupport
-from cellblock.sandbox.guarantees import Guarantee, host_guarantees, sandbox_guarantees
+from cellblock.sandbox.guarantees import (
+    Guarantee,
+    Isolation,
+    host_guarantees,
+    sandbox_guarantees,
+)
 from cellblock.sandbox.probe import Findings, probe, unavailable_reason
 from cellblock.sandbox.setup import namespaces
 
@@ -104,7 +110,47 @@ def test_nothing_is_guaranteed_where_nothing_works() -> None:
 
 def test_host_network_is_not_enforced() -> None:
     guarantees = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(network="host"))
-    assert levels(guarantees)["network"] == "not possible here"
+    assert levels(guarantees)["network"] == "given by policy"
+
+
+@pytest.mark.parametrize("isolation", ["full", "landlock"])
+def test_what_a_policy_gives_is_named(isolation: Isolation, tmp_path: Path) -> None:
+    policy = Policy(
+        network="host",
+        read_only=[Path.home(), "/data"],
+        read_write=[tmp_path],
+        environment={"TOKEN": "s3cret"},
+    )
+    found = {
+        item.property: item
+        for item in sandbox_guarantees(ALL_WORKS, FULL_LIMITS, policy, isolation)
+    }
+    assert f"your policy gives {Path.home()} (read-only), /data (read-only)" in (
+        found["files"].mechanism
+    )
+    assert f"{tmp_path} (writable)" in found["files"].mechanism
+    assert found["secrets"].level == found["network"].level == "given by policy"
+    assert f"the variable TOKEN, {Path.home()};" in found["secrets"].mechanism
+    assert "s3cret" not in str(found)
+
+
+def test_folder_outside_the_home_gives_no_secrets() -> None:
+    found = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(read_only=["/opt/data"]))
+    assert levels(found)["secrets"] == levels(found)["files"] == "enforced"
+
+
+def test_limit_that_is_not_set_is_off() -> None:
+    found = levels(sandbox_guarantees(ALL_WORKS, Limits.unlimited(), Policy()))
+    assert found["memory"] == found["disk"] == "off"
+
+
+def test_delegation_is_advised_before_root() -> None:
+    (advice,) = {
+        item.advice
+        for item in sandbox_guarantees(NOTHING_WORKS, FULL_LIMITS, Policy())
+        if item.property == "memory"
+    }
+    assert 0 < advice.index("systemd-run") < advice.index("root")
 
 
 def test_landlock_guarantees_less() -> None:

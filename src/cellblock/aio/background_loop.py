@@ -11,13 +11,44 @@ import asyncio
 import contextlib
 import functools
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_UNREAD = 1024  # items of a stream that may be unread; the producer waits when there are more
+
+
+class LoopEnded(RuntimeError):
+    """Python is exiting, and the thread of the background loop has ended."""
+
+
+class _Workers(ThreadPoolExecutor):
+    """The threads for blocking functions. During the exit of Python, run them in the caller.
+
+    `atexit` functions can then still stop executors, although no thread can be started any more.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if threading.main_thread().is_alive():
+            return super().submit(fn, *args, **kwargs)
+        done = Future[T]()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
+
+def _check_running(work: Coroutine[Any, Any, Any]) -> None:
+    """Close `work` and raise `LoopEnded` if no daemon thread runs any more."""
+    if sys.is_finalizing():
+        work.close()
+        raise LoopEnded("Python is exiting: executors can no longer be used.")
 
 
 class BackgroundLoop:
@@ -25,12 +56,13 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(_Workers(thread_name_prefix="cellblock"))
         self._finished: list[threading.Lock] = []  # locks of threads that can continue
         self._thread = threading.Thread(target=self.loop.run_forever, name="cellblock", daemon=True)
         self._thread.start()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the background loop and return its result.
+        """Run `work` on the background loop and return its result. Raise `LoopEnded`.
 
         If the calling task is cancelled, cancel `work`, wait for its clean-up, and then raise
         `CancelledError`.
@@ -38,6 +70,7 @@ class BackgroundLoop:
         loop = asyncio.get_running_loop()
         if loop is self.loop:
             return await work
+        _check_running(work)
         done, cancelled = loop.create_future(), None
         call = _CrossLoopCall(self.loop, work, functools.partial(_resolve, loop, done))
         while not done.done():
@@ -54,13 +87,14 @@ class BackgroundLoop:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the background loop and block the calling thread until it is done.
 
-        An interrupt (Ctrl-C) cancels `work` and waits for its clean-up.
+        Raise `LoopEnded`. An interrupt (Ctrl-C) cancels `work` and waits for its clean-up.
         """
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
                 "The synchronous interface cannot be used from inside an executor's own callbacks."
             )
+        _check_running(work)
         # A lock and not a `concurrent.futures.Future`, which costs several times as much per call.
         waiter = threading.Lock()
         waiter.acquire()
@@ -96,7 +130,8 @@ class BackgroundLoop:
                 for item in batch:
                     yield item
         finally:
-            await self.call(read_ahead.close())
+            with contextlib.suppress(LoopEnded):
+                await self.call(read_ahead.close())
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T]:
         """Run the generator `items` on the background loop and yield its items in this thread."""
@@ -105,7 +140,8 @@ class BackgroundLoop:
             while batch := self.run(read_ahead.read_batch()):
                 yield from batch
         finally:
-            self.run(read_ahead.close())
+            with contextlib.suppress(LoopEnded):
+                self.run(read_ahead.close())
 
 
 _background_loop: BackgroundLoop | None = None
@@ -226,7 +262,7 @@ class _ReadAhead(Generic[T]):
     async def read_batch(self) -> list[T]:
         """Return all unread items, at least one; an empty list at the end.
 
-        Raises what the generator raised.
+        Raise what the generator raised.
         """
         if self._task is None:
             self._task = asyncio.create_task(self._produce())

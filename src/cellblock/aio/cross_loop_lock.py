@@ -70,7 +70,7 @@ class _Acquisition:
                 lock.holder = lock.waiters.popleft()._grant()
 
     def _grant(self) -> _Acquisition | None:
-        """Give the lock to this waiter. Return None if it no longer waits."""
+        """Pass the lock to this waiter. Return None if it no longer waits."""
         assert self._granted is not None
         if self._loop.is_closed() or not self._granted.set_running_or_notify_cancel():
             return None

@@ -14,6 +14,6 @@ class Backend(ABC):
     async def open(self) -> Connection:
         """Start a runtime server and return the connection to it.
 
-        Raises `BackendError` if the server cannot start; the message says what to do about it.
-        Raises `PackageError` if a module of `preload` cannot be imported.
+        Raise `BackendError` if the server cannot start; the message says what to do about it.
+        Raise `PackageError` if a module of `preload` cannot be imported.
         """

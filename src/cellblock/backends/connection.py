@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import threading
 import time
@@ -15,15 +16,24 @@ from typing import Any
 from ..aio.shielded import wait_shielded
 from ..cancellation import Token, on_cancel
 from ..environments.interpreter import warn_if_untested
-from ..errors import BackendError, BackendLost, CellblockError, PackageError, WorkspaceError
+from ..errors import (
+    BackendError,
+    BackendLost,
+    CellblockError,
+    ExecutorStopped,
+    PackageError,
+    WorkspaceError,
+)
 from ..runtime import protocol
 from .pending_run import PendingRun
 from .transport import Transport, start_process
 
+_log = logging.getLogger(__name__)
 _MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read from the server
 _START_SECONDS = 60.0  # far more than a loaded machine needs
 _PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
 _VALUE_CHUNK_BYTES = 1 << 20
+_STOPPED_TEXT = "The executor, or the server of its session, was stopped."
 _FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
 
 
@@ -46,6 +56,8 @@ class Connection:
         self._last_received = time.monotonic()
         self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._lost_reason: str | None = None
+        self._was_stopped = False
+        self.loss_advice = ""  # what a user can do after the loss of the server
         transport.start(self._on_data, self._on_end)
         _open_connections.add(self)
 
@@ -72,7 +84,7 @@ class Connection:
     async def open(self, spec: dict[str, Any]) -> None:
         """Send the server its specification and wait until it is ready.
 
-        Closes the connection on failure. Raises as `Backend.open` does.
+        Closes the connection on failure. Raise as `Backend.open` does.
         """
         self._send(protocol.encode_json(protocol.OPEN, 0, spec))
         try:
@@ -116,16 +128,19 @@ class Connection:
 
         The last frame has the kind ENDED; then no process of the block is left. A request with the
         key ``op`` is for a live session: `value` is sent with it, and `on_input` returns the line
-        that its code asks for. If the generator is closed early or its task is cancelled, cancel
-        the run and wait for its end.
+        that its code asks for. Closing the generator early, or cancelling its task, cancels the
+        run and waits for its end.
 
-        Raises `BackendLost` if the server ends, `BackendError` if no cell could be started, and
-        `WorkspaceError` if a file of the block could not be written.
+        Raise `BackendLost` if the server ends, `ExecutorStopped` after `close`, `BackendError` if
+        no cell could be started, and `WorkspaceError` if a file of the block could not be written.
         """
         number = next(self._numbers)
         kind = protocol.SESSION_REQUEST if "op" in request else protocol.RUN
+        is_block = request.get("op", "run") in ("run", "program")
         message = protocol.encode_json(kind, number, request)
-        run = self._add_run(number)
+        run = self._add_run(
+            number, final_kind=protocol.ENDED if is_block else protocol.SESSION_REPLY
+        )
         try:
             self._send(message)
             for start in range(0, len(value), _VALUE_CHUNK_BYTES):
@@ -148,15 +163,15 @@ class Connection:
                 await wait_shielded(run.ended())
             self._runs.pop(number, None)
 
-    def _add_run(self, number: int) -> PendingRun:
+    def _add_run(self, number: int, *, final_kind: int) -> PendingRun:
         """Add a run, which is notified of its frames and of the server's end."""
         self.check_open()
-        run = PendingRun()
+        run = PendingRun(final_kind)
         self._run_loops.add(run.loop)
         if len(self._run_loops) > 1:
             self._drop_runs_of_closed_loops(run.loop)
-        # Under a lock: of two runs that start together one must see the other, or each would move
-        # the reader to its own loop.
+        # Under a lock: two runs that start at once must see each other, or both would move the
+        # reader to their loop.
         with self._add_lock:
             self._runs[number] = run
             is_here = self.transport.reader_loop is run.loop
@@ -165,7 +180,7 @@ class Connection:
         try:
             # Again: the server may have ended meanwhile, before this run could be notified.
             self.check_open()
-        except BackendLost:
+        except BackendError:
             del self._runs[number]
             raise
         return run
@@ -220,13 +235,25 @@ class Connection:
             run.is_done = run.is_done or frame.kind in _FINAL_KINDS
         if not frames:
             run.is_done = True
-            raise BackendLost(self._lost_reason or "The runtime server ended.")
+            raise self._end_error()
         return frames
 
     def check_open(self) -> None:
-        """Raise `BackendLost` if the server has ended or belongs to another process."""
+        """Raise an error if the server has ended or belongs to another process.
+
+        The error is `ExecutorStopped` after `close`, and otherwise `BackendLost`.
+        """
         if self._lost_reason is not None:
-            raise BackendLost(self._lost_reason)
+            raise self._end_error()
+
+    def _end_error(self) -> BackendError:
+        if self._was_stopped:
+            return ExecutorStopped(_STOPPED_TEXT)
+        return BackendLost(f"{self._lost_reason} {self.loss_advice}".strip())
+
+    def has_lost_server(self) -> bool:
+        """Return True if the server has ended by itself."""
+        return not self._was_stopped and (not self.is_open or self.transport.has_ended())
 
     async def monitor(self) -> None:
         """Ping the server while something runs, and mark it as lost if it does not reply.
@@ -256,6 +283,7 @@ class Connection:
         self._last_received = time.monotonic()
         try:
             for frame in self._decoder.feed(data):
+                protocol.check_fields(frame)
                 if frame.run:
                     self._handle_run_frame(frame)
                 else:
@@ -265,18 +293,26 @@ class Connection:
 
     def _handle_server_frame(self, frame: protocol.Frame) -> None:
         if frame.kind == protocol.READY:
+            if self._opened.done():
+                raise protocol.ProtocolError("It reported a second time that it is ready.")
             self._opened.set_result(frame.json())
         elif frame.kind == protocol.FAILED:
             failure = frame.json()
             self._mark_lost(
                 f"The runtime server failed: {failure.get('error')}.",
-                _preload_error(failure) if "module" in failure else None,
+                _preload_error(failure) if failure.get("module") else None,
             )
 
     def _handle_run_frame(self, frame: protocol.Frame) -> None:
         run = self._runs.get(frame.run)
-        if run is None:
+        if run is None or run.is_complete:
             return
+        is_final = frame.kind in _FINAL_KINDS
+        if is_final and frame.kind not in (run.final_kind, protocol.FAILED):
+            raise protocol.ProtocolError(
+                f"A frame of kind {frame.kind} instead of {run.final_kind} ended a run."
+            )
+        run.is_complete = is_final
         if not run.discard_frames:
             run.frames.append(frame)
             # Only for runs of the background loop: a run on its caller's loop collects all frames
@@ -285,7 +321,7 @@ class Connection:
             if has_too_many and not self._paused:
                 self._paused = True
                 self.transport.pause_reading()
-        run.notify(has_ended=frame.kind in _FINAL_KINDS)  # after the pause: its reader resumes
+        run.notify(has_ended=is_final)  # after the pause: its reader resumes
 
     def _resume_reading(self) -> None:
         if self._paused and self._lost_reason is None:
@@ -297,6 +333,8 @@ class Connection:
         if self._lost_reason is not None:
             return
         self._lost_reason = reason
+        if not self._was_stopped:
+            _log.info("the runtime server (process %d) was lost: %s", self.pid, reason)
         self.transport.detach()
         if not self._opened.done():
             self._opened.set_exception(error or BackendError(reason))
@@ -315,13 +353,15 @@ class Connection:
         _open_connections.discard(self)
         if keep:
             self._send(protocol.encode_json(protocol.KEEP_PATHS, 0, {"paths": list(keep)}))
-        self._mark_lost("The executor, or the server of its session, was stopped.")
+        self._was_stopped = self.is_open
+        self._mark_lost(_STOPPED_TEXT)
         if self._opened.done():
             self._opened.exception()  # so that asyncio does not log it as never retrieved
         await self.transport.close()
 
     def close_in_child(self) -> None:
         """Close the parent's stream in a forked child."""
+        self.loss_advice = ""
         self._lost_reason = (
             "This executor was started in another process. Create one in this process."
         )
@@ -332,15 +372,15 @@ def _preload_error(failure: dict[str, Any]) -> PackageError:
     """Return the error for a module of `preload` that cannot be imported."""
     return PackageError(
         f"preload names {failure['module']!r}, which the Python that runs the blocks cannot "
-        f"import. It says:\n{failure['error']}\n"
+        f"import. {failure.get('error')}\n"
         "Add the missing package to packages, or remove the module from preload."
     )
 
 
 def _failure_error(failure: dict[str, Any]) -> CellblockError:
     """Return the error that the server reports for one run."""
-    if "file" in failure:
-        return WorkspaceError(f"{failure['file']} cannot be written: {failure['error']}.")
+    if failure.get("file"):
+        return WorkspaceError(f"{failure['file']} cannot be written: {failure.get('error')}.")
     return BackendError(f"The code could not be run: {failure.get('error')}.")
 
 
@@ -368,7 +408,7 @@ async def start_server(
     """Start a runtime server as a process of this machine and open the connection to it.
 
     `program` is a program of `runtime.bootstrap`. `environment` None means the environment of this
-    process. The server inherits the descriptors `inherited`. Raises as `Backend.open` does.
+    process. The server inherits the descriptors `inherited`. Raise as `Backend.open` does.
     """
     return await open_server(start_process(program, python, environment, inherited), spec)
 

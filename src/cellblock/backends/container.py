@@ -166,7 +166,7 @@ class ExecTransport(Transport):
 async def start_in_container(container: Container, program: str) -> ExecTransport:
     """Start a Python program in `container`, which receives the modules of the server.
 
-    Raises `BackendError`.
+    Raise `BackendError`.
     """
     execution = await container.create_exec(["/bin/sh", "-c", START_PYTHON, program])
     with translate_errors(f"Nothing can be started in container {container.name}"):

@@ -39,7 +39,7 @@ def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
 def plan_cgroups(limits: Limits) -> dict[str, Any] | None:
     """Return the control groups that a runtime server creates for its cells.
 
-    Return None if no limit needs control groups, or if they are not available. Raises
+    Return None if no limit needs control groups, or if they are not available. Raise
     `BackendError` if they are not available but `processors` is set, which nothing else enforces.
     """
     if (limits.memory_bytes, limits.processes, limits.processors, limits.cpu_seconds) == (

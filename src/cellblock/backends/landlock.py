@@ -26,7 +26,7 @@ class LandlockBackend(SandboxBackend):
     """
 
     async def open(self) -> Connection:
-        """See `Backend`. Raises `SandboxUnavailable` if this machine does not support it."""
+        """See `Backend`. Raise `SandboxUnavailable` if this machine does not support it."""
         if landlock.abi_version() == 0:
             raise SandboxUnavailable(
                 "This kernel does not support Landlock, or Landlock is disabled. "

@@ -10,10 +10,15 @@ from ..runtime import protocol
 
 
 class PendingRun:
-    """The unread frames of one run. Belongs to the loop on which it is created."""
+    """The unread frames of one run. Belongs to the loop on which it is created.
 
-    def __init__(self) -> None:
+    final_kind    the kind of its last frame, unless that is FAILED
+    is_complete   its last frame has been received, but maybe not been read
+    """
+
+    def __init__(self, final_kind: int) -> None:
         self.loop = asyncio.get_running_loop()
+        self.final_kind, self.is_complete = final_kind, False
         self.frames = deque[protocol.Frame]()
         self.is_done = False
         self.discard_frames = False

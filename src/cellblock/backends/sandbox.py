@@ -35,7 +35,7 @@ TOP_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _TMPFS_DIRS = ("/tmp", "/dev/shm")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-# What programs in /usr read elsewhere, and what says nothing about the caller.
+# Files outside /usr that programs need and that reveal nothing about the caller.
 _SYSTEM_CONFIG = (
     "/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/debian_version",
     "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/locale.alias",
@@ -103,7 +103,7 @@ class SandboxBackend(Backend):
     listener: socket.socket | None = None
 
     async def open(self) -> Connection:
-        """See `Backend`. Raises `SandboxUnavailable` if this machine cannot run the sandbox."""
+        """See `Backend`. Raise `SandboxUnavailable` if this machine cannot run the sandbox."""
         sandbox: dict[str, Any] = {
             **self.settings["sandbox"],
             "outer_user": secrets.choice(OUTER_USERS),
@@ -287,7 +287,11 @@ def clean_environment(env_dir: str, home: str, policy: Policy) -> dict[str, str]
 
 async def sandbox_unavailable(error: BackendError) -> SandboxUnavailable:
     """Return an error that adds to `error` what this machine lacks and what to do."""
-    return SandboxUnavailable(await asyncio.to_thread(_unavailable_text, str(error)))
+    return SandboxUnavailable(
+        await asyncio.to_thread(_unavailable_text, str(error)),
+        "Cellblock never chooses a weaker protection by itself: pass isolation='landlock', or use "
+        "LocalCommandLineCodeExecutor, which has none.",
+    )
 
 
 def _unavailable_text(error: str) -> str:
@@ -296,9 +300,7 @@ def _unavailable_text(error: str) -> str:
             f"The sandbox cannot be started on this machine. {error}",
             unavailable_reason()
             or "Each feature that it needs works when tested alone. Try again, or report a bug.",
-            "Run `cellblock doctor` to see what this machine supports. Cellblock never chooses a "
-            "weaker protection by itself: pass isolation='landlock', or use "
-            "LocalCommandLineCodeExecutor, which has none.",
+            "Run `cellblock doctor` to see what this machine supports.",
         ]
     )
 
@@ -351,7 +353,7 @@ def _is_below_executor_dirs(mount: dict[str, Any]) -> bool:
 
 
 def _policy_mounts(policy: Policy) -> list[dict[str, Any]]:
-    """Return the mounts that the policy names. Raises `BackendError`."""
+    """Return the mounts that the policy names. Raise `BackendError`."""
     mounts = [
         (mount, writable)
         for writable in (False, True)

@@ -28,7 +28,9 @@ from .sandbox import ENVIRONMENT, SandboxBackend, executor_mounts, sandbox_unava
 from .transport import SharedTransport, Transport
 
 _MAX_TENANTS = 50  # of one server
-_EXIT_GRACE = 0.1  # seconds until the end of a server is known after one tenant has noticed it
+# Seconds to wait for the server's own connection to close after a tenant's connection failed.
+_EXIT_GRACE = 0.1
+_DESCRIPTOR_ONLY = b"g"  # recvmsg needs at least one byte to carry a descriptor
 
 
 class SharedServer:
@@ -98,11 +100,12 @@ class SharedSandboxBackend(Backend):
     delete: Sequence[str]
 
     async def open(self) -> Connection:
-        """See `Backend`. Raises `SandboxUnavailable` if this machine cannot run the sandbox."""
+        """See `Backend`. Raise `SandboxUnavailable` if this machine cannot run the sandbox."""
         backend = SandboxBackend(
             self.interpreter, self.packages, self.limits, self.policy, self.preload
         )
-        key = _sharing_key(backend)
+        mounts = executor_mounts(self.work_dir, self.scratch, self.policy)
+        key = _sharing_key(backend, [mount["source"] for mount in mounts])
         server = _find_server(key)
         try:
             return await server.connect(self, backend)
@@ -115,10 +118,13 @@ class SharedSandboxBackend(Backend):
         return await _find_server(key).connect(self, backend)
 
 
-def _sharing_key(backend: SandboxBackend) -> str:
+def _sharing_key(backend: SandboxBackend, own_paths: Sequence[str]) -> str:
     """Return a key that is equal only for backends that may share a server.
 
-    It contains all settings, and which files the paths in them are now.
+    `own_paths` are the paths that only this executor mounts.
+
+    It contains all settings, and the device and inode of each path in them, since another file
+    can take a path.
     """
     paths = [mount["source"] for mount in backend.settings["sandbox"]["mounts"]]
     identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
@@ -129,18 +135,25 @@ def _sharing_key(backend: SandboxBackend) -> str:
     )
     exclusive = next(_exclusive_numbers) if is_counted_per_user else 0
     return json.dumps(
-        [backend.settings, identities, _mounts_below(paths), exclusive], sort_keys=True
+        [backend.settings, identities, _find_mounts(paths, own_paths), exclusive], sort_keys=True
     )
 
 
-def _mounts_below(paths: Iterable[str]) -> list[str]:
-    """Return the lines of /proc/self/mountinfo for mounts below `paths`; see proc(5).
+def _find_mounts(paths: Iterable[str], own_paths: Sequence[str]) -> list[str]:
+    """Return the mounts below the paths, and those that contain `own_paths`.
 
-    A server does not see mounts that were made after its start.
+    They are lines of /proc/self/mountinfo; see proc(5). A server does not see mounts that were made
+    after its start.
     """
-    prefixes = tuple(f"{path}/" for path in paths)
     with open("/proc/self/mountinfo") as file:
-        return [line for line in file if line.split(" ", 5)[4].startswith(prefixes)]
+        lines = [(line.split(" ", 5)[4], line) for line in file]
+    prefixes = tuple(f"{path}/" for path in (*paths, *own_paths))
+    found = {line for target, line in lines if target.startswith(prefixes)}
+    for path in own_paths:
+        inside = f"{path}/"
+        holders = [line for target, line in lines if inside.startswith(f"{target.rstrip('/')}/")]
+        found.update(holders[-1:])  # a later mount covers an earlier one
+    return sorted(found)
 
 
 def _find_server(key: str) -> TenantServer:
@@ -177,7 +190,7 @@ class TenantServer(SharedServer):
         return self.has_exited
 
     async def connect(self, tenant: SharedSandboxBackend, backend: SandboxBackend) -> Connection:
-        """Return a new connection for `tenant`. Raises `BackendError`.
+        """Return a new connection for `tenant`. Raise `BackendError`.
 
         The first tenant starts the server, with the settings of `backend`.
         """
@@ -214,7 +227,7 @@ class TenantServer(SharedServer):
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._listener, [b"g"], [theirs.fileno()])
+                socket.send_fds(self._listener, [_DESCRIPTOR_ONLY], [theirs.fileno()])
             except OSError as error:
                 ours.close()
                 raise BackendLost("The runtime server has exited.") from error

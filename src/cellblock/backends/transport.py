@@ -63,6 +63,10 @@ class Transport(ABC):
     def resume_reading(self) -> None:
         """Read again."""
 
+    def has_ended(self) -> bool:
+        """Return True if the server has closed the stream, though nobody has read that yet."""
+        return False
+
     @abstractmethod
     def detach(self) -> None:
         """Stop reading and writing for good."""
@@ -75,7 +79,7 @@ class Transport(ABC):
     async def close(self) -> None:
         """Close the stream and wait until the server and all its cells are gone.
 
-        Raises `BackendError` if the server does not exit in time.
+        Raise `BackendError` if the server does not exit in time.
         """
 
     @abstractmethod
@@ -160,6 +164,15 @@ class SocketTransport(Transport):
             if not self._send_available():
                 self._loop.remove_writer(self._socket)
 
+    def has_ended(self) -> bool:
+        """See `Transport`."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def detach(self) -> None:
         """See `Transport`."""
         self._reader.stop()
@@ -188,7 +201,7 @@ class ProcessTransport(SocketTransport):
         environment: Mapping[str, str] | None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """Start the process. Raises `OSError`.
+        """Start the process. Raise `OSError`.
 
         `environment` None means the environment of this process. The child inherits the
         descriptors `inherited`.
@@ -263,7 +276,7 @@ def start_process(
     environment: Mapping[str, str] | None,
     inherited: Sequence[int] = (),
 ) -> ProcessTransport:
-    """Start a runtime server as a process of this machine. Raises `BackendError`.
+    """Start a runtime server as a process of this machine. Raise `BackendError`.
 
     `program` is a program of `runtime.bootstrap`.
     """

@@ -6,6 +6,7 @@ code is run. This keeps `--help` and usage errors fast.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,7 +14,7 @@ from importlib import import_module
 import click
 
 from .. import __version__
-from ..errors import CellblockError
+from ..errors import CellblockError, SandboxUnavailable
 
 _COMMANDS = {
     "clean": "Remove control groups and containers left behind by crashed processes.",
@@ -21,6 +22,11 @@ _COMMANDS = {
     "repl": "Start an interactive Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",
 }
+# Instead of the advice of `SandboxUnavailable`, which names Python's parameters.
+_WEAKER_PROTECTION = (
+    "Cellblock never chooses a weaker protection by itself: --executor docker runs the blocks in a "
+    "container, --executor local without any protection."
+)
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_INTERRUPTED = 3, 2, 130
 
 
@@ -39,11 +45,16 @@ class _LazyGroup(click.Group):
 
 
 @click.group(
-    cls=_LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
-def _cellblock() -> None:
+@click.pass_context
+def _cellblock(context: click.Context) -> None:
     """Run the code that language-model agents write: contained, exact, fast."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,10 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _cellblock.main(arguments, prog_name="cellblock", standalone_mode=False)
     except click.UsageError as error:
         code = _report_error(_usage_message(error), _EXIT_USAGE)
+    except SandboxUnavailable as error:
+        message = str(error).removesuffix(error.advice)
+        code = _report_error(message + _WEAKER_PROTECTION, _EXIT_FAILED)
     except CellblockError as error:
         code = _report_error(str(error), _EXIT_FAILED)
     except OSError as error:  # such as a full disk; click handles a closed pipe itself
         code = _report_error(str(error), _EXIT_FAILED)
+        _discard_unwritten_output()
     except click.Abort:
         code = _EXIT_INTERRUPTED
     sys.exit(code)
@@ -75,3 +90,14 @@ def _usage_message(error: click.UsageError) -> str:
 def _report_error(message: str, code: int) -> int:
     click.echo(f"cellblock: {message}", err=True)
     return code
+
+
+def _discard_unwritten_output() -> None:
+    """Discard what standard output refuses, which Python would write again at exit."""
+    if not sys.stdout:  # closed from the start
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())

@@ -23,7 +23,14 @@ def command() -> int:
             err=True,
         )
         return 0
-    for name in asyncio.run(_remove_containers()):
+    from ..errors import ContainerEngineUnavailable
+
+    try:
+        names = asyncio.run(_remove_containers())
+    except ContainerEngineUnavailable as error:
+        click.echo(f"Containers were not checked. {error}", err=True)
+        return 0
+    for name in names:
         click.echo(name)
     return 0
 

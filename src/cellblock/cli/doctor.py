@@ -13,7 +13,13 @@ import click
 from ..sandbox.guarantees import Guarantee
 from ..sandbox.probe import unavailable_reason
 
-_COLOURS = {"enforced": "green", "partly": "yellow", "not possible here": "red"}
+_COLOURS = {
+    "enforced": "green",
+    "partly": "yellow",
+    "off": "yellow",
+    "given by policy": "yellow",
+    "not possible here": "red",
+}
 _MIN_TEXT_WIDTH = 30  # characters in the third column
 
 

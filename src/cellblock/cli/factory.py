@@ -5,26 +5,35 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ..errors import WorkspaceError
 from ..executors.base import CodeExecutor
-from ..limits import Limits
+from ..limits import LOCAL_LIMITS, SANDBOX_LIMITS, Limits
 from ..policy import Policy
+from .advice import Advisor
 from .settings import Settings
 from .stdio import PrintNote
 
 if TYPE_CHECKING:
     from ..events import PullProgress
+    from ..executors.session.base import InputPrompt
     from ..executors.session.sandbox import SandboxSessionCodeExecutor
+    from .repl_executor import ReplExecutor
+    from .settings import ReplSettings
 
+SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
+InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"
 WORK_DIR = "coding"
 _PULL_NOTE_INTERVAL = 1.0  # seconds
 _INSTALL_LOGGER = "cellblock.environments.uv"
+_INSTALL_FAILURE = re.compile(r"uv: +(?:error\b|×|x )")
 
 
 def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
@@ -40,7 +49,9 @@ def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> Cod
 def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
     # Each executor is imported only when it is used.
     if settings.executor == "session":
-        return make_session(settings, folder)
+        from ..executors.session.sandbox import SandboxSessionCodeExecutor
+
+        return _create_session(SandboxSessionCodeExecutor, settings, folder)
     if settings.executor == "local":
         from ..executors.command_line.local import LocalCommandLineCodeExecutor
 
@@ -94,13 +105,25 @@ class _PullProgressNotes:
             self._print_note(f"pulling {progress}")
 
 
-def make_session(
-    settings: Settings, folder: str, input_callback: Callable[[str], Awaitable[str]] | None = None
-) -> SandboxSessionCodeExecutor:
-    """Create a live session. `input_callback` answers calls of `input()` in the session."""
-    from ..executors.session.sandbox import SandboxSessionCodeExecutor
+def make_repl_session(
+    settings: ReplSettings, folder: str, input_callback: InputCallback | None, *, has_colours: bool
+) -> ReplExecutor:
+    """Create the session of the REPL. `input_callback` answers `input()` in the session."""
+    from .repl_executor import ImageFiles, ReplExecutor
 
-    return SandboxSessionCodeExecutor(
+    session = _create_session(ReplExecutor, settings, folder, input_callback)
+    session.images = ImageFiles(settings.image_folder, folder)
+    session.has_colours = has_colours
+    return session
+
+
+def _create_session(
+    kind: type[SessionT],
+    settings: Settings,
+    folder: str,
+    input_callback: InputCallback | None = None,
+) -> SessionT:
+    return kind(
         settings.timeout,
         folder,
         packages=settings.packages,
@@ -112,8 +135,22 @@ def make_session(
 
 
 def _limits(settings: Settings) -> Limits:
-    memory_bytes = settings.memory_bytes
-    return Limits() if memory_bytes is None else Limits(memory_bytes=memory_bytes)
+    named = dict[str, int | None]()
+    if settings.memory_bytes is not None:
+        named["memory_bytes"] = settings.memory_bytes
+    if not settings.limits_output:
+        named["output_bytes"] = None
+    return Limits(**named)
+
+
+def make_advisor(settings: Settings) -> Advisor:
+    """Return an advisor that knows what `settings` allow."""
+    is_local = settings.executor == "local"
+    limits = _limits(settings).with_defaults(LOCAL_LIMITS if is_local else SANDBOX_LIMITS)
+    return Advisor(
+        replace(limits, wall_seconds=settings.timeout),
+        has_network=is_local or settings.network,
+    )
 
 
 def _policy(settings: Settings) -> Policy:
@@ -126,6 +163,7 @@ def work_folder(folder: str, *, is_default: bool) -> Generator[None, None, None]
 
     A default folder that was created here is removed on exit if it is empty.
     """
+    folder = os.path.expanduser(folder)
     is_removable = is_default and not os.path.lexists(folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -157,9 +195,14 @@ def install_progress(print_note: PrintNote) -> Generator[None, None, None]:
 
 
 class _NoteHandler(logging.Handler):
+    """Print log records until uv fails: the error quotes the rest."""
+
     def __init__(self, print_note: PrintNote) -> None:
         super().__init__()
-        self._print_note = print_note
+        self._print_note, self._has_failed = print_note, False
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._print_note(record.getMessage())
+        text = record.getMessage()
+        self._has_failed = self._has_failed or bool(_INSTALL_FAILURE.match(text))
+        if not self._has_failed:
+            self._print_note(text)

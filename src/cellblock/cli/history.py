@@ -12,7 +12,7 @@ from ..errors import WorkspaceError
 def history_file(environment: Mapping[str, str]) -> Path:
     """Return the path of the history file, below XDG_STATE_HOME or ~/.local/state.
 
-    Raises `RuntimeError` if there is no home directory.
+    Raise `RuntimeError` if there is no home directory.
     """
     state_home = environment.get("XDG_STATE_HOME", "")
     state = Path(state_home) if os.path.isabs(state_home) else Path.home() / ".local" / "state"
@@ -22,7 +22,7 @@ def history_file(environment: Mapping[str, str]) -> Path:
 def open_history(path: Path, work_dir: str) -> None:
     """Create the file, readable only by its owner, if it does not exist.
 
-    Raises `WorkspaceError` if it cannot be used.
+    Raise `WorkspaceError` if it cannot be used.
     """
     if path.resolve().is_relative_to(Path(work_dir).resolve()):
         raise WorkspaceError(f"{path} is in the work folder, where code could change it")

@@ -27,7 +27,7 @@ class ImageViewer:
         return cls(program) if program and has_screen else None
 
     def open(self, files: Iterable[str]) -> None:
-        """Open the images among `files`. The viewers keep running. Raises `OSError`."""
+        """Open the images among `files`. The viewers keep running. Raise `OSError`."""
         self._running = [process for process in self._running if process.poll() is None]
         for file in files:
             if Path(file).suffix in _SAFE_SUFFIXES:

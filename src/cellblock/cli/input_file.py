@@ -18,7 +18,7 @@ class InputError(ValueError):
 
 
 def read_blocks(file: str, language: str | None) -> list[CodeBlock]:
-    """Return the blocks of `file`; `-` means standard input. Raises `InputError`."""
+    """Return the blocks of `file`; `-` means standard input. Raise `InputError`."""
     return parse_blocks(_read_text(file), "" if file == "-" else Path(file).suffix, language)
 
 
@@ -41,7 +41,7 @@ def parse_blocks(text: str, suffix: str, language: str | None) -> list[CodeBlock
     """Return the blocks of `text`.
 
     With `language`, or the suffix of a language, the text is one block. Otherwise it is a Markdown
-    message. Raises `InputError` for an unknown suffix.
+    message. Raise `InputError` for an unknown suffix.
     """
     if language is not None:
         return [CodeBlock(text, language)]
@@ -57,7 +57,7 @@ def parse_blocks(text: str, suffix: str, language: str | None) -> list[CodeBlock
 def select_runnable(blocks: Sequence[CodeBlock]) -> tuple[list[CodeBlock], str]:
     """Return the blocks to run, and one line about the skipped ones; "" if there are none.
 
-    Raises `InputError` if no block is left.
+    Raise `InputError` if no block is left.
     """
     selected = [block for block in blocks if _is_runnable(block)]
     skipped = Counter(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from ..limits import MAX_SECONDS, MIN_MEMORY_BYTES
 from .sizes import parse_size
 
 CommandT = TypeVar("CommandT", bound=Callable[..., object])
@@ -17,29 +19,53 @@ def _parse_memory(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> int | None:
     try:
-        return None if value is None else parse_size(value)
+        size = None if value is None else parse_size(value)
+        if size is not None and size < MIN_MEMORY_BYTES:
+            raise ValueError(f"{value} is too small to start Python: use 8M or more")
+        return size
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
 
 
-def _check_seconds(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not 1 <= value < math.inf:
-        raise click.BadParameter(
-            f"{value:g} is not allowed: use 1 second or more", context, parameter
-        )
+def _check_seconds(
+    context: click.Context, parameter: click.Parameter, value: float | None
+) -> float | None:
+    if value is None:
+        return None
+    if not 1 <= value <= MAX_SECONDS:
+        bound = f"at most {MAX_SECONDS:g} seconds" if value > MAX_SECONDS else "1 second or more"
+        raise click.BadParameter(f"{value:g} is not allowed: use {bound}", context, parameter)
     return value
 
 
+def _note_home(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    context.meta[_ALLOW_HOME] = value
+
+
+def _check_work_dir(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Refuse the home folder, unless it is allowed, and what contains it."""
+    if value is None or "\0" in value:
+        return value
+    folder, home = (Path(os.path.expanduser(path)).resolve() for path in (value, "~"))
+    is_home = folder == home != Path("/")
+    if not home.is_relative_to(folder) or (is_home and context.meta[_ALLOW_HOME]):
+        return value
+    what, advice = "the folders of all users", "Use a folder for the code alone."
+    if is_home:
+        what, advice = "your home folder", f"{advice[:-1]}, or add --allow-home."
+    elif folder == Path("/"):
+        what = "the whole machine"
+    raise click.BadParameter(
+        f"code could read and change all files that you can, because {value} is {what}. {advice}",
+        context,
+        parameter,
+    )
+
+
+_ALLOW_HOME = "cellblock.allow_home"
 _OPTIONS = (
-    click.option(
-        "--timeout",
-        type=float,
-        default=60,
-        show_default=True,
-        metavar="SECONDS",
-        callback=_check_seconds,
-        help="Time limit of one block.",
-    ),
     click.option(
         "--memory",
         "memory_bytes",
@@ -60,13 +86,37 @@ _OPTIONS = (
         help="Install a package first. Can be given several times.",
     ),
     click.option(
-        "--work-dir", metavar="FOLDER", help="Folder that the blocks share.  [default: coding]"
+        "--work-dir",
+        metavar="FOLDER",
+        callback=_check_work_dir,
+        help="Folder that the blocks share.  [default: coding]",
+    ),
+    click.option(
+        "--allow-home",
+        is_flag=True,
+        is_eager=True,  # the check of --work-dir needs it
+        expose_value=False,
+        callback=_note_home,
+        help="Accept your home folder as --work-dir: the code can change all of it.",
     ),
 )
 
 
-def common_options(command: CommandT) -> CommandT:
-    """Add the shared options to `command` and return it."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def common_options(default_timeout: float | None) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that adds the shared options to a command. None means no time limit."""
+    default = "none" if default_timeout is None else f"{default_timeout:g}"
+    timeout = click.option(
+        "--timeout",
+        type=float,
+        default=default_timeout,
+        metavar="SECONDS",
+        callback=_check_seconds,
+        help=f"Time limit of one block.  [default: {default}]",
+    )
+
+    def add_options(command: CommandT) -> CommandT:
+        for option in reversed((timeout, *_OPTIONS)):
+            command = option(command)
+        return command
+
+    return add_options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,11 +20,15 @@ from ..events import (
     Started,
     Stream,
 )
+from ..limits import Limits
 from ..results import truncation_marker
+from .advice import Advisor
 from .sizes import format_size
 
 Style = Literal["plain", "dim", "bold"]
 _MAX_LISTED_FILES = 20  # per block
+# Executors replace the escape character by U+FFFD. What follows it can only change the colours.
+_COLOUR = re.compile(r"\ufffd(\[[0-9;]{0,30}m)")
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,23 @@ class Renderer:
 
     same_destination   True if both streams go to the same terminal or file
     folder             the work folder, as the user wrote it
+    advisor            knows the limits and the network of the blocks
+    has_colours        True if the output goes to a terminal with colours
     """
 
-    def __init__(self, blocks: Sequence[CodeBlock], *, folder: str, same_destination: bool) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[CodeBlock],
+        *,
+        folder: str,
+        same_destination: bool,
+        advisor: Advisor | None = None,
+        has_colours: bool = False,
+    ) -> None:
+        self._has_colours = has_colours
+        self._coloured = dict[Stream, bool]()  # whether the stream's last colour is on
         self._blocks, self._folder, self._same_destination = blocks, folder, same_destination
+        self._advisor = advisor or Advisor(Limits.unlimited(), has_network=True)
         self._mid_line = False
         self._files: list[FileCreated] = []
 
@@ -53,10 +71,12 @@ class Renderer:
             case Started(block=number, language=language):
                 yield from self.note(self._heading(number, language), "bold")
             case Output(stream=stream, text=text):
+                self._advisor.add_output(text)
                 yield self._program_output(stream, text)
             case OutputTruncated(stdout_bytes=out, stderr_bytes=err):
                 yield self._program_output("stdout", truncation_marker(out))
                 yield self._program_output("stderr", truncation_marker(err))
+                yield from self.note(self._truncation_note(out + err))
             case Display(data=data, files=files):
                 # Plain text is written as output already, and files are listed at the end.
                 if "text/plain" not in data and not files:
@@ -80,9 +100,16 @@ class Renderer:
             yield StyledText("stderr", "\n")
 
     def _program_output(self, stream: Stream, text: str) -> StyledText:
+        if self._has_colours and (codes := _COLOUR.findall(text)):
+            self._coloured[stream] = codes[-1] not in ("[m", "[0m")
+            text = _COLOUR.sub("\x1b\\1", text)
         if text and (stream == "stderr" or self._same_destination):
             self._mid_line = not text.endswith("\n")
         return StyledText(stream, text)
+
+    def _truncation_note(self, size: int) -> str:
+        limit = self._advisor.describe_limit("output_bytes") or "the limit of output"
+        return f"{format_size(size)} of output are left out: {limit} applies to output at the end"
 
     def _heading(self, number: int, language: str) -> str:
         name = file_name(self._blocks[number].code)
@@ -91,21 +118,36 @@ class Renderer:
         )
 
     def _render_end(self, ended: Ended) -> Iterator[StyledText]:
+        for stream, is_on in self._coloured.items():
+            if is_on:
+                yield StyledText(stream, "\x1b[0m")
+        self._coloured.clear()
         files, self._files = self._files, []
         for file in files[:_MAX_LISTED_FILES]:
             path = os.path.join(self._folder, file.path)
             yield from self.note(f"created {path} ({format_size(file.size_bytes)})")
         if len(files) > _MAX_LISTED_FILES:
             yield from self.note(f"created {len(files) - _MAX_LISTED_FILES} more files")
-        if summary := _summary(ended):
+        if summary := self._summary(ended):
             yield from self.note(summary, "bold")
+        for advice in self._advisor.advise(ended):
+            yield from self.note(advice)
+
+    def _summary(self, ended: Ended) -> str:
+        """Return how the block ended; "" if its outcome is "ok"."""
+        limit = self._advisor.describe_limit(ended.limit) if ended.limit else ""
+        if limit:
+            what, _, _ = ended.message.strip().partition(":")
+            return _join_parts(f"{what}: {limit}", ended)
+        parts = ended.message.strip()
+        if ended.limit and ended.limit not in ended.message:
+            parts += f"; limit {ended.limit}"
+        return _join_parts(parts, ended)
 
 
-def _summary(ended: Ended) -> str:
-    """Return how the block ended; "" if its outcome is "ok"."""
-    parts = [ended.message.strip()]
-    if ended.limit and ended.limit not in ended.message:
-        parts.append(f"limit {ended.limit}")
+def _join_parts(reason: str, ended: Ended) -> str:
+    """Return `reason`, the exit code and the notice, as far as there are any."""
+    parts = [reason]
     # The exit code of a cancelled block differs from that of the command and would confuse.
     if ended.exit_code and ended.outcome != "cancelled":
         parts.append(f"exit code {ended.exit_code}")

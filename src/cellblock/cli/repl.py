@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from .options import common_options
-from .settings import Settings
+from .settings import ReplSettings
 
 
 @click.command("repl")
-@common_options
+@common_options(None)
 @click.option(
     "--preload",
     multiple=True,
@@ -25,7 +25,15 @@ from .settings import Settings
     is_flag=True,
     help="Also open images on the screen. Images are always saved.",
 )
-def command(open_images: bool, **options: Any) -> int:
+@click.option(
+    "--images",
+    "image_folder",
+    metavar="FOLDER",
+    default="images",
+    show_default=True,
+    help="Folder for displayed images.",
+)
+def command(**options: Any) -> int:
     """Start an interactive Python session in a sandbox.
 
     Variables, imports and files are kept from block to block. If a block crashes its process, the
@@ -41,4 +49,4 @@ def command(open_images: bool, **options: Any) -> int:
     # sys.stdin is None if standard input is closed.
     is_terminal = sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - can be None
     run = run_at_terminal if is_terminal else run_from_pipe
-    return asyncio.run(run(Settings(executor="session", **options), open_images=open_images))
+    return asyncio.run(run(ReplSettings(executor="session", **options)))

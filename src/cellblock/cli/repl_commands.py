@@ -24,6 +24,11 @@ _HELP = {
     ":restart": "start a new session; the files stay",
     ":quit": "end the session; so do Ctrl-D and exit",
 }
+_KEYS = (
+    "A block is run when its statement is complete. Enter on an empty line ends a block of an",
+    "indented statement, such as a function. Empty lines inside pasted text do not end it.",
+    "Tab completes names, attributes, columns, files and commands; Ctrl-C ends the running block.",
+)
 _EXITS = ("exit", "exit()", "quit", "quit()", ":quit")
 _MAX_LISTED_FILES = 200
 
@@ -58,7 +63,7 @@ class ReplCommands:
     async def run(self, text: str) -> Iterable[str]:
         """Run the command `text` and return the lines to print.
 
-        Raises `ReplCommandError`, or another `CellblockError` if the session failed.
+        Raise `ReplCommandError`, or another `CellblockError` if the session failed.
         """
         if text.strip() in _EXITS:
             self.has_quit = True
@@ -68,11 +73,22 @@ class ReplCommands:
             raise ReplCommandError(f"unknown command :{name}; :help lists the commands")
         try:
             return await command(argument.strip())
-        except SessionError as error:
+        except (SessionError, ValueError) as error:  # a ValueError: a name that is no name
             raise ReplCommandError(str(error)) from error
 
     async def _help(self, _: str) -> Iterable[str]:
-        return format_table(list(_HELP.items()))
+        return [*format_table(list(_HELP.items())), "", *_KEYS]
+
+    def complete(self, text: str) -> list[str]:
+        """Return the commands, or the names of checkpoints, that can complete the line `text`."""
+        command, _, argument = text.partition(" ")
+        if command != text:
+            return (
+                [name for name in self._saved if name.startswith(argument)]
+                if command in (":restore", ":drop", ":checkpoint")
+                else []
+            )
+        return [name for name in (entry.split()[0] for entry in _HELP) if name.startswith(text)]
 
     async def _checkpoint(self, name: str) -> Iterable[str]:
         name = name or next(
@@ -81,7 +97,7 @@ class ReplCommands:
         replaced = self._saved.pop(name, None)
         if replaced is not None:
             await self._session.drop(replaced)
-        checkpoint = self._saved[name] = await self._session.checkpoint()
+        checkpoint = self._saved[name] = await self._session.checkpoint(name)
         return [f"checkpoint {name}: {_checkpoint_cost(checkpoint)}"]
 
     async def _checkpoints(self, _: str) -> Iterable[str]:

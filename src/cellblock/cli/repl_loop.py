@@ -6,41 +6,54 @@ import asyncio
 import codecs
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from .. import __version__
 from ..cancellation import CancellationToken
 from ..errors import CellblockError, WorkspaceError
 from ..executors.displays import strip_terminal_codes
-from .factory import WORK_DIR, install_progress, make_session, work_folder
+from ..executors.session.base import InputPrompt
+from .factory import (
+    WORK_DIR,
+    InputCallback,
+    install_progress,
+    make_advisor,
+    make_repl_session,
+    work_folder,
+)
 from .history import history_file, open_history
 from .image_viewer import ImageViewer
 from .interrupts import ReplInterrupts, RunInterrupts
 from .render import Renderer
+from .repl_completer import ReplCompleter
 from .repl_session import ReplSession
-from .settings import Settings
+from .settings import ReplSettings
 from .statement_splitter import StatementSplitter
-from .stdio import have_same_destination, replace_unencodable, write
+from .stdio import has_colours, have_same_destination, replace_unencodable, write
 from .terminal import Terminal
 
 _STDIN = 0
 _READ_SIZE = 64 * 1024
 _EXIT_FAILED = 3
 
-InputCallback = Callable[[str], Awaitable[str]]
-
 
 class _ReplLoop:
     """The settings, output and session that terminal and pipe have in common."""
 
-    def __init__(self, settings: Settings, *, open_images: bool) -> None:
+    def __init__(self, settings: ReplSettings) -> None:
         replace_unencodable()
         self.settings = settings
         self.folder = WORK_DIR if settings.work_dir is None else settings.work_dir
-        self.renderer = Renderer([], folder=self.folder, same_destination=have_same_destination())
-        self._image_viewer = ImageViewer.find(os.environ) if open_images else None
-        if open_images and self._image_viewer is None:
+        self.renderer = Renderer(
+            [],
+            folder=self.folder,
+            same_destination=have_same_destination(),
+            advisor=make_advisor(settings),
+            has_colours=has_colours(os.environ),
+        )
+        self._image_viewer = ImageViewer.find(os.environ) if settings.open_images else None
+        if settings.open_images and self._image_viewer is None:
             self.print_note("images are saved but not opened: there is no screen or no xdg-open")
 
     def print_note(self, text: str) -> None:
@@ -53,7 +66,9 @@ class _ReplLoop:
     ) -> AsyncGenerator[ReplSession]:
         """Start the session, yield it, and stop it on exit."""
         with interrupts, work_folder(self.folder, is_default=self.settings.work_dir is None):
-            session = make_session(self.settings, self.folder, ask)
+            session = make_repl_session(
+                self.settings, self.folder, ask, has_colours=has_colours(os.environ)
+            )
             try:
                 with install_progress(self.print_note):
                     await session.start()
@@ -71,9 +86,9 @@ class _ReplLoop:
                 await session.stop()
 
 
-async def run_from_pipe(settings: Settings, *, open_images: bool) -> int:
+async def run_from_pipe(settings: ReplSettings) -> int:
     """Run the statements on standard input; return the exit code of the last one that failed."""
-    loop, interrupts = _ReplLoop(settings, open_images=open_images), RunInterrupts()
+    loop, interrupts = _ReplLoop(settings), RunInterrupts()
     exit_code = 0
     async with loop.open_session(interrupts, None) as session:
         async with contextlib.aclosing(_read_blocks()) as blocks:
@@ -120,13 +135,14 @@ async def _read_stdin() -> bytes:
         return b""
 
 
-async def run_at_terminal(settings: Settings, *, open_images: bool) -> int:
+async def run_at_terminal(settings: ReplSettings) -> int:
     """Read and run blocks at the terminal until the user ends the session."""
-    loop, interrupts = _ReplLoop(settings, open_images=open_images), ReplInterrupts()
-    terminal = Terminal(_history_path(loop))
+    loop, interrupts = _ReplLoop(settings), ReplInterrupts()
+    completer = ReplCompleter()
+    terminal = Terminal(_history_path(loop), completer)
     prompter = _InputPrompter(terminal)
     async with loop.open_session(interrupts, prompter.read_answer) as session:
-        prompter.session = session
+        prompter.session = completer.session = session
         loop.print_note(
             f"cellblock {__version__}: Python in a sandbox, work folder {loop.folder}; "
             ":help lists the commands, Ctrl-D ends the session"
@@ -167,18 +183,19 @@ class _InputPrompter:
         self.session: ReplSession | None = None
         self.token = CancellationToken()
 
-    async def read_answer(self, prompt: str) -> str:
+    async def read_answer(self, prompt: InputPrompt) -> str:
         """Return the answer to `prompt`. Runs on another event loop than the terminal."""
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(self._read_at_prompt(prompt), self._loop)
         )
 
-    async def _read_at_prompt(self, prompt: str) -> str:
+    async def _read_at_prompt(self, prompt: InputPrompt) -> str:
         assert self.session is not None
         await self.session.wait_for_output()
         self.session.start_new_line()
         try:
-            return await self._terminal.read_answer(strip_terminal_codes(prompt))
+            text = strip_terminal_codes(prompt)
+            return await self._terminal.read_answer(text, is_hidden=prompt.hidden)
         except (KeyboardInterrupt, EOFError):
             self.token.cancel()  # the session cannot receive "no answer"
             return ""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import time
+from collections.abc import Iterable
 
 from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
-from ..events import Display, Ended, Event, Output, Started
+from ..errors import CellblockError
+from ..events import Display, Ended, Event, FileCreated, Output, Started
 from ..executors.session.sandbox import SandboxSessionCodeExecutor
 from .image_viewer import ImageViewer
 from .render import Renderer, StyledText, printable_line
 from .repl_commands import ReplCommandError, ReplCommands, is_command
+from .sizes import format_size
 from .stdio import write
 
 _QUIET_SECONDS = 0.02  # without events for this long, all output has been written
@@ -30,7 +34,7 @@ class ReplSession:
         image_viewer: ImageViewer | None,
     ) -> None:
         self._session, self._renderer, self._image_viewer = session, renderer, image_viewer
-        self._commands = ReplCommands(session, folder)
+        self._commands, self._folder = ReplCommands(session, folder), folder
         self._last_output_at = 0.0  # time of the last write; infinity during a write
         self._mid_line = False  # True if the last block left a line of stdout unfinished
 
@@ -42,7 +46,7 @@ class ReplSession:
     async def execute(self, text: str, token: CancellationToken) -> int:
         """Run a block or a command and return its exit code.
 
-        Raises `CellblockError` if the block could not be run.
+        Raise `CellblockError` if the block could not be run.
         """
         if not is_command(text):
             return await self._run_block(text, token)
@@ -58,22 +62,42 @@ class ReplSession:
         return exit_code
 
     async def _run_block(self, code: str, token: CancellationToken) -> int:
-        exit_code, shown = 0, list[str]()
+        exit_code, images = 0, list[str]()
         async with contextlib.aclosing(
             self._session.execute_stream([CodeBlock(code, "python")], token)
         ) as events:
             async for event in events:
                 self._last_output_at = float("inf")
                 if isinstance(event, Display):
-                    shown += event.files
+                    images += event.files
+                elif isinstance(event, FileCreated):
+                    if _same_path(os.path.join(self._folder, event.path), images):
+                        continue  # named when the block has ended
                 elif isinstance(event, Ended):
                     exit_code = event.exit_code
+                    await asyncio.to_thread(write, self._image_notes(images))
                 await self._show_event(event)
                 self._last_output_at = time.monotonic()
         self.start_new_line()
         if self._image_viewer is not None:
-            self._image_viewer.open(shown)
+            self._image_viewer.open(images)
         return exit_code
+
+    def _image_notes(self, paths: Iterable[str]) -> list[StyledText]:
+        notes = list[StyledText]()
+        for path in paths:
+            size = format_size(os.path.getsize(path))
+            notes += self._renderer.note(f"created {_shorten_path(path)} ({size})")
+        return notes
+
+    async def complete(self, text: str, cursor: int) -> tuple[int, list[str]]:
+        """Return where the text to complete at `cursor` starts, and what can replace it."""
+        if text.startswith(":"):
+            line = text[:cursor]
+            return line.rfind(" ") + 1, self._commands.complete(line)
+        with contextlib.suppress(CellblockError):
+            return await self._session.complete(text, cursor)
+        return cursor, []
 
     async def _show_event(self, event: Event) -> None:
         if isinstance(event, Started):
@@ -98,6 +122,15 @@ class ReplSession:
         """
         while time.monotonic() < self._last_output_at + _QUIET_SECONDS:  # noqa: ASYNC110 - silence sets no event
             await asyncio.sleep(_QUIET_SECONDS / 4)
+
+
+def _shorten_path(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _same_path(path: str, others: Iterable[str]) -> bool:
+    return os.path.abspath(path) in map(os.path.abspath, others)
 
 
 def _without_repetition(ended: Ended) -> Ended:

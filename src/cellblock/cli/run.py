@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
 import click
@@ -48,7 +49,7 @@ def _check_language(
     callback=_check_language,
     help="Run the whole input as one block of this language.",
 )
-@common_options
+@common_options(60)
 @click.option("--json", "as_json", is_flag=True, help="Print only the result, as JSON.")
 @click.option(
     "--stream/--no-stream",
@@ -57,13 +58,16 @@ def _check_language(
     help="Print output while the blocks run, or at the end.",
 )
 def command(**options: Any) -> int:
-    """Run the code blocks of FILE, a Markdown message. If FILE is "-", read standard input.
+    """Run the code blocks of FILE, a Markdown message. If FILE is "-", or is
+    missing while standard input is no terminal, read standard input.
 
     A file with the suffix of a language, such as .py or .sh, is one block. The output of the blocks
     goes to standard output and standard error. Notes about blocks and the files that they created
     go to standard error. The exit code is that of the last block that ran; 2 means a usage error,
     and 3 that the code could not be run.
     """
+    if options["file"] is None and options["code"] is None and _has_input():
+        options["file"] = "-"
     settings = RunSettings(**options)
     if settings.network and settings.executor == "local":
         _fail_usage("--network does not apply to --executor local, which always has the network")
@@ -80,7 +84,7 @@ def _read_and_run(settings: RunSettings) -> int:
     from .input_file import InputError, read_blocks, select_runnable
 
     if (settings.file is None) == (settings.code is None):
-        _fail_usage("give either a FILE or -c CODE")
+        _fail_usage("give either a FILE or -c CODE, or a message on standard input")
     try:
         if settings.code is not None:
             blocks = [CodeBlock(settings.code, settings.language or "python")]
@@ -92,6 +96,11 @@ def _read_and_run(settings: RunSettings) -> int:
     from .run_blocks import execute
 
     return asyncio.run(execute(blocks, settings, skipped))
+
+
+def _has_input() -> bool:
+    """Return True if standard input is open and no terminal."""
+    return sys.stdin is not None and not sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - can be None
 
 
 def _fail_usage(message: str) -> NoReturn:

@@ -12,23 +12,30 @@ from collections.abc import Sequence
 from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import CellblockError
+from ..events import Ended
 from ..executors.base import CodeExecutor
-from ..results import CodeResult, ResultBuilder
-from .factory import WORK_DIR, install_progress, make_executor, work_folder
+from ..results import ResultBuilder
+from .factory import WORK_DIR, install_progress, make_advisor, make_executor, work_folder
 from .interrupts import RunInterrupts
 from .render import Renderer, StyledText
 from .settings import RunSettings
-from .stdio import have_same_destination, replace_unencodable, write
+from .stdio import has_colours, have_same_destination, replace_unencodable, write
 
 
 async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: str) -> int:
     """Print `skipped`, run `blocks`, print what happens, and return the command's exit code.
 
-    Raises `CellblockError` if the blocks could not be run.
+    Raise `CellblockError` if the blocks could not be run.
     """
     replace_unencodable()
     folder = WORK_DIR if settings.work_dir is None else settings.work_dir
-    renderer = Renderer(blocks, folder=folder, same_destination=have_same_destination())
+    renderer = Renderer(
+        blocks,
+        folder=folder,
+        same_destination=have_same_destination(),
+        advisor=make_advisor(settings),
+        has_colours=has_colours(os.environ),
+    )
 
     def note(text: str) -> None:
         if not settings.as_json:
@@ -42,7 +49,7 @@ async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: s
             with install_progress(note):
                 await executor.start()
             interrupts.set_running()
-            result = await _run_and_print(executor, blocks, settings, renderer, interrupts.token)
+            exit_code = await _run_and_print(executor, blocks, settings, renderer, interrupts.token)
         except asyncio.CancelledError:
             if not interrupts.exit_code:
                 raise
@@ -54,7 +61,7 @@ async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: s
         finally:
             interrupts.set_stopping()
             await executor.stop()
-    return interrupts.exit_code or result.exit_code
+    return interrupts.exit_code or exit_code
 
 
 async def _run_and_print(
@@ -63,22 +70,28 @@ async def _run_and_print(
     settings: RunSettings,
     renderer: Renderer,
     token: CancellationToken,
-) -> CodeResult:
-    """Run `blocks` and print their output while they run, or at the end, as `settings` ask."""
-    builder, pending = ResultBuilder(), list[StyledText]()
+) -> int:
+    """Run `blocks` and print their output while they run, or at the end, as `settings` ask.
+
+    Return the exit code of the last block. Output that is printed at once is not kept: it is
+    unlimited.
+    """
+    builder, pending, exit_code = ResultBuilder(), list[StyledText](), 0
     async with contextlib.aclosing(executor.execute_stream(blocks, token)) as events:
         async for event in events:
-            builder.add_event(event)
+            if isinstance(event, Ended):
+                exit_code = event.exit_code
             if settings.as_json:
+                builder.add_event(event)
                 continue
             pending += renderer.render(event)
             if settings.stream:
                 # In a thread: a slow reader of the output must not delay Ctrl-C.
                 await asyncio.to_thread(write, pending)
                 pending.clear()
-    result = builder.session_result() if executor.is_live else builder.result()
     if settings.as_json:
+        result = builder.session_result() if executor.is_live else builder.result()
         text = json.dumps(dataclasses.asdict(result), indent=2, default=os.fspath)
         pending.append(StyledText("stdout", f"{text}\n"))
     await asyncio.to_thread(write, pending)
-    return result
+    return exit_code

@@ -13,7 +13,7 @@ _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kmg]?)(?:i?b)?", re.IGNO
 def parse_size(text: str) -> int:
     """Return the number of bytes in a text such as `512M`, `1.5 GiB`, `2gb` or `1048576`.
 
-    Units are powers of 1024. Raises `ValueError` for anything else.
+    Units are powers of 1024. Raise `ValueError` for anything else.
     """
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0

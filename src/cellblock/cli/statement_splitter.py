@@ -59,7 +59,7 @@ def _is_code(line: str) -> bool:
 def missing_indent(text: str) -> int | None:
     """Return the indentation of the next line of unfinished `text`; None if `text` is complete.
 
-    Text with a syntax error is complete. Raises `CellblockError` if IPython is not installed.
+    Text with a syntax error is complete. Raise `CellblockError` if IPython is not installed.
     """
     if text.startswith(":"):
         return None

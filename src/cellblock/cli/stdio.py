@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import click
 
@@ -35,6 +35,15 @@ def replace_unencodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # it is None if closed
             stream.reconfigure(errors="backslashreplace")
+
+
+def has_colours(environment: Mapping[str, str]) -> bool:
+    """Return True if standard output is a terminal with colours, and they are not unwanted."""
+    return (
+        not environment.get("NO_COLOR")
+        and environment.get("TERM", "dumb") != "dumb"
+        and bool(sys.stdout and sys.stdout.isatty())
+    )
 
 
 def have_same_destination() -> bool:

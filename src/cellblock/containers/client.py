@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..errors import BackendError, ContainerEngineUnavailable
+from ..errors import BackendError, CellblockError, ContainerEngineUnavailable
 
 if TYPE_CHECKING:
     from aiodocker import Docker
@@ -23,6 +24,16 @@ _DISK_FULL = (
     " The engine's disk is full: `docker system df` shows what uses it, "
     "`docker system prune` removes unused data."
 )
+# By the program of the engine.
+_START_ADVICE = {
+    "dockerd": "Docker is installed but not running. Start it: sudo systemctl start docker.",
+    "podman": (
+        "Podman is installed but its service is not running. Start it: systemctl --user start "
+        "podman.socket, and set DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock."
+    ),
+}
+# What aiodocker raises for an answer with a missing header, broken JSON or missing fields.
+_INVALID_ANSWER = (TypeError, ValueError, LookupError, AttributeError)
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock", "~/.docker/run/docker.sock")
 
 
@@ -97,10 +108,11 @@ class EngineClient:
 async def connect() -> EngineClient:
     """Connect to the engine named by DOCKER_HOST or the current context, or to the local one.
 
-    Raise `ContainerEngineUnavailable` if there is none or it does not respond.
+    Raise `ContainerEngineUnavailable` if there is none, or it does not respond as an engine does.
     """
     try:
         import aiodocker  # an extra
+        import aiohttp
     except ImportError as error:
         raise ContainerEngineUnavailable(_MISSING_EXTRA) from error
     try:
@@ -121,6 +133,13 @@ async def connect() -> EngineClient:
         raise ContainerEngineUnavailable(
             _unreachable_message(str(docker._connection_info), error)
         ) from error
+    except (aiohttp.ClientError, *_INVALID_ANSWER) as error:
+        host = str(docker._connection_info)
+        await docker.close()
+        raise ContainerEngineUnavailable(
+            f"What answers at {host} is not a container engine ({_describe(error)}). "
+            "Start the engine, or check DOCKER_HOST."
+        ) from error
     except BaseException:
         await docker.close()
         raise
@@ -135,9 +154,11 @@ async def _engine_info(docker: Docker) -> tuple[dict[str, Any], dict[str, Any]]:
             return known.info, known.version
     requests = (docker._query_json(path, versioned_api=False) for path in ("info", "version"))
     info, version = await asyncio.gather(*requests)
+    if not isinstance(info, dict):
+        raise TypeError("its description of itself is not a JSON object")
     if engine is not None:
         _info_cache[engine] = _EngineInfo(now, info, version)
-    return info, version
+    return cast("dict[str, Any]", info), version
 
 
 def _socket_identity(host: str) -> tuple[object, ...] | None:
@@ -171,6 +192,8 @@ async def open_client() -> AsyncGenerator[EngineClient]:
 
 
 def _no_socket_message() -> str:
+    if advice := _start_advice():
+        return f"{advice} There is no socket at {' or '.join(_SOCKETS)}."
     return (
         "No container engine was found: DOCKER_HOST is not set, and there is no socket at "
         f"{' or '.join(_SOCKETS)}. Install and start Docker (Debian: docker.io), "
@@ -192,18 +215,31 @@ def _unreachable_message(host: str, error: BaseException) -> str:
         )
     if isinstance(error, TimeoutError):
         return f"The container engine at {host} did not answer within {_ANSWER_SECONDS:.0f} s."
+    if host.startswith("unix://") and (advice := _start_advice()):
+        return f"{advice} Nothing answers at {path}; if that is wrong, check DOCKER_HOST."
     return (
         f"The container engine at {host} does not answer ({error}). Start it, or check DOCKER_HOST."
     )
+
+
+def _start_advice() -> str:
+    """Return how to start the engine that is installed here; "" if none is."""
+    for program, advice in _START_ADVICE.items():
+        if shutil.which(program):
+            return advice
+    return ""
 
 
 @contextlib.contextmanager
 def translate_errors(failure: str) -> Generator[None]:
     """Raise the engine's errors as `BackendError`, with a message that begins with `failure`."""
     import aiodocker  # an extra; a caller with a client has it
+    import aiohttp
 
     try:
         yield
+    except CellblockError:
+        raise
     except aiodocker.DockerError as error:
         if error.status == _UNREACHABLE:
             raise ContainerEngineUnavailable(
@@ -215,6 +251,15 @@ def translate_errors(failure: str) -> Generator[None]:
         raise ContainerEngineUnavailable(
             f"{failure}: the connection to the container engine was lost ({error})."
         ) from error
+    except (aiohttp.ClientError, *_INVALID_ANSWER) as error:
+        raise ContainerEngineUnavailable(
+            f"{failure}: the container engine sent an invalid answer ({_describe(error)}). "
+            "Check that it is running."
+        ) from error
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def http_status(error: BaseException | None) -> int:

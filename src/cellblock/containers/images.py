@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ..errors import BackendError, ImageUnavailable
@@ -49,13 +49,17 @@ class PullTracker:
 
 async def pull_image(client: EngineClient, image: str, on_pull: OnPull | None) -> None:
     """Pull `image`. Raise `ImageUnavailable`, which quotes the engine, if that fails."""
+    async for progress in _pull(client, image):
+        if on_pull is not None:
+            on_pull(progress)
+
+
+async def _pull(client: EngineClient, image: str) -> AsyncGenerator[PullProgress]:
     tracker = PullTracker(image)
     try:
         with translate_errors(f"The container engine has no image {image} and cannot pull it"):
             async for message in client.docker.images.pull(image, stream=True):
-                progress = tracker.update(message)
-                if on_pull is not None:
-                    on_pull(progress)
+                yield tracker.update(message)
     except BackendError as error:
         raise ImageUnavailable(
             f"{error}. Check the name; `docker pull {image}` shows more."

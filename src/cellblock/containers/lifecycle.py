@@ -92,7 +92,8 @@ class ContainerLifecycle:
         info = await container.inspect()
         labels: Mapping[str, str] = info["Config"].get("Labels") or {}
         if labels.get(orphans.KEPT_LABEL) != "1":
-            raise BackendError(f"{name_taken_message(self._name)} No executor was told to keep it.")
+            taken = name_taken_message(self._name)
+            raise BackendError(f"{taken} It was not created to be kept.")
         if info.get("ExecIDs"):
             raise BackendError(f"{name_taken_message(self._name)} Another executor uses it.")
         if (other := info["Config"]["Image"]) != self._spec.image:
@@ -140,8 +141,8 @@ class ContainerLifecycle:
     async def restart(self, *, or_recreate: bool = False) -> bool:
         """Restart the container, and return True if it had to be created again.
 
-        `or_recreate` allows that if it is gone or about to be removed. Raise `BackendError` on
-        failure.
+        With `or_recreate`, create it again if it is gone or about to be removed. Raise
+        `BackendError` on failure.
         """
         container = self._acquired()
         try:

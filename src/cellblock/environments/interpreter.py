@@ -65,7 +65,7 @@ def warn_if_untested(version: str) -> None:
 
 
 async def find_interpreter(python: str | None) -> Interpreter:
-    """Return what belongs to `python`; None means the running one. Raises `BackendError`."""
+    """Return what belongs to `python`; None means the running one. Raise `BackendError`."""
     if python is None or python == sys.executable:
         return replace(_current_interpreter(), is_explicit=python is not None)
     return await asyncio.to_thread(_query, python)

@@ -32,7 +32,7 @@ _SELECTION_VARIABLES = (
 def normalise_requirements(packages: Sequence[str]) -> tuple[str, ...]:
     """Return the requirements in one spelling and order, without duplicates.
 
-    Raises `PackageError` for a malformed one.
+    Raise `PackageError` for a malformed one.
     """
     if isinstance(packages, str):
         raise PackageError(f"packages must be a list of requirements, not the string {packages!r}.")

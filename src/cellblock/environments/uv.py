@@ -38,6 +38,7 @@ _LOCK_POLL_SECONDS = 0.05
 _EXIT_SECONDS = 30.0  # between the end of uv's output and its exit
 _MAX_ERROR_LINES = 200  # of uv's output that an error quotes
 _MAX_LINE_CHARACTERS = 4000
+_ACTIVATION_ADVICE = "Activate with:"  # does not apply: executors use the environment themselves
 
 # With these, uv would use another environment or interpreter, or install additional packages.
 _REMOVED_VARIABLES = (
@@ -54,7 +55,7 @@ def log_line(line: str) -> None:
 def user_cache_dir(kind: str) -> Path:
     """Return the user's cache folder for one kind of thing.
 
-    Raises `BackendError` if there is no home folder.
+    Raise `BackendError` if there is no home folder.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
@@ -212,6 +213,8 @@ async def _read_lines(stream: socket.socket, tail: deque[str], on_line: OnLine) 
     while data := await loop.sock_recv(stream, 65536):
         *lines, rest = (rest + decoder.decode(data)).split("\n")
         for line in lines:
+            if line.startswith(_ACTIVATION_ADVICE):
+                continue
             tail.append(line[:_MAX_LINE_CHARACTERS])
             on_line(tail[-1])
         rest = rest[:_MAX_LINE_CHARACTERS]

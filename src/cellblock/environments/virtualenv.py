@@ -43,7 +43,7 @@ async def environment_for(
     `cellblock/environments` in `$XDG_CACHE_HOME` or `~/.cache`; nothing is removed from there.
     A cancellation kills uv and removes what it created.
 
-    Raises `PackageError`, with uv's own message, if a requirement is malformed or cannot be
+    Raise `PackageError`, with uv's own message, if a requirement is malformed or cannot be
     installed; `BackendError` if the interpreter, uv or the cache folder cannot be used.
     """
     requirements = normalise_requirements(packages)
@@ -74,26 +74,25 @@ def site_packages(environment: Path) -> Path:
 def create_virtual_env(dir_path: str | os.PathLike[str], **env_args: object) -> SimpleNamespace:
     """Create a virtual environment and return its context: `env_exe`, `bin_path` and more.
 
-    `env_args` are those of `venv.EnvBuilder`. Without any, the environment has pip. Raises
-    `BackendError`.
+    The paths of the context are absolute. `env_args` are those of `venv.EnvBuilder`. Without any,
+    the environment has pip. Raise `BackendError`.
     """
     import venv  # rarely needed
 
+    folder = os.path.abspath(dir_path)
     settings: dict[str, Any] = dict(env_args) or {"with_pip": True}
     builder = venv.EnvBuilder(**settings)
     try:
-        builder.create(dir_path)
+        builder.create(folder)
     except subprocess.CalledProcessError as error:
         output = (error.output or b"").decode(errors="replace").strip()
         raise BackendError(
-            f"pip cannot be installed into {os.fspath(dir_path)}: {output or error} "
+            f"pip cannot be installed into {folder}: {output or error} "
             "On Debian, install python3-venv; or pass with_pip=False."
         ) from error
     except OSError as error:
-        raise BackendError(
-            f"No virtual environment can be created in {os.fspath(dir_path)}: {error}"
-        ) from error
-    return builder.ensure_directories(dir_path)
+        raise BackendError(f"No virtual environment can be created in {folder}: {error}") from error
+    return builder.ensure_directories(folder)
 
 
 @dataclass(frozen=True)

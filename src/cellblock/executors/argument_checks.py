@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 from ..errors import WorkspaceError
-from ..limits import Limits
+from ..limits import MAX_SECONDS, Limits
 from ..policy import Policy
-
-_MAX_SECONDS = 1e9  # 30 years; timers of the kernel take no more than about 70
 
 
 def check_strings(name: str, values: object) -> tuple[str, ...]:
-    """Return `values` as a tuple. Raises `ValueError` if it is not a sequence of strings.
+    """Return `values` as a tuple. Raise `ValueError` if it is not a sequence of strings.
 
     A single string is refused too, although it is a sequence of strings.
     """
@@ -28,17 +27,17 @@ def check_strings(name: str, values: object) -> tuple[str, ...]:
 
 
 def check_bool(name: str, value: object) -> bool:
-    """Return `value`. Raises `ValueError` if it is not a bool."""
+    """Return `value`. Raise `ValueError` if it is not a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {value!r}.")
     return value
 
 
 def check_timeout(value: object) -> float | None:
-    """Return `value`. Raises `ValueError` if it is not a number of seconds, or `None`."""
+    """Return `value`. Raise `ValueError` if it is not a number of seconds, or `None`."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value > _MAX_SECONDS:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value > MAX_SECONDS:
         raise ValueError(
             "Timeout must be a number of seconds, such as 60, or None for no limit, "
             f"not {value!r:.100}."
@@ -56,7 +55,7 @@ def shortest(*seconds: float | None) -> float | None:
 def check_limits(limits: object, defaults: Limits) -> Limits:
     """Return `limits` with `defaults` for those that are not named.
 
-    Raises `ValueError` if it is not a `Limits` object.
+    Raise `ValueError` if it is not a `Limits` object.
     """
     if not isinstance(limits, Limits):
         raise ValueError(
@@ -67,7 +66,7 @@ def check_limits(limits: object, defaults: Limits) -> Limits:
 
 
 def check_policy(policy: object) -> Policy:
-    """Return `policy`, or the default for None. Raises `ValueError` if it is something else."""
+    """Return `policy`, or the default for None. Raise `ValueError` if it is something else."""
     if policy is None:
         return Policy()
     if not isinstance(policy, Policy):
@@ -91,7 +90,7 @@ def check_token(token: object) -> None:
 def check_folder(name: str, value: object) -> Path | None:
     """Return the path of a folder with `~` expanded. None stays None.
 
-    Raises `ValueError` if `value` is not a path.
+    Raise `ValueError` if `value` is not a path.
     """
     if value is None:
         return None
@@ -103,8 +102,26 @@ def check_folder(name: str, value: object) -> Path | None:
         raise ValueError(f"{name} cannot be {value!r:.100}: {error}") from error
 
 
+def check_virtual_env(context: object) -> SimpleNamespace | None:
+    """Return the programs of a virtual environment with absolute paths. None stays None.
+
+    Blocks run in another folder, where relative paths name other files. Raise `ValueError` if
+    `context` is not the context of a virtual environment.
+    """
+    if context is None:
+        return None
+    paths = getattr(context, "env_exe", None), getattr(context, "bin_path", None)
+    if not all(isinstance(path, str | os.PathLike) for path in paths):
+        raise ValueError(
+            "virtual_env_context must be the result of create_virtual_env('venv'), "
+            f"not {context!r:.100}."
+        )
+    program, folder = (os.path.abspath(cast(str, path)) for path in paths)
+    return SimpleNamespace(env_exe=program, bin_path=folder)
+
+
 def create_folder(name: str, folder: Path) -> None:
-    """Create `folder` and its parents if they are missing. Raises `WorkspaceError`."""
+    """Create `folder` and its parents if they are missing. Raise `WorkspaceError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

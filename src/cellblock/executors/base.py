@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TypeGuard
 
-from ..aio.background_loop import background_loop
+from ..aio.background_loop import LoopEnded, background_loop
 from ..blocks import CodeBlock, CodeBlockLike
 from ..cancellation import Token
 from ..components import Component
-from ..errors import BackendError
+from ..errors import BackendError, SessionError
 from ..events import Ended, Event, Started
-from ..results import CodeResult, ResultBuilder
+from ..results import BlockResult, CodeResult, ResultBuilder
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 
+_log = logging.getLogger(__name__)
 _EXAMPLE = """[CodeBlock(code="print('hi')", language="python")]"""
 
 
@@ -28,14 +30,14 @@ class CodeExecutor(Component, ABC):
 
     Create an executor, start it, use it and stop it. It starts itself on first use, and
     `async with` starts and stops it. Many tasks, event loops and threads can use one executor
-    at the same time.
+    at the same time. After `async with`, a live executor has to be started again by `start`.
 
     The result reports what the program did. An exception reports that Cellblock failed:
 
     * Blocks run in order. After the first block whose exit code is not 0, no more blocks run.
     * `exit_code` is the program's exit code, 128+N if signal N ended it, 124 after a time limit,
       125 after a cancelled token, and 137 if memory ran out. `outcome` says which one it was.
-      The output up to that point is kept, and no process of the block is left running.
+      Output that was written before is kept, and no process of the block is left running.
     * An unknown language, or a file name outside the work folder, gives exit code 1. Nothing is
       written or run.
     * If the awaiting task is cancelled, the block is killed and cleaned up. Then
@@ -53,6 +55,7 @@ class CodeExecutor(Component, ABC):
 
     def __init__(self) -> None:
         self._is_open = False
+        self._was_left = False  # the `with` block of a live executor has ended
         self._opened_by = 0  # the process ID of the process that opened the backend
         # Concurrent start, stop and restart calls must not interleave.
         self._state_lock = asyncio.Lock()
@@ -64,9 +67,8 @@ class CodeExecutor(Component, ABC):
     ) -> CodeResult:
         """Run `code_blocks` and return their result.
 
-        Raises `ValueError` if the list is empty, an item is not a code block, or the token is not
-        a token. Raises the
-        errors listed in the class docstring if a block could not run.
+        Raise `ValueError` if the list is empty, an item is not a code block, or the token is not
+        a token. Raise the errors that the class docstring lists if a block could not run.
         """
         check_token(cancellation_token)
         work = self._collect(_validate_blocks(code_blocks), cancellation_token)
@@ -78,7 +80,7 @@ class CodeExecutor(Component, ABC):
         """Run `code_blocks` and yield events as they happen. `fold` turns the events into a result.
 
         Closing the generator early kills the running block, as cancelling the task does.
-        Raises the same errors as `execute_code_blocks`.
+        Raise the same errors as `execute_code_blocks`.
         """
         check_token(cancellation_token)
         return background_loop().stream(
@@ -86,20 +88,24 @@ class CodeExecutor(Component, ABC):
         )
 
     async def start(self) -> None:
-        """Start the executor. Does nothing if it is already started.
+        """Start the executor. Do nothing if it is already started.
 
-        Raises `BackendError`, `WorkspaceError`, `PackageError` or `FunctionError` if it fails.
+        Raise `BackendError`, `WorkspaceError`, `PackageError` or `FunctionError` if it fails.
         """
+        self._was_left = False
         await background_loop().call(self._start())
 
     async def stop(self) -> None:
-        """Kill what runs and clean up. Does nothing if stopped. The next use starts it again.
+        """Kill what runs and clean up. Do nothing if stopped. The next use starts it again.
 
-        Does nothing in a forked child: the backend belongs to the process that started it.
+        A block that runs at that moment raises `ExecutorStopped`.
+
+        Do nothing in a forked child, because the backend belongs to the process that started it,
+        and at the very end of Python's exit, when the backend ends by itself.
         """
-        if self._is_inherited():
-            return
-        await background_loop().call(self._stop())
+        if not self._is_inherited():
+            with contextlib.suppress(LoopEnded):
+                await background_loop().call(self._stop())
 
     async def restart(self) -> None:
         """Stop and start again. Only the files in the work folder are kept.
@@ -110,6 +116,7 @@ class CodeExecutor(Component, ABC):
             raise BackendError(
                 "This executor was started in another process. Create one in this process."
             )
+        self._was_left = False
         await background_loop().call(self._restart())
 
     async def __aenter__(self) -> Self:
@@ -122,7 +129,16 @@ class CodeExecutor(Component, ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._was_left = self.is_live
         await self.stop()
+
+    def __repr__(self) -> str:
+        state = "started" if self._is_open else "not started"
+        return f"<{' '.join([type(self).__name__, *self._repr_details(), state])}>"
+
+    def _repr_details(self) -> list[str]:
+        """Return what `repr` says about the settings."""
+        return []
 
     def can_run_inline(self) -> bool:
         """Return True if a thread without an event loop should run blocks itself.
@@ -156,14 +172,36 @@ class CodeExecutor(Component, ABC):
 
     async def _start(self) -> None:
         async with self._state_lock:
-            if not self._is_open:
+            if self._is_open and self._has_lost_server():
+                await self._close_and_open()
+            elif not self._is_open:
                 await self._open()
                 self._mark_open()
 
+    async def _start_for_use(self) -> None:
+        """Start as `start` does, but raise `SessionError` after a live executor's `with` block."""
+        if self._was_left:
+            raise SessionError(
+                "The session ended with its `with` block, and its variables are gone. "
+                "Call start() to begin a new session."
+            )
+        await self._start()
+
+    def _must_start(self) -> bool:
+        """Return True if a block needs `_start_for_use` first."""
+        return not self._is_open or self._has_lost_server()
+
+    def _has_lost_server(self) -> bool:
+        """Return True if the next block needs a new server, because the present one has ended.
+
+        Implemented by executors whose blocks need nothing that was lost with the server.
+        """
+        return False
+
     async def _start_events(self) -> AsyncGenerator[Event, None]:
         """Start as `_start` does, and yield the events of the start."""
-        await self._start()
-        for event in ():
+        await self._start_for_use()
+        for event in ():  # makes this an async generator; subclasses report the progress of a pull
             yield event
 
     async def _stop(self) -> None:
@@ -171,17 +209,23 @@ class CodeExecutor(Component, ABC):
             if self._is_open:
                 self._is_open = False
                 await self._close(restarting=False)
+                _log.info("%r was stopped", self)
 
     async def _restart(self) -> None:
         async with self._state_lock:
-            if self._is_open:
-                self._is_open = False
-                await self._close(restarting=True)
-            await self._open()
-            self._mark_open()
+            await self._close_and_open()
+
+    async def _close_and_open(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            await self._close(restarting=True)
+            _log.info("%r restarts", self)
+        await self._open()
+        self._mark_open()
 
     def _mark_open(self) -> None:
         self._is_open, self._opened_by = True, os.getpid()
+        _log.info("%r was started", self)
 
     def _is_inherited(self) -> bool:
         """Return True in a forked child of the process that opened the backend."""
@@ -190,7 +234,7 @@ class CodeExecutor(Component, ABC):
     async def _events(
         self, blocks: Sequence[CodeBlock], token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        if not self._is_open:
+        if self._must_start():
             async with contextlib.aclosing(
                 background_loop().stream(self._start_events())
             ) as events:
@@ -206,6 +250,7 @@ class CodeExecutor(Component, ABC):
                 async for event in events:
                     if isinstance(event, Ended):
                         exit_code = event.exit_code
+                        self._log_end(block.language, event)
                     yield event
             if exit_code != 0:
                 return
@@ -215,27 +260,39 @@ class CodeExecutor(Component, ABC):
 
         The extra generator costs a tenth of the time of a short block.
         """
-        if not self._is_open:
-            await background_loop().call(self._start())
-        folder = ResultBuilder()
+        if self._must_start():
+            await background_loop().call(self._start_for_use())
+        builder = ResultBuilder()
         for number, block in enumerate(blocks):
             if token is not None and token.is_cancelled():
                 for event in _cancelled_events(number, block):
-                    folder.add_event(event)
+                    builder.add_event(event)
                 break
             events = self._run_block(number, block, token)
             try:
                 async for event in events:
-                    folder.add_event(event)
+                    builder.add_event(event)
             finally:
                 await events.aclose()
-            if folder.blocks[-1].exit_code != 0:
+            self._log_end(block.language, builder.blocks[-1])
+            if builder.blocks[-1].exit_code != 0:
                 break
-        return self._build_result(folder)
+        return self._build_result(builder)
 
-    def _build_result(self, folder: ResultBuilder) -> CodeResult:
+    def _log_end(self, language: str, end: Ended | BlockResult) -> None:
+        """Log how a block ended, but nothing of its code and output."""
+        if end.limit is not None:
+            _log.info("%r: a %s block reached the limit %s", self, language, end.limit)
+        if end.notice:
+            _log.info("%r: %s", self, end.notice.partition(":")[0].partition(".")[0])
+        _log.debug(
+            "%r: a %s block ended: %s, exit code %d, %.3f s",
+            *(self, language, end.outcome, end.exit_code, end.usage.wall_seconds),
+        )
+
+    def _build_result(self, builder: ResultBuilder) -> CodeResult:
         """Return the result in the class that this executor uses."""
-        return folder.result()
+        return builder.result()
 
 
 def _cancelled_events(number: int, block: CodeBlock) -> tuple[Event, ...]:
@@ -245,7 +302,7 @@ def _cancelled_events(number: int, block: CodeBlock) -> tuple[Event, ...]:
 
 
 def _validate_blocks(blocks: object) -> list[CodeBlock]:
-    """Return `blocks` as a list of `CodeBlock`. Raises `ValueError` if it is empty or not that."""
+    """Return `blocks` as a list of `CodeBlock`. Raise `ValueError` if it is empty or not that."""
     if not _is_block_list(blocks):
         raise ValueError(f"Pass code blocks as a list, not as a {_type_name(blocks)}: {_EXAMPLE}")
     checked = [_validate_block(block) for block in blocks]

@@ -5,25 +5,29 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import dataclasses
 import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from ..errors import WorkspaceError
+from ..events import Display, Event, Output
 
-_BINARY_SUFFIXES = {
+# In the order of preference: one display gives one file.
+_SUFFIXES = {
     "image/png": "png",
     "image/jpeg": "jpg",
     "image/gif": "gif",
     "image/webp": "webp",
+    "image/svg+xml": "svg",
+    "text/html": "html",
     "application/pdf": "pdf",
 }
-_TEXT_SUFFIXES = {"image/svg+xml": "svg", "text/html": "html"}
-_SUFFIXES = _BINARY_SUFFIXES | _TEXT_SUFFIXES
+_TEXT_TYPES = ("image/svg+xml", "text/html")
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Terminal codes for colours, cursor moves, titles and links.
 _TERMINAL_CODES = re.compile(
@@ -39,36 +43,69 @@ _REPLACED_CHARACTERS = {
 class DisplayFiles:
     """Save displayed content in `folder` under new names. The first save creates the folder."""
 
+    folder_flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Save the images and pages of a MIME bundle and return their paths.
+        """Save an image, or else a page, of a MIME bundle. Return its path, or nothing.
 
         Skips content that does not match its type, such as an image that is not base64.
-        Raises `WorkspaceError` if the folder cannot be written.
+        Raise `WorkspaceError` if the folder cannot be written.
         """
-        found = [
-            (suffix, _decode_content(mime, data[mime]))
-            for mime, suffix in _SUFFIXES.items()
-            if mime in data
-        ]
-        return tuple(self._write(suffix, content) for suffix, content in found if content)
+        for mime, suffix in _SUFFIXES.items():
+            if mime in data and (content := _decode_content(mime, data[mime])):
+                return (self._write(suffix, content),)
+        return ()
+
+    def new_name(self, suffix: str) -> str:
+        """Return a name for a new file. It is called again if there is such a file."""
+        return f"{uuid.uuid4().hex}.{suffix}"
 
     def _write(self, suffix: str, content: bytes) -> str:
-        path = self.folder / f"{uuid.uuid4().hex}.{suffix}"
+        path = self.folder
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with open(os.open(path, _CREATE_FLAGS, 0o644), "wb") as file:
-                file.write(content)
+            folder = os.open(self.folder, self.folder_flags)
+            try:
+                path = self._create(folder, suffix, content)
+            finally:
+                os.close(folder)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                path.unlink()
             raise WorkspaceError(
                 f"Displayed content cannot be saved in {self.folder}: {error.strerror}. "
                 "Make the folder writable."
             ) from error
         return str(path)
+
+    def _create(self, folder: int, suffix: str, content: bytes) -> Path:
+        """Create a file in the folder with descriptor `folder`. Raise `OSError`."""
+        while True:
+            name = self.new_name(suffix)
+            try:
+                descriptor = os.open(name, _CREATE_FLAGS, 0o644, dir_fd=folder)
+            except FileExistsError:
+                continue
+            try:
+                with open(descriptor, "wb") as file:
+                    file.write(content)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+                raise
+            return self.folder / name
+
+
+def save_display(files: DisplayFiles, display: Display) -> Iterator[Event]:
+    """Yield `display` with its files, or without them and a message on stderr if saving fails."""
+    try:
+        saved = files.save(display.data)
+    except WorkspaceError as error:
+        yield display
+        yield Output(display.block, "stderr", f"{error}\n")
+    else:
+        yield dataclasses.replace(display, files=saved) if saved else display
 
 
 def has_files(data: Mapping[str, Any]) -> bool:
@@ -127,7 +164,7 @@ def _decode_content(mime: str, value: object) -> bytes:
     text = _join_lines(value)
     if text is None:
         return b""
-    if mime in _TEXT_SUFFIXES:
+    if mime in _TEXT_TYPES:
         return text.encode(errors="replace")
     try:
         return base64.b64decode("".join(text.split()), validate=True)

@@ -20,7 +20,10 @@ _REPLACED_CHARACTERS = {0: "\ufffd", 0x1B: "\ufffd"}  # NUL and ESC, which start
 
 
 class FrameDecoder:
-    """Decode the frames of one block into events. Does no I/O."""
+    """Decode the frames of one block into events. Does no I/O.
+
+    The frames come from a `Connection`, which has checked their fields.
+    """
 
     def __init__(self, block: int, limits: Limits) -> None:
         self._block, self._limits = block, limits
@@ -102,8 +105,8 @@ def _parse_display(frame: protocol.Frame) -> dict[str, Any] | None:
 
 def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
     """Return whether the session has its state from before the block, and a notice about it."""
-    lost = int(ending.get("lost", 0))
-    what = ", ".join(str(item) for item in ending.get("obstacles", ()))
+    lost = int(ending.get("lost") or 0)
+    what = ", ".join(str(item) for item in ending.get("obstacles") or ())
     why = f" No later checkpoint could be made because of {what}." if what else ""
     match ending.get("session"):
         case "restored" if lost == 0:

@@ -37,9 +37,29 @@ Import = str | ImportFromModule | Alias
 POSTPONED_ANNOTATIONS = ImportFromModule("__future__", ("annotations",))
 
 
+def to_import(item: object) -> Import:
+    """Return an import as one of ours. AutoGen's classes are recognised by their attributes.
+
+    Raise `FunctionError` if it is not an import.
+    """
+    match item:
+        case str() | Alias() | ImportFromModule():
+            return item
+        case _ if hasattr(item, "name") and hasattr(item, "alias"):
+            found = cast(Any, item)
+            return Alias(found.name, found.alias)
+        case _ if hasattr(item, "module") and hasattr(item, "imports"):
+            found = cast(Any, item)
+            return ImportFromModule(found.module, _to_names(found.imports))
+        case _:
+            raise FunctionError(
+                f"{item!r} in global_imports is not a name, an Alias or an ImportFromModule."
+            )
+
+
 def import_line(item: Import) -> str:
     """Return the import as a line of source."""
-    match cast(object, item):
+    match item:
         case str() as name:
             return f"import {name}"
         case Alias(name, alias):
@@ -50,16 +70,12 @@ def import_line(item: Import) -> str:
                 for name in names
             ]
             return f"from {module} import {', '.join(parts)}"
-        case _:
-            raise FunctionError(
-                f"{item!r} in global_imports is not a name, an Alias or an ImportFromModule."
-            )
 
 
 def bound_names(line: str) -> dict[str, str]:
     """Return the names that an import line binds, each with the full name of its target.
 
-    Raises `FunctionError` if the line is not exactly one absolute import.
+    Raise `FunctionError` if the line is not exactly one absolute import.
     """
     try:
         body = ast.parse(line).body
@@ -104,7 +120,13 @@ def from_json(item: Any) -> Import:
             raise FunctionError(f"{item!r:.200} is not a saved import.")
 
 
+def _to_names(values: object) -> list[str | Alias]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise FunctionError(f"ImportFromModule.imports must be a list of names, not {values!r}.")
+    return [_require_name(to_import(value)) for value in cast(Sequence[object], values)]
+
+
 def _require_name(item: Import) -> str | Alias:
     if isinstance(item, ImportFromModule):
-        raise FunctionError(f"{item!r:.200} is an import inside a saved import.")
+        raise FunctionError(f"{item!r:.200} is an import inside an import.")
     return item

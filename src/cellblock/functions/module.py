@@ -11,11 +11,11 @@ import builtins
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import Template
 from types import FunctionType, ModuleType
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, cast
 
 from ..errors import FunctionError
 from .imports import (
@@ -28,13 +28,20 @@ from .imports import (
     import_line,
     to_json,
 )
+from .requirements import (
+    Function,
+    FunctionWithRequirements,
+    FunctionWithRequirementsStr,
+    as_own_class,
+    with_requirements,
+)
 from .source import (
     Definition,
     definition_text,
     has_postponed_annotations,
     names_needed,
-    parse_function,
     read_function,
+    require_function,
     stub,
 )
 
@@ -49,11 +56,6 @@ __all__ = [
     "ImportFromModule",
     "with_requirements",
 ]
-
-T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
-Q = ParamSpec("Q")
 
 FUNCTION_PROMPT_TEMPLATE = """\
 You have access to the following user defined functions. \
@@ -71,82 +73,6 @@ _MODULE_NAMES = frozenset(
 )
 
 
-@dataclass(eq=False)
-class FunctionWithRequirements(Generic[T, P]):
-    """A function with the packages and imports that it needs. Calling it calls the function."""
-
-    func: Callable[P, T]
-    python_packages: Sequence[str] = ()
-    global_imports: Sequence[Import] = ()
-
-    def __post_init__(self) -> None:
-        self.python_packages = _check_packages(self.python_packages)
-        self.global_imports = _check_imports(self.global_imports)
-        # updated=(): the __dict__ of a wrapped FunctionWithRequirements would replace these fields.
-        functools.update_wrapper(self, self.func, updated=())
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.func(*args, **kwargs)
-
-    @classmethod
-    def from_callable(
-        cls,
-        func: Callable[Q, R],
-        python_packages: Sequence[str] = (),
-        global_imports: Sequence[Import] = (),
-    ) -> FunctionWithRequirements[R, Q]:
-        """Return `func` with its requirements."""
-        return FunctionWithRequirements(func, python_packages, global_imports)
-
-    @staticmethod
-    def from_str(
-        func: str, python_packages: Sequence[str] = (), global_imports: Sequence[Import] = ()
-    ) -> FunctionWithRequirementsStr:
-        """Return the one function in the source `func`, with its requirements. Does not run it."""
-        return FunctionWithRequirementsStr(func, python_packages, global_imports)
-
-
-@dataclass(eq=False)
-class FunctionWithRequirementsStr:
-    """The source of exactly one function, with the packages and imports that it needs.
-
-    The source is compiled on creation but not run. Raises `FunctionError` (a `ValueError`) if it is
-    invalid.
-    """
-
-    func: str
-    python_packages: Sequence[str] = ()
-    global_imports: Sequence[Import] = ()
-
-    def __post_init__(self) -> None:
-        self.python_packages = _check_packages(self.python_packages)
-        self.global_imports = _check_imports(self.global_imports)
-        _parse_text(self)
-
-    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise NotImplementedError(
-            "String based function with requirement objects are not directly callable"
-        )
-
-
-Function = Callable[..., Any] | FunctionWithRequirementsStr
-
-
-def with_requirements(
-    python_packages: Sequence[str] = (), global_imports: Sequence[Import] = ()
-) -> Callable[[Callable[P, T]], FunctionWithRequirements[T, P]]:
-    """Decorate a function with the packages and imports that it needs where blocks run.
-
-    The imports are placed at the top of the module from which blocks import the function.
-    """
-    packages, imports = _check_packages(python_packages), _check_imports(global_imports)
-
-    def decorate(func: Callable[P, T]) -> FunctionWithRequirements[T, P]:
-        return FunctionWithRequirements(func, packages, imports)
-
-    return decorate
-
-
 class FunctionModule:
     """The module from which blocks import the given functions.
 
@@ -156,7 +82,7 @@ class FunctionModule:
     source        source of the module; "" without functions
     packages      requirements of all functions, without duplicates, in the given order
 
-    Raises `FunctionError` (a `ValueError`) for a function that blocks could not import: a lambda,
+    Raise `FunctionError` (a `ValueError`) for a function that blocks could not import: a lambda,
     builtin, method, partial or class; a function without source; a function that needs a name which
     the module does not have.
     """
@@ -230,36 +156,12 @@ class _ModuleFunction:
     enclosing_names: tuple[str, ...] = ()
 
 
-def _check_packages(values: Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(cast(object, values), list | tuple):
-        raise FunctionError(f"python_packages must be a list of requirements, not {values!r}.")
-    for value in values:
-        # An installer would read a leading dash as an option.
-        if (
-            not isinstance(cast(object, value), str)
-            or not value.isprintable()
-            or value[:1] in ("", "-", " ")
-        ):
-            raise FunctionError(
-                f"{value!r} in python_packages is not a requirement such as 'pandas>=2'."
-            )
-    return tuple(values)
-
-
-def _check_imports(values: Sequence[Import]) -> tuple[Import, ...]:
-    if not isinstance(cast(object, values), list | tuple):
-        raise FunctionError(f"global_imports must be a list of imports, not {values!r}.")
-    for value in values:
-        bound_names(import_line(value))
-    return tuple(values)
-
-
 def _resolve_function(item: object) -> _ModuleFunction:
     """Read one of the given functions, under all its wrappers."""
     packages: list[str] = []
     imports: list[Import] = []
     wrappers: list[object] = []
-    while not isinstance(item, FunctionWithRequirementsStr):
+    while not isinstance(item := as_own_class(item), FunctionWithRequirementsStr):
         if isinstance(item, FunctionWithRequirements):
             function = cast(FunctionWithRequirements[Any, ...], item)
             packages += function.python_packages
@@ -332,19 +234,12 @@ def _is_with_requirements(decorator: ast.expr, func: FunctionType) -> bool:
     called = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return (
         called.rpartition(".")[2] == "with_requirements"
-        or func.__globals__.get(called) is with_requirements
+        or getattr(func.__globals__.get(called), "__name__", None) == "with_requirements"
     )
 
 
 def _parse_text(item: FunctionWithRequirementsStr) -> _ModuleFunction:
-    if not isinstance(cast(object, item.func), str):
-        raise FunctionError(f"The source of a function must be a str, not {item.func!r:.200}.")
-    try:
-        node, text = parse_function(item.func)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise FunctionError(f"Could not compile function: {error}") from error
-    if node is None:
-        raise FunctionError("The string must contain exactly one function")
+    node, text = require_function(item.func)
     return _ModuleFunction(
         node, definition_text(node, text), tuple(item.python_packages), tuple(item.global_imports)
     )

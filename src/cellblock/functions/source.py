@@ -17,21 +17,25 @@ from ..errors import FunctionError
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def parse_function(text: str) -> tuple[Definition | None, str]:
-    """Return the one function that `text` defines, and the text without indentation.
+def require_function(source: object) -> tuple[Definition, str]:
+    """Return the one function that `source` defines, and the text without indentation.
 
-    The function is None if `text` is not exactly one function. Raises `SyntaxError` or `ValueError`
-    if the text does not compile.
+    Raise `FunctionError` if it is not the source of exactly one function.
     """
-    text = _dedent(text)
-    tree = ast.parse(text)
-    # Compiling finds errors that parsing does not, such as a duplicate parameter.
-    compile(tree, "<function>", "exec", dont_inherit=True)
+    if not isinstance(source, str):
+        raise FunctionError(f"The source of a function must be a str, not {source!r:.200}.")
+    try:
+        text = _dedent(source)
+        tree = ast.parse(text)
+        # Compiling finds errors that parsing does not, such as a duplicate parameter.
+        compile(tree, "<function>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise FunctionError(f"Could not compile function: {error}") from error
     match tree.body:
         case [ast.FunctionDef() | ast.AsyncFunctionDef() as node]:
             return node, text
         case _:
-            return None, text
+            raise FunctionError("The string must contain exactly one function")
 
 
 def read_function(
@@ -39,7 +43,7 @@ def read_function(
 ) -> tuple[Definition, str]:
     """Return the definition of `func` and its text, without decorators for which `is_removed`.
 
-    Raises `FunctionError` if the source is not available.
+    Raise `FunctionError` if the source is not available.
     """
     name = func.__qualname__
     try:

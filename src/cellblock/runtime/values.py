@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import datetime
 import json
 import reprlib
 import sys
@@ -13,6 +14,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 _MAX_REPR = 120  # characters
+# The methods of arrays and series that return a list, or the Python number of a NumPy scalar.
+_LIST_METHODS = ("tolist", "to_list")
+_ADVICE = (
+    ((set, frozenset), "list(value)"),
+    ((datetime.date, datetime.time), "value.isoformat()"),
+    ((datetime.timedelta,), "value.total_seconds()"),
+    ((bytes, bytearray), "base64.b64encode(value).decode()"),
+)
 
 
 class UnsupportedValueError(TypeError):
@@ -20,27 +29,29 @@ class UnsupportedValueError(TypeError):
 
 
 def encode(value: Any) -> tuple[str, bytes]:
-    """Return the kind of `value` and its bytes. Raises `UnsupportedValueError`.
+    """Return the kind of `value` and its bytes. Raise `UnsupportedValueError`.
 
-    The kind is "json", "bytes", "arrow" (a table) or "frame" (a pandas DataFrame).
+    The kind is "json", "bytes", "arrow" (a table) or "frame" (a pandas DataFrame). Arrays and
+    series become lists.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return "bytes", bytes(cast("bytes", value))
-    if (kind := _table_kind(value)) is not None:
-        return kind, _to_arrow(value)
     try:
-        return "json", json.dumps(_to_builtin(value)).encode()
-    except (TypeError, ValueError, RecursionError) as error:
+        if (kind := _table_kind(value)) is not None:
+            return kind, _to_arrow(value)
+        return "json", json.dumps(value, default=_to_list).encode()
+    except UnsupportedValueError:
+        raise
+    except (TypeError, ValueError, NotImplementedError, RecursionError) as error:
         raise UnsupportedValueError(
-            f"A value of type {type(value).__name__} cannot be exchanged with a session ({error})."
-            " Use JSON values, bytes or Arrow tables."
+            f"A value of type {type(value).__name__} cannot be exchanged with a session: {error}."
         ) from None
 
 
 def decode(kind: str, data: bytes) -> Any:
     """Return the value that `encode` encoded as `data` of `kind`.
 
-    Both kinds of tables become a `pyarrow.Table`. Raises `UnsupportedValueError`.
+    Both kinds of tables become a `pyarrow.Table`. Raise `UnsupportedValueError`.
     """
     match kind:
         case "bytes":
@@ -86,11 +97,17 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _to_builtin(value: Any) -> Any:
-    """Return a NumPy scalar as a Python number, and anything else unchanged."""
-    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
-        return value.item()
-    return value
+def _to_list(value: Any) -> Any:
+    """Return an array or a series as a list, which JSON can hold. Raise `TypeError`."""
+    for name in _LIST_METHODS:
+        if callable(method := getattr(value, name, None)):
+            return method()
+    kind = cast("type[Any]", type(value))
+    advice = next((text for types, text in _ADVICE if issubclass(kind, types)), None)
+    raise TypeError(
+        f"JSON has no {kind.__name__}. "
+        f"Pass {advice or 'JSON values, bytes, an array or a table'} instead"
+    )
 
 
 def describe_variables(

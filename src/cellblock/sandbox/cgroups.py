@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 ADVICE = (
-    "Run as root, or where control groups are delegated: "
-    "`systemd-run --user --scope -p Delegate=yes …` (cgroup v2)."
+    "Run where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` "
+    "(cgroup v2). Otherwise only root has them."
 )
 _ROOT = "/sys/fs/cgroup"
 _MAX_PROCESSES = 4_194_304  # of a 64-bit machine; the largest number that pids.max accepts

@@ -1,11 +1,13 @@
 """What an executor guarantees on this machine, property by property.
 
-Pure functions: results of the probe and settings in, statements out.
+Functions without effects: results of the probe and settings in, statements out.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from ..limits import Limits
@@ -13,7 +15,8 @@ from ..policy import Policy
 from .cgroups import ADVICE
 from .probe import Findings, namespace_advice
 
-Level = Literal["enforced", "partly", "not possible here"]
+# "off": no such limit is set. "given by policy": the policy gives blocks what they would not have.
+Level = Literal["enforced", "partly", "off", "given by policy", "not possible here"]
 Isolation = Literal["full", "landlock"]
 
 _USE_FULL_SANDBOX = "Where namespaces are possible, the full sandbox does this."
@@ -79,14 +82,47 @@ def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
         else ""
     )
     return [
-        Guarantee("files", "enforced", f"mount namespace: a separate, read-only root{second}"),
+        Guarantee(
+            "files",
+            "enforced",
+            f"mount namespace: a separate, read-only root{second}{_given_mounts(policy)}",
+        ),
         _network(findings, policy),
         Guarantee("processes", "enforced", "process namespace for each block; it ends as a whole"),
         _kernel_surface(findings),
-        Guarantee(
-            "secrets", "enforced", "clean environment, separate /proc, nothing of the caller's home"
+        _secrets(
+            "enforced",
+            "clean environment, separate /proc, nothing of the caller's home but the work folder",
+            policy,
         ),
     ]
+
+
+def _given_mounts(policy: Policy) -> str:
+    mounts = [f"{mount.source} (read-only)" for mount in policy.mounts(writable=False)]
+    mounts += [f"{mount.source} (writable)" for mount in policy.mounts(writable=True)]
+    return f"; your policy gives {', '.join(mounts)}" if mounts else ""
+
+
+def _secrets(level: Level, mechanism: str, policy: Policy, advice: str = "") -> Guarantee:
+    """Return the guarantee for secrets, with the variables and parts of the home that are given."""
+    mounts = (*policy.mounts(writable=False), *policy.mounts(writable=True))
+    given = [f"the variable {name}" for name in policy.environment]
+    given += [mount.source for mount in mounts if _overlaps_home(mount.source)]
+    if not given:
+        return Guarantee("secrets", level, mechanism, advice)
+    return Guarantee(
+        "secrets",
+        "given by policy",
+        f"your policy gives {', '.join(given)}; otherwise: {mechanism}",
+        "Remove from the policy what blocks do not need.",
+    )
+
+
+def _overlaps_home(source: str) -> bool:
+    """Return True if `source` is in the caller's home, or contains it."""
+    path, home = Path(source).resolve(), Path(os.path.expanduser("~")).resolve()
+    return path.is_relative_to(home) or home.is_relative_to(path)
 
 
 def _network(findings: Findings, policy: Policy) -> Guarantee:
@@ -99,11 +135,15 @@ def _network(findings: Findings, policy: Policy) -> Guarantee:
         if findings.landlock_abi >= 6
         else "; abstract sockets included"
     )
+    return _given_network(abstract)
+
+
+def _given_network(detail: str = "") -> Guarantee:
     return Guarantee(
         "network",
-        "not possible here",
-        f"the policy gives the host's network{abstract}",
-        "Policy(network='none').",
+        "given by policy",
+        f"your policy gives the host's network{detail}",
+        "Set Policy(network='none').",
     )
 
 
@@ -132,18 +172,14 @@ def _landlock_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
     network = (
         Guarantee("network", "enforced", "seccomp filter without sockets")
         if policy.network == "none"
-        else Guarantee(
-            "network",
-            "not possible here",
-            "the policy gives the host's network",
-            "Policy(network='none').",
-        )
+        else _given_network()
     )
     return [
         Guarantee(
             "files",
             "partly",
-            "Landlock: code can see that outside paths exist, but cannot open them",
+            "Landlock: code can see that outside paths exist, but cannot open them"
+            f"{_given_mounts(policy)}",
             _USE_FULL_SANDBOX,
         ),
         network,
@@ -156,10 +192,10 @@ def _landlock_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
             _USE_FULL_SANDBOX,
         ),
         _kernel_surface(findings),
-        Guarantee(
-            "secrets",
+        _secrets(
             "partly",
             "clean environment; other processes are visible, but not readable",
+            policy,
             _USE_FULL_SANDBOX,
         ),
     ]
@@ -171,9 +207,7 @@ def _resources(findings: Findings, limits: Limits) -> tuple[Guarantee, ...]:
 
 def _memory(findings: Findings, limits: Limits) -> Guarantee:
     if limits.memory_bytes is None:
-        return Guarantee(
-            "memory", "not possible here", "no limit is set", "Set Limits.memory_bytes."
-        )
+        return Guarantee("memory", "off", "no limit is set", "Set Limits.memory_bytes.")
     if findings.cgroups.version:
         return Guarantee(
             "memory",
@@ -223,7 +257,7 @@ def _disk(limits: Limits) -> Guarantee:
     if limits.file_bytes is None and limits.written_bytes is None:
         return Guarantee(
             "disk",
-            "not possible here",
+            "off",
             "no limit is set",
             "Set Limits.file_bytes and written_bytes.",
         )

@@ -42,7 +42,7 @@ class Findings:
 def probe() -> Findings:
     """Test everything. The first call in a process takes a few tenths of a second.
 
-    Raises `BackendError`.
+    Raise `BackendError`.
     """
     argv = [sys.executable, "-I", "-S", "-c", bootstrap.SANDBOX_CHECKS, str(_PACKAGE)]
     try:

@@ -131,7 +131,7 @@ def program(*, sockets: bool = True) -> bytes:
 
     Without `sockets`, code can only create socket pairs: no network, and no services of the host.
 
-    Raises `OSError` on an architecture for which there is no table.
+    Raise `OSError` on an architecture for which there is no table.
     """
     return _assemble(
         _REFUSED,

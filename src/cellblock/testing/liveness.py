@@ -22,7 +22,7 @@ def heartbeat(name: str) -> str:
 
 
 async def wait_until(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
-    """Wait for `condition`. Raises `AssertionError` with `what` after `seconds`."""
+    """Wait for `condition`. Raise `AssertionError` with `what` after `seconds`."""
     for _ in range(int(seconds / 0.02)):
         if condition():
             return
@@ -41,7 +41,7 @@ async def assert_dead(file: Path) -> None:
 async def wait_until_dead(file: Path) -> None:
     """Wait until the program that writes to `file` ends, if its end is not reported otherwise.
 
-    Raises `AssertionError` after about 15 seconds, or if the program was never started.
+    Raise `AssertionError` after about 15 seconds, or if the program was never started.
     """
     assert file.exists(), f"{file.name}: the program was never started"
     for _ in range(50):

@@ -24,6 +24,7 @@ from cellblock import (
     ContainerEngineUnavailable,
     DockerCommandLineCodeExecutor,
     Event,
+    ExecutorStopped,
     ImageUnavailable,
     PullProgress,
     fold,
@@ -96,7 +97,7 @@ def test_stop_kills_the_running_block_and_raises(image: str) -> None:
         running = asyncio.create_task(run(executor, "import time; time.sleep(30)"))
         await asyncio.sleep(0.3)
         await executor.stop()
-        with pytest.raises(BackendLost, match="stopped"):
+        with pytest.raises(ExecutorStopped, match="stopped"):
             await running
 
     asyncio.run(main())

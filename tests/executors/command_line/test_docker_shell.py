@@ -55,6 +55,14 @@ def test_shell_blocks_run_and_share_the_work_folder(image: str, tmp_path: Path) 
     assert (tmp_path / "file").read_text() == "made\n"
 
 
+def test_none_is_no_time_limit(image: str) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image, timeout=None) as executor:
+            assert (await run(executor, "echo out")).output == "out\n"
+
+    asyncio.run(main())
+
+
 def test_leftover_processes_leave_no_zombies(image: str) -> None:
     states = (
         "sleep 0.2; for file in /proc/[0-9]*/stat; do read -r line < $file; "

@@ -30,6 +30,7 @@ MODULES = {
     "lacks": ("import nunpy", "ModuleNotFoundError: No module named 'nunpy'"),
     "wordy": ("raise ValueError('x' * 300_000)", "ValueError: xxx"),
     "broken": ("x = = 1", "SyntaxError: invalid syntax"),
+    "quits": ("import os; os._exit(0)", "The import ended the process."),
 }
 
 
@@ -44,6 +45,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("venv") / "env"
     builder = venv.EnvBuilder(with_pip=False)
     builder.create(folder)
+    (site_packages(folder) / "hangs.py").write_text("import signal; signal.pause()")
     for name, (code, _) in MODULES.items():
         (site_packages(folder) / f"{name}.py").write_text(code)
     return builder.ensure_directories(folder)
@@ -85,6 +87,23 @@ def test_a_module_that_fails_to_import_is_reported(
     message = refused(KINDS[kind], preload=[name], virtual_env_context=context)
     check(message, name, MODULES[name][1])
     assert len(message) < 3000
+
+
+@pytest.mark.timeout(180)  # 50 seconds is what an import may take
+def test_a_module_that_never_ends_is_reported(context: SimpleNamespace) -> None:
+    options = {"preload": ["json", "hangs"], "virtual_env_context": context}
+    message = refused(SandboxCommandLineCodeExecutor, **options)
+    check(message, "hangs", "The import did not end within 50 s.")
+
+
+def test_a_start_that_waits_for_an_import_can_be_cancelled(context: SimpleNamespace) -> None:
+    async def main() -> None:
+        executor = SandboxCommandLineCodeExecutor(preload=["hangs"], virtual_env_context=context)
+        async with asyncio.timeout(2):
+            await executor.start()
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
 
 
 def test_a_concurrent_start_with_another_preload_succeeds() -> None:

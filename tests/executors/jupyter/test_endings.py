@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import BackendLost, CancellationToken, CodeBlock, JupyterCodeExecutor, Limits, sync
+from cellblock import (
+    CancellationToken,
+    CodeBlock,
+    ExecutorStopped,
+    JupyterCodeExecutor,
+    Limits,
+    sync,
+)
 from cellblock.limits import MIB
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.executors.jupyter import kernels
@@ -173,7 +180,7 @@ def test_stopping_during_a_block_raises_backend_lost(work: Path) -> None:
         )
         await wait_until((work / "stopped").exists, "the block runs", 30)
         await executor.stop()
-        with pytest.raises(BackendLost, match="stopped"):
+        with pytest.raises(ExecutorStopped, match="stopped"):
             await running
         await assert_dead(work / "stopped")
 

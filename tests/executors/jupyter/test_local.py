@@ -82,7 +82,6 @@ HTML("<b>bold</b>")
     assert [path.suffix for path in result.output_files] == [
         ".gif",
         ".png",
-        ".jpg",
         ".svg",
         ".html",
     ]
@@ -92,6 +91,30 @@ HTML("<b>bold</b>")
     assert "<IPython.core.display.HTML object>\n" in result.output
     assert result.displays[-1]["text/html"] == "<b>bold</b>"
     assert result.blocks[0].output_files == result.output_files
+
+
+def test_a_display_that_cannot_be_saved_takes_no_output_away(tmp_path: Path) -> None:
+    folder = tmp_path / "shown"
+    with sync.JupyterCodeExecutor(output_dir=folder) as executor:
+        code = (
+            f"open({str(folder)!r}, 'x').close()\nprint('one')\n"
+            "display({'text/html': '<b>bold</b>'}, raw=True)\nprint('two')"
+        )
+        result = run(executor, code)
+    assert (result.exit_code, result.output_files) == (0, [])
+    assert result.stdout.startswith("one\n")
+    assert result.stdout.endswith("two\n")
+    assert "cannot be saved" in result.stderr
+    assert result.displays == [{"text/html": "<b>bold</b>"}]
+
+
+def test_output_files_are_absolute_also_in_a_relative_output_dir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sync.JupyterCodeExecutor(output_dir="shown") as executor:
+        result = run(executor, "from IPython.display import HTML\nHTML('<b>')")
+    assert [path.parent for path in result.output_files] == [tmp_path / "shown"]
 
 
 def test_a_matplotlib_figure_is_saved_as_an_image(python: sync.JupyterCodeExecutor) -> None:

@@ -129,6 +129,8 @@ INVALID_ANSWERS = {
     "variables that are not a list": ("variables", b'{"variables": 5}'),
     "variables that are incomplete": ("variables", b'{"variables": [{"name": "x"}]}'),
     "a value without a kind": ("get", b"{}"),
+    "completions without a start": ("complete", b'{"matches": []}'),
+    "completions that are numbers": ("complete", b'{"start": 0, "matches": [1]}'),
     "a value that is not JSON": ("get", b'{"kind": "json"}'),
     "an invalid table": ("get", b'{"kind": "arrow"}'),
 }
@@ -139,8 +141,13 @@ def test_an_invalid_answer_raises_session_error(name: str, shared: SandboxSessio
     question, answer = INVALID_ANSWERS[name]
     with open_session(shared, timeout=_MAX_SECONDS) as bad:
         bad.run_ok(ANSWER.format(answer=answer, pieces=0))
+        ask = {
+            "get": lambda: bad.executor.get("x"),
+            "complete": lambda: bad.executor.complete("x"),
+            "variables": bad.executor.variables,
+        }
         with pytest.raises(SessionError):
-            _ = bad.get("x") if question == "get" else run_async(bad.executor.variables())
+            run_async(ask[question]())
 
 
 def test_a_value_larger_than_its_session_is_not_read(

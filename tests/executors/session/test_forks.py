@@ -321,6 +321,27 @@ def test_state_that_cannot_be_copied_is_refused_and_named(
         live.checkpoint()
 
 
+CHILD_LEFT = {
+    "subprocess": "import subprocess; p = subprocess.Popen(['sleep', '100'])",
+    "fork": "import os, time\nif os.fork() == 0: time.sleep(100)",
+}
+
+
+@pytest.mark.parametrize("name", CHILD_LEFT)
+def test_a_child_that_the_end_of_its_block_killed_is_no_obstacle(
+    name: str, live: LiveSession
+) -> None:
+    live.run_ok(CHILD_LEFT[name])
+    checkpoint = live.checkpoint()
+    live.run_ok(CHILD_LEFT[name])
+    with forked(live) as (branch,):
+        assert branch.run_ok("print('branch')") == "branch"
+    if name == "subprocess":
+        assert live.run_ok("p.wait()") == "-9"
+        live.restore(checkpoint)
+        assert live.run_ok("p.wait()") == "-9"
+
+
 # script magics
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import contextlib
+import resource
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -74,6 +76,29 @@ def test_displays_come_in_order_with_the_text_between(live: LiveSession) -> None
     result = live.run("print('one')\ndisplay('two')\nprint('three')\n'four'")
     assert result.output == "one\n'two'\nthree\n'four'\n"
     assert [display["text/plain"] for display in result.displays] == ["'two'", "'four'"]
+
+
+@contextlib.contextmanager
+def no_file_can_grow() -> Generator[None]:
+    """Let this process, but none that runs already, write no more than one byte to a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_display_that_cannot_be_saved_takes_no_output_away(live: LiveSession) -> None:
+    live.run_ok("kept = 1")
+    code = f"print('one')\ndisplay({{'image/png': {PNG!r}}}, raw=True)\nprint('two')"
+    with no_file_can_grow():
+        result = live.run(code)
+    assert (result.exit_code, result.stdout.replace("[image/png]\n", "")) == (0, "one\ntwo\n")
+    assert "image/png" in result.displays[0]
+    assert result.output_files == []
+    assert "cannot be saved" in result.stderr
+    assert live.run_ok("kept") == "1"
 
 
 def test_a_figure_is_collected_inline() -> None:

@@ -44,7 +44,7 @@ def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_pat
         below = descendants(server)
         os.kill(server, signal.SIGKILL)
         for _ in range(500):
-            if not any(Path(f"/proc/{pid}").exists() for pid in below):
+            if not any(Path(f"/proc/{pid}/exe").exists() for pid in below):
                 break
             await asyncio.sleep(0.02)
         else:

@@ -7,23 +7,22 @@ import logging
 import os
 import secrets
 import tempfile
-import weakref
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from ...backends.base import Backend
 from ...backends.connection import Connection
-from ...blocks import CodeBlock, action_for_block, file_name, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name, silence_pip
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
-from ...errors import BackendLost, FunctionError
+from ...errors import ExecutorStopped, FunctionError
 from ...events import Ended, Event, FileCreated, Output, Started
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import LANGUAGES, Action, Language, check_policies, find_language
 from ...limits import SANDBOX_LIMITS, Limits
-from ...runtime.linux.rmtree import remove_tree
+from ...results import CommandLineCodeResult
 from ...runtime.protocol import Frame
 from ..argument_checks import (
     check_bool,
@@ -36,10 +35,11 @@ from ..argument_checks import (
 )
 from ..base import CodeExecutor
 from ..frame_decoder import FrameDecoder
+from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
-# If more threads use one executor, the background loop costs less than a loop in each thread.
+# With more concurrent runs, one background loop is cheaper than a loop in each thread.
 _MAX_INLINE_RUNS = 2
 _MAX_INLINE_CODE = 1 << 16  # characters; longer code is written to a file, not sent in the request
 
@@ -83,7 +83,8 @@ class CommandLineExecutor(CodeExecutor):
         for name in (language.name, *language.aliases)
     ]
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
-    # True if the runtime server can write into the work folder under the paths used here.
+    _loss_advice: ClassVar[str] = "The next call starts a new server."
+    # True if the runtime server can write to the paths that `_path_in_backend` returns.
     _server_writes_files: ClassVar[bool] = True
     _default_limits: ClassVar[Limits] = SANDBOX_LIMITS
 
@@ -110,9 +111,8 @@ class CommandLineExecutor(CodeExecutor):
         check_policies(self._execution_policies)
         self._save_output = check_bool("save_output", save_output)
         self._given_work_dir = check_folder("work_dir", work_dir)
-        self._remove_temp_dir: weakref.finalize[[str, int], Any] | None = None
+        self._temp_dir_removal: TempDirRemoval | None = None
         self._temp_dir: Path | None = None
-        self._temp_dir_creator = 0  # the process ID of the process that created it
         if self._given_work_dir is not None:
             create_folder("work_dir", self._given_work_dir)
         self._workspace: Workspace | None = None
@@ -129,6 +129,11 @@ class CommandLineExecutor(CodeExecutor):
         """Seconds that one block may run. None means no limit."""
         return self._timeout
 
+    def _repr_details(self) -> list[str]:
+        work_dir = self._given_work_dir or self._temp_dir
+        place = "temporary work_dir" if work_dir is None else f"work_dir={str(work_dir)!r}"
+        return [f"timeout={self._timeout}", place]
+
     @property
     def work_dir(self) -> Path:
         """The folder that the blocks share. Created if it is temporary and does not exist yet."""
@@ -136,8 +141,7 @@ class CommandLineExecutor(CodeExecutor):
             return self._given_work_dir
         if self._temp_dir is None or not self._temp_dir.exists():
             self._temp_dir = Path(tempfile.mkdtemp(prefix="cellblock-work-"))
-            self._temp_dir_creator = os.getpid()
-            self._remove_temp_dir = remove_with_owner(self, self._temp_dir)
+            self._temp_dir_removal = TempDirRemoval(self, self._temp_dir)
         return self._temp_dir
 
     @property
@@ -181,6 +185,12 @@ class CommandLineExecutor(CodeExecutor):
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         """Return the part of a request that says how to run the file `name` in the work folder."""
 
+    if TYPE_CHECKING:
+
+        async def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> CommandLineCodeResult: ...
+
     # open and close
 
     async def _open(self) -> None:
@@ -191,13 +201,14 @@ class CommandLineExecutor(CodeExecutor):
         packages: tuple[str, ...] = ()
         if required:
             packages = await self._install_packages(required)
-        delete = self._own_temp_dirs()
+        delete = self._temp_dirs_to_delete()
         self._paths_to_delete = delete
         try:
             backend = await self._make_backend(packages, delete)
             self._connection = await backend.open()
+            self._connection.loss_advice = self._loss_advice
         except BaseException:
-            _remove_all(delete, [str(self._temp_dir)])
+            remove_all_except(delete, [str(self._temp_dir)])
             raise
         try:
             if self._module.functions:
@@ -206,15 +217,24 @@ class CommandLineExecutor(CodeExecutor):
             await self._close(restarting=True)
             raise
 
-    def _own_temp_dirs(self) -> list[str]:
-        """Return the temporary work folder, if this process created it and may delete it."""
-        is_own = self._temp_dir is not None and self._temp_dir_creator == os.getpid()
-        return [str(self._temp_dir)] if is_own else []
+    def _temp_dirs_to_delete(self) -> list[str]:
+        """Return the temporary work folder, unless it belongs to a parent process."""
+        removal = self._temp_dir_removal
+        return [str(self._temp_dir)] if removal is not None and removal.is_own else []
+
+    async def _remove_temp_dir(self) -> None:
+        if self._temp_dir_removal is not None:
+            await asyncio.to_thread(self._temp_dir_removal.remove)
+        self._temp_dir_removal = self._temp_dir = None
+
+    def _has_lost_server(self) -> bool:
+        connection = self._connection
+        return connection is not None and connection.has_lost_server() and not self._is_inherited()
 
     async def _install_packages(self, required: tuple[str, ...]) -> tuple[str, ...]:
         """Install the `required` packages and return the folders that contain them.
 
-        Raises `PackageError`.
+        Raise `PackageError`.
         """
         environment = await environment_for(required, python=self._python_path())
         return (str(site_packages(environment)),)
@@ -238,7 +258,7 @@ class CommandLineExecutor(CodeExecutor):
         )
 
     async def _run_function_loader(self, request: dict[str, Any]) -> None:
-        """Run the request that loads the functions. Raises `FunctionError` with its output."""
+        """Run the request that loads the functions. Raise `FunctionError` with its output."""
         text, exit_code = "", 0
         decoder = FrameDecoder(0, self._limits)
         async for frame in self._frames(request):
@@ -255,10 +275,9 @@ class CommandLineExecutor(CodeExecutor):
         if connection is not None:
             keep = [str(self._temp_dir)] if restarting and self._temp_dir is not None else []
             await connection.close(keep=keep)
-            await asyncio.to_thread(_remove_all, self._paths_to_delete, keep)
-        if not restarting and self._remove_temp_dir is not None:
-            await asyncio.to_thread(self._remove_temp_dir)
-            self._remove_temp_dir = self._temp_dir = None
+            await asyncio.to_thread(remove_all_except, self._paths_to_delete, keep)
+        if not restarting:
+            await self._remove_temp_dir()
 
     def can_run_inline(self) -> bool:
         """See `CodeExecutor`."""
@@ -283,7 +302,7 @@ class CommandLineExecutor(CodeExecutor):
 
     # blocks
 
-    # There is one generator from here to the connection: each further one slows down every event.
+    # Do not add a generator between here and the connection: each one slows down every event.
     async def _run_block(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
@@ -304,7 +323,7 @@ class CommandLineExecutor(CodeExecutor):
             yield Started(number, block.language)
             yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
             return
-        code_file = workspace.display_path_of(file.name)
+        code_file = workspace.absolute_path(file.name)
         yield Started(number, block.language, code_file)
         if action == "save":
             if not file.has_own_name:
@@ -319,8 +338,7 @@ class CommandLineExecutor(CodeExecutor):
                 async for frame in frames:
                     for event in decoder.decode(frame):
                         if isinstance(event, Ended):
-                            since = file.written_at
-                            since = decoder.written_at if since is None else since
+                            since = file.written_at or decoder.written_at
                             for path, size in workspace.list_changes(since, exclude=file.name):
                                 yield FileCreated(number, path, size)
                         yield event
@@ -335,7 +353,7 @@ class CommandLineExecutor(CodeExecutor):
     def _place_code_file(self, block: CodeBlock, language: Language, action: Action) -> _CodeFile:
         """Write the block's file, or let the runtime server write it when the block starts.
 
-        Raises `OutsideWorkspace` or `WorkspaceError`.
+        Raise `OutsideWorkspace` or `WorkspaceError`.
         """
         assert self._workspace is not None
         workspace, code = self._workspace, silence_pip(block.code, block.language)
@@ -373,9 +391,9 @@ class CommandLineExecutor(CodeExecutor):
         return self._require_connection().run(request, token, on_input=self._on_input)
 
     def _require_connection(self) -> Connection:
-        """Return the connection. Raises `BackendLost` if another thread has called `stop`."""
+        """Return the connection. Raise `ExecutorStopped` if another thread has called `stop`."""
         if (connection := self._connection) is None:
-            raise BackendLost("The executor was stopped. Call start() to use it again.")
+            raise ExecutorStopped("The executor was stopped. Call start() to use it again.")
         return connection
 
     def _wall_seconds(self) -> float | None:
@@ -410,20 +428,3 @@ class CommandLineExecutor(CodeExecutor):
 
 def _unknown_language(number: int, block: CodeBlock) -> Ended:
     return Ended(number, 1, "error", message=f"unknown language {block.language}")
-
-
-def _remove_all(paths: Iterable[str], keep: Sequence[str]) -> None:
-    for path in paths:
-        if path not in keep:
-            remove_tree(path)
-
-
-def command_on_host(
-    workspace: Workspace | None, language: Language, name: str, python: str
-) -> dict[str, Any]:
-    """Return the part of a request that runs the file `name` under its path on this machine."""
-    assert workspace is not None
-    path = workspace.absolute_path(name)
-    if language.name == "python":
-        return {"argv": [python, "-u", path]}
-    return {"argv": [*(language.argv or ()), path]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import time
 import warnings
@@ -35,12 +36,13 @@ from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...runtime import protocol
 from ...runtime.protocol import Frame
-from ..argument_checks import check_bool, check_strings
+from ..argument_checks import check_bool, check_folder, check_strings
 from ..workspace.cleanup_watchdog import CleanupWatchdog
 from .base import CommandLineExecutor
 from .docker_file_sync import FileSync
 
 IMAGE = "python:3-slim"
+_log = logging.getLogger(__name__)
 _SERVER_RESTARTED = "all processes in the container were killed and the server was restarted"
 _CONTAINER_RESTARTED = "the container was restarted"
 _CONTAINER_REPLACED = (
@@ -252,8 +254,8 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     async def _close(self, *, restarting: bool) -> None:
         if self._watch_task is not None:
             self._watch_task.cancel()
-        if self._keeps_container and self._remove_temp_dir is not None:
-            self._remove_temp_dir.detach()
+        if self._keeps_container and self._temp_dir_removal is not None:
+            self._temp_dir_removal.cancel()
         try:
             await super()._close(restarting=restarting or self._keeps_container)
         finally:
@@ -322,10 +324,13 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             recovery = await self._recover(connection, error)
             yield server_lost_frame(request, time.monotonic() - begun, recovery)
 
+    def _has_lost_server(self) -> bool:
+        return False  # `_recover` replaces the server during a block
+
     async def _recover(self, lost: Connection, error: BackendLost) -> str:
         """Replace a server that ended or does not answer, and return what was done.
 
-        Raises `BackendLost` if no new server can be started.
+        Raise `BackendLost` if no new server can be started.
         """
         async with self._recovery_lock:
             if self._connection is None:  # `stop` was called while the block ran
@@ -339,6 +344,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
                 try:
                     started = await _start_new_server(lifecycle, backend)
                     self._connection, self._last_recovery = started
+                    _log.info("%r: %s", self, self._last_recovery)
                 finally:
                     with contextlib.suppress(BackendError):
                         await lost.close()
@@ -357,7 +363,7 @@ async def _start_new_server(
 ) -> tuple[Connection, str]:
     """Start a new server in the container or in its replacement, and return what was done.
 
-    Raises `BackendError`. Docker's own restart is the second choice: a busy engine can process the
+    Raise `BackendError`. Docker's own restart is the second choice: a busy engine can process the
     exit of the old container late, take it for the exit of the new one, and then remove that,
     because of `auto_remove`.
     """
@@ -373,7 +379,8 @@ async def _start_new_server(
 
 
 def _warn_if_current_dir(work_dir: str | os.PathLike[str] | None) -> None:
-    if work_dir is not None and Path(work_dir).resolve() == Path.cwd():
+    folder = check_folder("work_dir", work_dir)
+    if folder is not None and folder.resolve() == Path.cwd():
         warnings.warn(
             "Using the current directory as work_dir is deprecated.",
             DeprecationWarning,

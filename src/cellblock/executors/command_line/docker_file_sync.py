@@ -45,7 +45,7 @@ class FileSync:
     async def open_work_dir(self) -> None:
         """Let the user of a new container write to its work folder, which belongs to root at first.
 
-        Raises `BackendError`.
+        Raise `BackendError`.
         """
         self._uploaded, self._digests = {}, {}
         if self._uid == 0:
@@ -59,7 +59,7 @@ class FileSync:
             )
 
     async def upload(self) -> None:
-        """Copy new and changed files to the container. Raises `BackendError`."""
+        """Copy new and changed files to the container. Raise `BackendError`."""
         async with self._lock:
             archive = await asyncio.to_thread(self._pack)
             if archive:
@@ -93,7 +93,7 @@ class FileSync:
     async def download(self) -> None:
         """Copy new and changed files from the container, and remove files that were removed there.
 
-        Raises `BackendError`.
+        Raise `BackendError`.
         """
         async with self._lock:
             archive = await self._container.get_archive(WORK_DIR)

@@ -19,7 +19,9 @@ from ...languages import Action, Language
 from ...limits import LOCAL_LIMITS, Limits
 from ...sandbox.guarantees import Guarantee, host_guarantees
 from ...sandbox.probe import probe
-from .base import CommandLineExecutor, command_on_host
+from ..argument_checks import check_folder, check_virtual_env
+from .base import CommandLineExecutor
+from .host_command import command_on_host
 
 _WARNING = (
     "Using LocalCommandLineCodeExecutor may execute code on the local machine which can be unsafe. "
@@ -59,7 +61,8 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
         save_output: bool = False,
     ) -> None:
         warnings.warn(_WARNING, UserWarning, stacklevel=2)
-        if work_dir is not None and Path(work_dir).resolve() == Path.cwd():
+        folder = check_folder("work_dir", work_dir)
+        if folder is not None and folder.resolve() == Path.cwd():
             warnings.warn(
                 "Using the current directory as work_dir is deprecated.",
                 DeprecationWarning,
@@ -76,7 +79,7 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._virtual_env_context = virtual_env_context
+        self._virtual_env_context = check_virtual_env(virtual_env_context)
         self._env = None if env is None else dict(env)
         self._block_python = ""
 

@@ -22,9 +22,10 @@ from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ...sandbox.probe import probe
-from ..argument_checks import check_policy, check_strings
+from ..argument_checks import check_policy, check_strings, check_virtual_env
 from ..workspace import ownership_lease
-from .base import CommandLineExecutor, command_on_host
+from .base import CommandLineExecutor
+from .host_command import command_on_host
 
 
 class SandboxCommandLineCodeExecutor(CommandLineExecutor):
@@ -80,7 +81,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
                 f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}."
             )
         self._isolation: Isolation = isolation
-        self._virtual_env_context = virtual_env_context
+        self._virtual_env_context = check_virtual_env(virtual_env_context)
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
 
     @property

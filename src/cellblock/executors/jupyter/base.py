@@ -9,22 +9,20 @@ import os
 import secrets
 import tempfile
 import time
-import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ...blocks import CodeBlock, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike, silence_pip
 from ...cancellation import Token, on_cancel
-from ...errors import BackendLost, CellblockError, FunctionError
+from ...errors import CellblockError, ExecutorStopped, FunctionError
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
-from ...results import CodeResult, JupyterCodeResult, ResultBuilder
-from ...runtime.linux.rmtree import remove_tree
+from ...results import JupyterCodeResult, ResultBuilder, SessionCodeResult
 from ..argument_checks import (
     check_bool,
     check_folder,
@@ -33,8 +31,9 @@ from ..argument_checks import (
     shortest,
 )
 from ..base import CodeExecutor
-from ..displays import DisplayFiles
+from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
+from ..workspace.temp_dir_removal import TempDirRemoval
 from .kernel import Kernel
 from .output_limit import TextOutputLimit
 from .request import KernelRequest
@@ -87,6 +86,12 @@ class KernelExecutor(CodeExecutor):
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
     is_live: ClassVar[bool] = True
 
+    if TYPE_CHECKING:
+
+        async def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> JupyterCodeResult: ...
+
     def __init__(
         self,
         kernel_name: str,
@@ -108,7 +113,7 @@ class KernelExecutor(CodeExecutor):
         self._save_output = check_bool("save_output", save_output)
         self._given_output_dir = check_folder("output_dir", output_dir)
         self._temporary_output_dir: Path | None = None
-        self._remove_temporary_output_dir: weakref.finalize[[str, int], Any] | None = None
+        self._output_dir_removal: TempDirRemoval | None = None
         self._kernel: Kernel | None = None
         # A kernel runs one request at a time, and the time limit counts from its start.
         self._kernel_lock = asyncio.Lock()
@@ -122,6 +127,9 @@ class KernelExecutor(CodeExecutor):
     def timeout(self) -> float | None:
         """Seconds that one block may run. None means no limit."""
         return self._timeout
+
+    def _repr_details(self) -> list[str]:
+        return [f"timeout={self._timeout}"]
 
     @property
     def limits(self) -> Limits:
@@ -145,9 +153,7 @@ class KernelExecutor(CodeExecutor):
             return self._given_output_dir
         if self._temporary_output_dir is None or not self._temporary_output_dir.exists():
             self._temporary_output_dir = Path(tempfile.mkdtemp(prefix="cellblock-shown-"))
-            self._remove_temporary_output_dir = remove_with_owner(
-                self, self._temporary_output_dir
-            )
+            self._output_dir_removal = TempDirRemoval(self, self._temporary_output_dir)
         return self._temporary_output_dir
 
     def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
@@ -186,9 +192,9 @@ class KernelExecutor(CodeExecutor):
         kernel, self._kernel = self._kernel, None
         if kernel is not None:
             await kernel.close()
-        if not restarting and self._remove_temporary_output_dir is not None:
-            await asyncio.to_thread(self._remove_temporary_output_dir)
-            self._remove_temporary_output_dir = self._temporary_output_dir = None
+        if not restarting and self._output_dir_removal is not None:
+            await asyncio.to_thread(self._output_dir_removal.remove)
+            self._output_dir_removal = self._temporary_output_dir = None
 
     async def _start_and_prepare_kernel(self) -> Kernel:
         kernel = await self._start_kernel()
@@ -232,7 +238,7 @@ class KernelExecutor(CodeExecutor):
     ) -> AsyncGenerator[Event, None]:
         kernel = self._kernel
         if kernel is None:
-            raise BackendLost(_STOPPED_MESSAGE)
+            raise ExecutorStopped(_STOPPED_MESSAGE)
         run = (
             self._run_in_kernel
             if _same_language(block.language, kernel.language)
@@ -277,7 +283,7 @@ class KernelExecutor(CodeExecutor):
     ) -> AsyncGenerator[Event, None]:
         """Run a block. Limit its output, save its displays, and measure its usage."""
         limit = TextOutputLimit(number, self._limits.output_bytes)
-        files = DisplayFiles(self.output_dir)
+        files = DisplayFiles(self.output_dir.absolute())
         kernel, replaced_notice = await self._live_kernel()
         flush = _FLUSH_CODE if _same_language("python", kernel.language) else ""
         request = KernelRequest(kernel, number, flush)
@@ -294,7 +300,8 @@ class KernelExecutor(CodeExecutor):
                         for part in limit.add(event):
                             yield part
                     case Display():
-                        yield replace(event, files=files.save(event.data))
+                        for part in save_display(files, event):
+                            yield part
                     case Ended():
                         for part in (*limit.finish(), *saved.finish(number)):
                             yield part
@@ -314,7 +321,7 @@ class KernelExecutor(CodeExecutor):
         """Return the kernel and a notice. Replace the kernel if it died after the last block."""
         kernel = self._kernel
         if kernel is None:
-            raise BackendLost(_STOPPED_MESSAGE)
+            raise ExecutorStopped(_STOPPED_MESSAGE)
         if not kernel.is_dead:
             return kernel, ""
         new_kernel = await self._replace_kernel(kernel)
@@ -329,7 +336,7 @@ class KernelExecutor(CodeExecutor):
             cause = "The code did not end when it was interrupted. "
         try:
             await self._replace_kernel(request.kernel)
-        except BackendLost:
+        except ExecutorStopped:
             raise
         except CellblockError as error:  # the next block tries again, and raises the error
             return f"{cause}The kernel is gone and could not be restarted: {error}"
@@ -338,16 +345,16 @@ class KernelExecutor(CodeExecutor):
     async def _replace_kernel(self, kernel: Kernel) -> Kernel:
         await kernel.close()
         if self._kernel is not kernel:
-            raise BackendLost(_STOPPED_MESSAGE)
+            raise ExecutorStopped(_STOPPED_MESSAGE)
         new_kernel = await self._start_and_prepare_kernel()
         if self._kernel is not kernel:  # stopped meanwhile
             await new_kernel.close()
-            raise BackendLost(_STOPPED_MESSAGE)
+            raise ExecutorStopped(_STOPPED_MESSAGE)
         self._kernel = new_kernel
         return new_kernel
 
-    def _build_result(self, folder: ResultBuilder) -> CodeResult:
-        return folder.session_result(JupyterCodeResult)
+    def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
+        return builder.session_result(JupyterCodeResult)
 
     # saved configurations
 

@@ -17,14 +17,15 @@ from ...backends.host import HostBackend
 from ...blocks import CodeBlock
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
-from ...errors import BackendError, BackendLost
+from ...errors import BackendError, ExecutorStopped
 from ...events import Event
 from ...functions.module import Function
 from ...languages import Language
 from ...limits import LOCAL_LIMITS, Limits
 from ...runtime.linux.rmtree import remove_tree
 from ..argument_checks import check_folder, create_folder
-from ..command_line.base import CommandLineExecutor, command_on_host
+from ..command_line.base import CommandLineExecutor
+from ..command_line.host_command import command_on_host
 from ..workspace.workspace import Workspace
 from .base import KernelExecutor
 from .kernel import Kernel
@@ -117,7 +118,7 @@ class JupyterCodeExecutor(KernelExecutor):
         except ImportError as error:
             raise BackendError(_MISSING) from error
         if self._shell_blocks is None or self._connection_folder is None:
-            raise BackendLost("The executor was stopped.")
+            raise ExecutorStopped("The executor was stopped.")
         kernel = await start_kernel(
             self._kernel_name,
             self._shell_blocks.connection,
@@ -155,7 +156,7 @@ class JupyterCodeExecutor(KernelExecutor):
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         if self._shell_blocks is None:
-            raise BackendLost("The executor was stopped.")
+            raise ExecutorStopped("The executor was stopped.")
         return self._shell_blocks.run_block(number, block, token)
 
     def _saved_output_folder(self) -> Path:

@@ -32,7 +32,7 @@ async def run_with_files(
     async with contextlib.aclosing(run()) as events:
         async for event in events:
             if isinstance(event, Started) and workspace is not None and code_file is not None:
-                event = replace(event, code_file=workspace.display_path_of(code_file))
+                event = replace(event, code_file=workspace.absolute_path(code_file))
             elif isinstance(event, FileCreated):
                 saved = event.path
             elif isinstance(event, Ended) and workspace is not None:

@@ -37,7 +37,7 @@ class KernelRequest:
         """Run `code`, and yield its events; `Ended` is the last one.
 
         Interrupt the code after `seconds`, when `token` is cancelled, and when the generator is
-        closed early. If it does not end then, close the kernel.
+        closed early. If the code ignores the interrupts, close the kernel.
         """
         inbox = self.kernel.inbox
         decoder = MessageDecoder(
@@ -61,6 +61,7 @@ class KernelRequest:
                             async for late in self._flush_output():
                                 yield late
                         yield event
+                    # Blocks cannot answer input(): fail now instead of at the time limit.
                     if decoder.wants_input and not decoder.ended:
                         async for event in self._interrupt(decoder):
                             yield event

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, ClassVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...aio.background_loop import background_loop
 from ...aio.cross_loop_lock import CrossLoopLock
 from ...backends.sandbox import WORK_DIR
-from ...blocks import CodeBlock, file_name, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike, file_name, silence_pip
 from ...cancellation import Token
 from ...events import Display, Ended, Event, FileCreated, Started
 from ...languages import action_for, find_language
 from ...results import ResultBuilder, SessionCodeResult
 from ..command_line.base import CommandLineExecutor
-from ..displays import DisplayFiles, has_files
+from ..displays import DisplayFiles, has_files, save_display
 from ..frame_decoder import FrameDecoder
 from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace
 from .checkpoint import Checkpoint
 
-InputCallback = Callable[[str], str] | Callable[[str], Awaitable[str]]
+
+class InputPrompt(str):
+    """The prompt of `input()`. `hidden` is True if nobody may see the answer, as in `getpass`."""
+
+    hidden = False
+
+
+InputCallback = Callable[[InputPrompt], str] | Callable[[InputPrompt], Awaitable[str]]
 
 
 class SessionExecutor(CommandLineExecutor):
@@ -34,13 +40,20 @@ class SessionExecutor(CommandLineExecutor):
                      block kills the session
     keep_processes   keep processes that a block started running for later blocks, as a notebook
                      does. Otherwise they are killed when the block ends
-    input_callback   called with the prompt to answer `input()`. Without it `input()` raises an
-                     error at once
+    input_callback   called with the prompt to answer `input()` and `getpass`. Without it they raise
+                     an error at once. The prompt is a string whose `hidden` is True for `getpass`
 
     For the other parameters see `CommandLineExecutor`.
     """
 
     is_live: ClassVar[bool] = True
+    _loss_advice: ClassVar[str] = "Call restart() to begin a new session."
+
+    if TYPE_CHECKING:
+
+        async def execute_code_blocks(  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> SessionCodeResult: ...
 
     def _init_session(
         self, *, checkpoints: bool, keep_processes: bool, input_callback: InputCallback | None
@@ -92,7 +105,7 @@ class SessionExecutor(CommandLineExecutor):
             yield Started(number, block.language)
             yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
             return
-        yield Started(number, block.language, workspace.display_path_of(name) if name else None)
+        yield Started(number, block.language, workspace.absolute_path(name) if name else None)
         queued_at, decoder = time.monotonic(), FrameDecoder(number, self._limits)
         async with self._session_lock.acquire():
             request = {**self._run_request(code, name), "waited": time.monotonic() - queued_at}
@@ -103,7 +116,11 @@ class SessionExecutor(CommandLineExecutor):
                         if isinstance(event, Ended):
                             for path, size in workspace.list_changes(since, exclude=name):
                                 yield FileCreated(number, path, size)
-                        yield self._save_display_files(event)
+                        if isinstance(event, Display) and has_files(event.data):
+                            for part in save_display(self._display_files(), event):
+                                yield part
+                        else:
+                            yield event
             finally:
                 await frames.aclose()
             self._block_count += 1
@@ -123,25 +140,28 @@ class SessionExecutor(CommandLineExecutor):
             request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
         return request
 
+    def _has_lost_server(self) -> bool:
+        return False  # a new server would silently begin a new session
+
     def _check_backend(self) -> None:
         """Raise `BackendLost` if the backend is gone, before anything is written for a block."""
         self._require_connection().check_open()
 
-    def _save_display_files(self, event: Event) -> Event:
-        if not isinstance(event, Display) or not has_files(event.data):
-            return event
+    def _display_files(self) -> DisplayFiles:
+        """Return where displayed content is saved."""
         assert self._workspace is not None
-        files = DisplayFiles(self._workspace.path).save(event.data)
-        return dataclasses.replace(event, files=files) if files else event
+        return DisplayFiles(self._workspace.path)
 
     async def _answer_input(self, question: dict[str, Any]) -> str:
         assert self._input_callback is not None
+        prompt = InputPrompt(question.get("prompt", ""))
+        prompt.hidden = question.get("hidden") is True
         # The callback can wait for a person, and all executors share this loop, so use a thread.
-        answer = await asyncio.to_thread(self._input_callback, str(question.get("prompt", "")))
+        answer = await asyncio.to_thread(self._input_callback, prompt)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _build_result(self, folder: ResultBuilder) -> SessionCodeResult:
-        return folder.session_result()
+    def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
+        return builder.session_result()
 
     # requests
 
@@ -154,7 +174,7 @@ class SessionExecutor(CommandLineExecutor):
         self, request: dict[str, Any], value: bytes = b""
     ) -> tuple[dict[str, Any], bytes]:
         if not self._is_open:
-            await self._start()
+            await self._start_for_use()
         async with self._session_lock.acquire():
             return await self._query_locked(request, value)
 

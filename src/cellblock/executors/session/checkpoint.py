@@ -12,7 +12,7 @@ from ..workspace.snapshot import CopyStats, Snapshot
 class Checkpoint:
     """A frozen copy of a session's memory and work folder.
 
-    name            its name in the session
+    name            its name in the session: as given, or a number
     blocks          number of blocks that the session had run
     created_at      creation time, as from `time.time()`
     expires_at      when it is dropped automatically. `None` means when its session stops

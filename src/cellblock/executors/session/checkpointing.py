@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import secrets
+import itertools
 import time
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
 from ...aio.background_loop import background_loop
-from ...errors import CheckpointError, SessionError
+from ...errors import CheckpointError, SessionError, UnsupportedValue
 from ...runtime import values
 from ..workspace import snapshot
 from .base import SessionExecutor
@@ -36,7 +36,7 @@ class CheckpointableSession(SessionExecutor):
     async def get(self, name: str) -> Any:
         """Return the value of the variable `name`.
 
-        It is a JSON value, bytes, or a `pyarrow.Table` for a table (Arrow, pandas, polars). Raises
+        It is a JSON value, bytes, or a `pyarrow.Table` for a table (Arrow, pandas, polars). Raise
         `KeyError` if there is no such variable, and `SessionError` if its type is not supported.
         """
         answer, data = await self._query({"op": "get", "name": name})
@@ -45,20 +45,24 @@ class CheckpointableSession(SessionExecutor):
         kind = _answer_field(check_answer(answer), "kind")
         try:
             return values.decode(kind, data)
-        except values.UnsupportedValueError:
-            raise
+        except values.UnsupportedValueError as error:
+            raise UnsupportedValue(str(error)) from None
         except Exception as error:  # code can forge the data, and a parser can raise anything
             raise SessionError(f"The value of {name!r} cannot be decoded: {error}") from error
 
     async def set(self, name: str, value: Any) -> None:
-        """Set the variable `name` to `value`: a JSON value, bytes, or a table.
+        """Set the variable `name` to `value`: a JSON value, bytes, an array, a series or a table.
 
-        A pandas table becomes a pandas table in the session. Raises `TypeError` for other values,
-        and `ValueError` if `name` is not a valid identifier.
+        A pandas table becomes a pandas table in the session, an array or a series a list. Raise
+        `UnsupportedValue`, which is also a `TypeError`, for other values; it says what to pass
+        instead. Raise `ValueError` if `name` is not a valid identifier.
         """
-        if not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError(f"{name!r} is not a valid variable name. Use a Python identifier.")
-        kind, data = values.encode(value)
+        try:
+            kind, data = values.encode(value)
+        except values.UnsupportedValueError as error:
+            raise UnsupportedValue(str(error)) from None
         request = {
             "op": "set",
             "name": name,
@@ -74,6 +78,18 @@ class CheckpointableSession(SessionExecutor):
         answer, _ = await self._query({"op": "variables"})
         return [Variable(**entry) for entry in _answer_field(check_answer(answer), "variables")]
 
+    async def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
+        """Return what Tab offers in `code` at index `cursor` (None: at its end).
+
+        The result is the index where the text to replace starts, and its replacements: names,
+        attributes, keys and columns of the session's variables, and files.
+        """
+        place = len(code) if cursor is None else cursor
+        answer, _ = await self._query({"op": "complete", "code": code, "cursor": place})
+        check_answer(answer)
+        start = int(_answer_field(answer, "start"))
+        return min(max(start, 0), place), list(_answer_field(answer, "matches"))
+
     # checkpoints and forks
 
     @property
@@ -81,19 +97,24 @@ class CheckpointableSession(SessionExecutor):
         """The current checkpoints, oldest first."""
         return tuple(self._checkpoints.values())
 
-    async def checkpoint(self, *, lifetime_seconds: float | None = None) -> Checkpoint:
+    async def checkpoint(
+        self, name: str | None = None, *, lifetime_seconds: float | None = None
+    ) -> Checkpoint:
         """Create a frozen copy of the session's memory and work folder.
 
-        It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. Raises
+        `restore`, `drop` and `fork` also take its `name`. `None` means the first free number.
+
+        It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. Raise
         `CheckpointError` if `Limits.checkpoints` would be exceeded, or if the session has something
         that cannot be copied: running threads, child processes, network connections, terminals,
         GPU contexts or shared memory. The error names it.
+        Raise `ValueError` if the session has a checkpoint with this name.
         """
-        return await background_loop().call(self._checkpoint(lifetime_seconds))
+        return await background_loop().call(self._checkpoint(name, lifetime_seconds))
 
-    async def _checkpoint(self, lifetime: float | None) -> Checkpoint:
+    async def _checkpoint(self, given_name: str | None, lifetime: float | None) -> Checkpoint:
         if not self._is_open:
-            await self._start()
+            await self._start_for_use()
         async with self._session_lock.acquire():
             limit = self._limits.checkpoints
             if limit is not None and len(self._checkpoints) >= limit:
@@ -102,7 +123,7 @@ class CheckpointableSession(SessionExecutor):
                     "Drop one first."
                 )
             assert self._workspace is not None
-            began, name = time.monotonic(), secrets.token_hex(8)
+            began, name = time.monotonic(), self._new_checkpoint_name(given_name)
             answer, _ = await self._query_locked(
                 {"op": "checkpoint", "exact": True, "checkpoint_name": name}
             )
@@ -127,28 +148,33 @@ class CheckpointableSession(SessionExecutor):
                 )
             return checkpoint
 
-    async def drop(self, checkpoint: Checkpoint) -> None:
-        """Delete a checkpoint. Does nothing if it is already deleted."""
-        await background_loop().call(self._drop(checkpoint))
+    async def drop(self, checkpoint: Checkpoint | str) -> None:
+        """Delete a checkpoint. Do nothing if it is already deleted.
+
+        Raise `CheckpointError` if there is no checkpoint with the name `checkpoint`.
+        """
+        await background_loop().call(self._drop(self._find_checkpoint(checkpoint)))
 
     async def _drop(self, checkpoint: Checkpoint) -> None:
         async with self._session_lock.acquire():
-            found = self._checkpoints.pop(checkpoint.name, None)
-            if found is not None and self._connection is not None:
+            if self._checkpoints.get(checkpoint.name) is not checkpoint:
+                return  # a later one can have the same name
+            del self._checkpoints[checkpoint.name]
+            if self._connection is not None:
                 await self._query_locked({"op": "drop", "checkpoint_name": checkpoint.name})
                 await asyncio.to_thread(checkpoint.snapshot.remove)
 
-    async def restore(self, checkpoint: Checkpoint) -> None:
+    async def restore(self, checkpoint: Checkpoint | str) -> None:
         """Restore the variables and the work folder to their state at `checkpoint`.
 
-        A checkpoint can be restored several times. Raises `CheckpointError` if it was dropped, has
+        A checkpoint can be restored several times. Raise `CheckpointError` if it was dropped, has
         expired or belongs to another session.
         """
         await background_loop().call(self._restore(checkpoint))
 
-    async def _restore(self, checkpoint: Checkpoint) -> None:
+    async def _restore(self, given: Checkpoint | str) -> None:
         async with self._session_lock.acquire():
-            self._require_checkpoint(checkpoint)
+            checkpoint = self._require_checkpoint(given)
             assert self._workspace is not None
             await self._query_locked({"op": "kill"})
             await asyncio.to_thread(
@@ -163,38 +189,61 @@ class CheckpointableSession(SessionExecutor):
             )
             check_answer(answer, CheckpointError)
 
-    def _require_checkpoint(self, checkpoint: Checkpoint) -> None:
-        if not isinstance(checkpoint, Checkpoint):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+    def _new_checkpoint_name(self, given: str | None) -> str:
+        if given is None:
+            numbers = map(str, itertools.count(1))
+            return next(number for number in numbers if number not in self._checkpoints)
+        if not isinstance(given, str) or not given or not given.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ValueError(f"The name of a checkpoint must be a printable string, not {given!r}.")
+        if given in self._checkpoints:
             raise ValueError(
-                "Pass a Checkpoint that session.checkpoint() returned, such as "
-                f"session.checkpoints[-1], not {checkpoint!r:.100}."
+                f"There is a checkpoint {given!r}. Drop it first, or use another name."
             )
+        return given
+
+    def _find_checkpoint(self, given: Checkpoint | str) -> Checkpoint:
+        """Return the checkpoint with a name, or `given` itself."""
+        if not isinstance(given, str):
+            _check_checkpoint(given)
+            return given
+        if (found := self._checkpoints.get(given)) is None:
+            names = ", ".join(map(repr, self._checkpoints)) or "none"
+            raise CheckpointError(
+                f"The session has no checkpoint {given!r}. Use the name of one of these: {names}."
+            )
+        return found
+
+    def _require_checkpoint(self, given: Checkpoint | str) -> Checkpoint:
+        """Return the checkpoint. Raise `CheckpointError` if the session does not have it."""
+        checkpoint = self._find_checkpoint(given)
         if self._checkpoints.get(checkpoint.name) is not checkpoint:
             raise CheckpointError(
                 "The checkpoint was dropped, has expired or belongs to another session. "
                 "Use one of session.checkpoints."
             )
+        return checkpoint
 
-    async def fork(self, count: int = 1, *, checkpoint: Checkpoint | None = None) -> list[Self]:
+    async def fork(
+        self, count: int = 1, *, checkpoint: Checkpoint | str | None = None
+    ) -> list[Self]:
         """Create `count` independent sessions that start from the current state or `checkpoint`.
 
         They share memory until they modify it. Each has its own temporary work folder and its own
         `stop`. The random number generators of `random`, numpy and torch are reseeded in each.
-        Raises `CheckpointError` as `checkpoint` does, and if the session is the result of too many
+        Raise `CheckpointError` as `checkpoint` does, and if the session is the result of too many
         nested forks for the kernel (about 30).
         """
         if count < 1:
             raise ValueError(f"count must be greater than or equal to 1, not {count!r}.")
         return await background_loop().call(self._fork(count, checkpoint))
 
-    async def _fork(self, count: int, checkpoint: Checkpoint | None) -> list[Self]:
+    async def _fork(self, count: int, given: Checkpoint | str | None) -> list[Self]:
         if not self._is_open:
-            await self._start()
+            await self._start_for_use()
         branches: list[Self] = []
         async with self._session_lock.acquire():
-            if checkpoint is not None:
-                self._require_checkpoint(checkpoint)
-            else:  # the copy of the work folder must contain the buffered data of open files
+            checkpoint = None if given is None else self._require_checkpoint(given)
+            if checkpoint is None:  # the copy must contain the buffered data of open files
                 check_answer((await self._query_locked({"op": "flush"}))[0])
             try:
                 for _ in range(count):
@@ -223,6 +272,14 @@ class CheckpointableSession(SessionExecutor):
         self._block_count = 0
 
 
+def _check_checkpoint(checkpoint: object) -> None:
+    if not isinstance(checkpoint, Checkpoint):
+        raise ValueError(
+            "Pass a Checkpoint that session.checkpoint() returned, or its name, such as "
+            f"session.checkpoints[-1], not {checkpoint!r:.100}."
+        )
+
+
 def check_answer(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> dict[str, Any]:
     """Return `answer`. If it reports an error, raise it: as `kind`, or as `CheckpointError`."""
     if refused := answer.get("refused"):
@@ -237,7 +294,7 @@ def check_answer(answer: dict[str, Any], kind: type[SessionError] = SessionError
 
 
 def _answer_field(answer: dict[str, Any], name: str) -> Any:
-    if name not in answer:
+    if answer.get(name) is None:
         raise SessionError(
             f"The session's answer has no {name!r}: code in the session has modified it. "
             "Call restart()."

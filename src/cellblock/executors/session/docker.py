@@ -8,7 +8,6 @@ import itertools
 import os
 import secrets
 import time
-import weakref
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,13 @@ from ...cancellation import Token
 from ...containers import users
 from ...containers.client import EngineClient
 from ...containers.spec import WORK_DIR, ContainerSpec
-from ...errors import BackendError, BackendLost, CheckpointError
+from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStopped
 from ...languages import Language
 from ...runtime.linux.rmtree import remove_tree
 from ...runtime.protocol import Frame
 from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, server_lost_frame
 from ..workspace import snapshot
+from ..workspace.temp_dir_removal import TempDirRemoval
 from ..workspace.temp_dirs import SharedTempDir
 from ..workspace.workspace import Workspace
 from .base import InputCallback
@@ -40,7 +40,7 @@ _CANNOT_FORK = (
 )
 
 
-class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExecutor):
+class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
     """Run Python blocks in one live interpreter in a container.
 
     It has all methods of `SandboxSessionCodeExecutor`. The image needs Python and IPython. For the
@@ -168,7 +168,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
             async with contextlib.aclosing(super()._frames(request, token)) as frames:
                 async for frame in frames:
                     yield frame
-        except BackendLost:
+        except (BackendLost, ExecutorStopped):
             raise
         except BackendError as error:
             if await self._session_exists(connection):
@@ -194,13 +194,13 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
 
     # checkpoints and forks
 
-    async def _checkpoint(self, lifetime: float | None) -> Checkpoint:
+    async def _checkpoint(self, given_name: str | None, lifetime: float | None) -> Checkpoint:
         if self._options["transfer"] == "copy":
             raise CheckpointError(
                 'checkpoint() is not possible with transfer="copy": the work folder exists only in '
                 'the container. Use transfer="bind".'
             )
-        return await super()._checkpoint(lifetime)
+        return await super()._checkpoint(given_name, lifetime)
 
     async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
         assert self._workspace is not None
@@ -271,8 +271,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         self._client, self._lifecycle = other._client, other._lifecycle
         self._backend, self._connection = other._backend, other._connection
         self._session_number, self._inner_work_dir = number, inner_work_dir
-        self._temp_dir = folder
-        self._remove_temp_dir = remove_with_owner(self, folder)
+        self._temp_dir, self._temp_dir_removal = folder, TempDirRemoval(self, folder)
         self._workspace = Workspace(folder)
         self._mark_open()
 

@@ -30,7 +30,7 @@ from .sandbox_server import SandboxSessionServer, SessionServer
 __all__ = ["SandboxSessionCodeExecutor", "Variable"]
 
 
-class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeExecutor):
+class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
     """Run Python blocks in one live interpreter in a sandbox, as a notebook does.
 
     Variables, imports and files stay from block to block. If a block kills its process, for example
@@ -144,7 +144,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
     ) -> dict[str, Any]:
         """Create a session on the server, in folders that are already prepared."""
         number = server.next_session_number()
-        delete = [str(scratch), *self._own_temp_dirs()]
+        delete = [str(scratch), *self._temp_dirs_to_delete()]
         folders = {"mounts": self._mounts(scratch), "delete": delete}
         key = "session" if request["op"] == "open" else "new_session"
         try:
@@ -156,6 +156,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
             raise
         if not answer.keys() & {"refused", "error"}:
             server.add_session()
+            connection.loss_advice = self._loss_advice
             self._server, self._connection, self._session_number, self._scratch = (
                 server,
                 connection,
@@ -181,9 +182,8 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         if self._scratch is not None:
             await asyncio.to_thread(remove_tree, str(self._scratch))
             self._scratch = None
-        if not restarting and self._remove_temp_dir is not None:
-            await asyncio.to_thread(self._remove_temp_dir)
-            self._remove_temp_dir = self._temp_dir = None
+        if not restarting:
+            await self._remove_temp_dir()
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         assert self._scratch is not None

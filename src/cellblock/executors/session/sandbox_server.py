@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from types import SimpleNamespace, TracebackType
 from typing import Self
 
-from ...aio.background_loop import background_loop
+from ...aio.background_loop import LoopEnded, background_loop
 from ...backends.connection import Connection
 from ...backends.sandbox import SandboxBackend
 from ...backends.shared_server import SharedServer
@@ -16,7 +17,7 @@ from ...environments.virtualenv import environment_for, site_packages
 from ...errors import BackendLost
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
-from ..argument_checks import check_limits, check_policy, check_strings
+from ..argument_checks import check_limits, check_policy, check_strings, check_virtual_env
 
 
 class SessionServer(SharedServer):
@@ -40,7 +41,8 @@ class SessionServer(SharedServer):
         self.preload = check_strings("preload", preload)
         self.limits = check_limits(limits, SANDBOX_LIMITS)
         self.policy = check_policy(policy)
-        self._python = None if virtual_env_context is None else str(virtual_env_context.env_exe)
+        environment = check_virtual_env(virtual_env_context)
+        self._python = None if environment is None else str(environment.env_exe)
         self._numbers = itertools.count(1)
         self._session_count = 0
         self._stop_with_last_session = stop_with_last_session
@@ -48,7 +50,7 @@ class SessionServer(SharedServer):
     async def open(self, more_packages: Sequence[str] = ()) -> Connection:
         """Return the connection to the server. The first call starts the server.
 
-        Raises the errors that starting an executor raises.
+        Raise the errors that starting an executor raises.
         """
         if self._connection is not None:
             if not self._connection.is_open:
@@ -121,4 +123,5 @@ class SandboxSessionServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await background_loop().call(self.runtime_server.close())
+        with contextlib.suppress(LoopEnded):
+            await background_loop().call(self.runtime_server.close())

@@ -42,7 +42,7 @@ class CopyStats:
     max_copied_bytes: int | None = None
 
     def count_copied(self, size: int) -> None:
-        """Count bytes that are about to be copied. Raises `CheckpointError` above the limit."""
+        """Count bytes that are about to be copied. Raise `CheckpointError` above the limit."""
         self.copied_bytes += size
         if self.max_copied_bytes is not None and self.copied_bytes > self.max_copied_bytes:
             raise CheckpointError(
@@ -69,7 +69,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Take a snapshot of `folder` in a new subfolder of `parent`.
 
-    Files that have not changed since the snapshot `previous` are shared with it. Raises
+    Files that have not changed since the snapshot `previous` are shared with it. Raise
     `CheckpointError` if more than `max_copied_bytes` would be copied.
     """
     snapshot = Snapshot(
@@ -91,7 +91,7 @@ def take_snapshot(
 def copy_folder(source: Path, target: Path, max_copied_bytes: int | None = None) -> CopyStats:
     """Copy the folder `source` to `target`. Both can be changed afterwards.
 
-    Raises `CheckpointError` if more than `max_copied_bytes` would be copied.
+    Raise `CheckpointError` if more than `max_copied_bytes` would be copied.
     """
     target.mkdir(parents=True, exist_ok=True)
     stats = CopyStats(max_copied_bytes=max_copied_bytes)

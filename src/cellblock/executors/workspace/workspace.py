@@ -46,14 +46,13 @@ class OutsideWorkspace(Exception):
 
 
 class Workspace:
-    """The folder `path`, which must exist. Results and errors refer to it as `display_path`."""
+    """The folder `path`, which must exist. Errors refer to it as `display_path`."""
 
     def __init__(self, path: Path, display_path: str | None = None) -> None:
         self.path = path.resolve()
         self.display_path = display_path or str(path)
         self._path_text = str(self.path)  # cached, because `Path` computes it each time
         self._path_prefix = os.path.join(self._path_text, "")
-        self._display_prefix = os.path.join(self.display_path, "")
         self._identity = self._stat_identity()
         self._last_changes: dict[str, FileFingerprint] = {}
         # Files of running blocks. They are not reported as changes.
@@ -89,16 +88,12 @@ class Workspace:
         """Return the absolute path of `name`, a path relative to the folder."""
         return f"{self._path_prefix}{name}"
 
-    def display_path_of(self, name: str) -> str:
-        """Return the path of `name` as results show it."""
-        return f"{self._display_prefix}{name}"
-
     def file_clock_now(self) -> int:
         """Return the current time in nanoseconds, by the clock that sets change times of files."""
         return time.clock_gettime_ns(_FILE_CLOCK)
 
     def resolve(self, name: str) -> str:
-        """Resolve `name` to a path relative to the folder. Raises `OutsideWorkspace`."""
+        """Resolve `name` to a path relative to the folder. Raise `OutsideWorkspace`."""
         try:
             name.encode()
             real = _resolve_links(self._path_prefix[:-1], name)
@@ -111,7 +106,7 @@ class Workspace:
     def write(self, name: str, text: str) -> int:
         """Write the file `name`, a path relative to the folder, atomically. Return its change time.
 
-        Raises `WorkspaceError` if it cannot be written, and `OutsideWorkspace` if code has
+        Raise `WorkspaceError` if it cannot be written, and `OutsideWorkspace` if code has
         replaced a parent folder by a link.
         """
         return self._write(_replace, name, text.encode(errors="replace"))
@@ -121,7 +116,7 @@ class Workspace:
         return self._write(_replace, name, data)
 
     def read(self, name: str) -> tuple[bytes, int]:
-        """Return the content and the permissions of the file `name`. Raises `WorkspaceError`."""
+        """Return the content and the permissions of the file `name`. Raise `WorkspaceError`."""
         try:
             with self._open_parent(name) as (folder, last):
                 descriptor = os.open(
@@ -305,7 +300,7 @@ def _resolve_links(top: str, name: str) -> str:
     """Resolve `name` in the folder `top` as `os.path.realpath` does, with a limit on links.
 
     Missing files and link loops are no error, as there. Without the limit, links made by code could
-    keep it busy for ever. Raises `OutsideWorkspace` if the limit is exceeded.
+    keep it busy for ever. Raise `OutsideWorkspace` if the limit is exceeded.
     """
     path, rest, letters = "" if name.startswith("/") else top, name.split("/")[::-1], len(name)
     links, following = 0, list[str]()

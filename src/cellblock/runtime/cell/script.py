@@ -39,14 +39,14 @@ class _Baseline:
     our_modules      names of the modules of this package
     last_module      name of the module that was imported last
     notifies_exit    a successful script calls `early_exit.notify`
-    has_fork_state   `_renew_fork_state` has something to do
+    needs_renewal   `_renew_after_fork` has something to do
     """
 
     modules: ClassVar[dict[str, int]] = {}
     our_modules: tuple[str, ...] = ()
     last_module: ClassVar[list[str]] = [""]
     notifies_exit = False
-    has_fork_state = True
+    needs_renewal = True
 
 
 def record_baseline(*, notifies_exit: bool, for_blocks: bool) -> None:
@@ -57,7 +57,7 @@ def record_baseline(*, notifies_exit: bool, for_blocks: bool) -> None:
     any more.
     """
     _Baseline.notifies_exit = notifies_exit
-    _Baseline.has_fork_state = not sys.modules.keys().isdisjoint(_MODULES_WITH_FORK_STATE)
+    _Baseline.needs_renewal = not sys.modules.keys().isdisjoint(_MODULES_WITH_FORK_STATE)
     _Baseline.our_modules = tuple(
         name for name in sys.modules if name.partition(".")[0] == "cellblock"
     )
@@ -80,8 +80,8 @@ def prepare_main() -> None:
     _remove_our_modules()
     _flush()
     main = interpreter.freeze_and_make_main()
-    if _Baseline.has_fork_state:
-        _renew_fork_state(main)
+    if _Baseline.needs_renewal:
+        _renew_after_fork(main)
     sys.modules["__main__"] = main
 
 
@@ -170,7 +170,7 @@ def _unload_shadowed(folder: str) -> None:
 _MODULES_WITH_FORK_STATE = ("threading", "numpy.random", "tempfile", "__mp_main__")
 
 
-def _renew_fork_state(main: ModuleType) -> None:
+def _renew_after_fork(main: ModuleType) -> None:
     """Renew seeds, counters and caches of preloaded libraries. `random` does so by itself."""
     interpreter.renew_thread_id()
     interpreter.renew_thread_names()

@@ -210,9 +210,10 @@ def _preload(server: socket.socket, modules: list[str]) -> None:
     only. OpenBLAS, which NumPy uses, stops its threads before a fork and restarts them when needed.
     """
     for module in modules:
+        server.sendall(json.dumps({"importing": module}).encode() + b"\n")
         try:
             importlib.import_module(module)
         except BaseException as error:  # also SystemExit
-            text = f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
+            text = f"It says:\n{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
             server.sendall(json.dumps({"error": text, "module": module}).encode())
             os._exit(1)

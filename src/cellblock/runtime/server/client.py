@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_BACKLOG_BYTES = 32 * 1024 * 1024  # unsent output at which cells have to wait
 _READ_BYTES = 1 << 16  # with more, each read would return memory to the kernel
-# Seconds that output waits for more of it, or for the end of its block: each message wakes the
-# client.
+# Seconds to collect output before sending it, because each message wakes the client.
 _FLUSH_DELAY = 0.002
 # From this many waiting blocks on, all clients are flushed together, at multiples of the interval.
 _BUSY_BACKLOG = 4
@@ -136,8 +135,8 @@ class Client:
     def reply(self, frame: bytes, backlog: int) -> None:
         """See `FrameSender`.
 
-        Replies are held back only while fewer than `backlog`: their callers cannot send enough new
-        blocks to leave a cell without one.
+        Hold replies back while there are fewer than `backlog`: enough blocks wait to keep every
+        cell busy.
         """
         self._backlog = backlog
         self._replies += 1

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 FOREVER = float("inf")
+_MAX_WAIT = 1e6  # seconds; epoll takes milliseconds in 31 bits
 
 
 class TimerHandler(Protocol):
@@ -65,7 +66,7 @@ class EventLoop:
         due = min(self._deadlines.values(), default=FOREVER)
         touched = set[TimerHandler]()
         for descriptor, _ in self._epoll.poll(
-            -1 if due == FOREVER else max(0.0, due - time.monotonic())
+            -1 if due == FOREVER else min(max(0.0, due - time.monotonic()), _MAX_WAIT)
         ):
             handler, timer = self._handlers.get(descriptor, (None, None))
             if handler is not None:

@@ -26,14 +26,15 @@ from .interfaces import FrameSender
 from .output import forward_output, send_tail
 from .scheduler import CPU_COUNT, TIME_SLICE, Scheduler, has_idle_cpu
 
-# Cells ready in advance while there are blocks. The memory of more cells would be in fewer caches,
-# and starting them is work.
+# Cells ready in advance while there are blocks. More of them would evict each other from the CPU
+# caches, and cost time to start.
 _DEFAULT_SPARES = 1
 _MAX_STARTING = 4  # cells being started at one time
 _FIRST_CHECK = 0.05  # seconds until the usage of a run is first measured: most runs have ended
 _CHECK_INTERVAL = 0.05
 _GRACE = 2.0  # seconds that a first process has to end its block before it is killed itself
-_REFILL_DELAY = 0.005  # seconds that most short blocks need: no cell starts in that time
+# Seconds before spare cells are started, so that they do not slow down a short block.
+_REFILL_DELAY = 0.005
 # Seconds without a block until half of the ready cells are retired, or all that the CPUs have no
 # use for. Starting one costs as much as several blocks, and callers come back: in that time, an
 # agent has asked its model.
@@ -44,7 +45,7 @@ EDGE_TRIGGERED = select.EPOLLIN | select.EPOLLET
 
 
 class Pool:
-    """The cells that one zygote forks. With several pools, `name` is the prefix of their names."""
+    """The cells that one zygote forks. `name` prefixes their names, so that pools do not clash."""
 
     def __init__(
         self,
@@ -286,7 +287,10 @@ class Pool:
             cell.start_run(job)
         except OSError as error:
             self._client.send(job.file_error_frame(error))
-            self._ready.append(cell) if cell.job is None else self._retire(cell)
+            if cell.job is None:
+                self._ready.append(cell)
+            else:
+                self._retire(cell)
             return
         assert cell.run is not None
         cell.run.next_check = min(cell.run.started + _FIRST_CHECK, cell.run.deadline)
@@ -373,7 +377,7 @@ class Pool:
         self._may_have_orphans = not self._own_processes
 
     def _kill_orphans(self) -> None:
-        """Kill the zygote's children that are no first process: theirs ended before they did."""
+        """Kill processes that outlived their cell's first process."""
         others = self.other_inits()
         if others is None:
             return

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # Seconds until the server stops a container whose owner is gone. If only the connection was lost,
 # the owner restarts the container before that.
 STOP_DELAY = 5
+_ZYGOTE_SECONDS = 50.0  # for the zygote to start, with the modules of `preload`
 _GRACE = 2.0  # seconds until the server stops waiting for its children to end
 _MAX_DESCRIPTORS = 1024  # more than a server has open
 
@@ -53,6 +55,7 @@ class Server:
     ) -> None:
         self._zygote_socket, self._mount_socket = zygote_socket, mount_socket
         self._listener, self._spec = listener, spec
+        self._control_in = control_in
         self._loop = EventLoop()
         self._cgroups = CellCgroups([], [])
         self._control_client = Client(self._loop, control_in, control_out, decoder, self._on_end)
@@ -108,12 +111,30 @@ class Server:
             _, status = os.waitpid(launcher, 0)
             if status == 0:  # the zygote is our child now, and waits for its specification
                 self._zygote_socket.sendall(zygote_spec_message(self._spec["zygote"]))
-        data, ancillary, _, _ = self._zygote_socket.recvmsg(1 << 16, CREDENTIALS_SPACE)
-        try:
-            news = json.loads(data)
-        except ValueError:
-            news = {"error": "the process that cells are forked from did not start"}
-        return (0 if "error" in news else sender_pid(ancillary)), news
+        pid, news = self._receive_news()
+        return (0 if "error" in news else pid), news
+
+    def _receive_news(self) -> tuple[int, dict[str, Any]]:
+        """Return the zygote's process ID and message. Before, it names each module it imports."""
+        poll, events = select.poll(), dict[int, int]()
+        poll.register(self._zygote_socket, select.POLLIN)
+        poll.register(self._control_in, 0)  # only its end is reported
+        module, deadline = "", time.monotonic() + _ZYGOTE_SECONDS
+        while events := dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000)):
+            if self._control_in in events:
+                return 0, {"error": "the owner of the server has ended"}
+            data, ancillary, _, _ = self._zygote_socket.recvmsg(1 << 16, CREDENTIALS_SPACE)
+            if not data:
+                break
+            for line in data.splitlines():
+                news = json.loads(line)
+                if "importing" not in news:
+                    return sender_pid(ancillary), news
+                module = news["importing"]
+        if not module:
+            return 0, {"error": "the process that cells are forked from did not start"}
+        what = "ended the process" if events else f"did not end within {_ZYGOTE_SECONDS:.0f} s"
+        return 0, {"error": f"The import {what}.", "module": module}
 
     def _set_up_client(self, zygote_pid: int) -> None:
         """Set up what `spec` asks for. Modules that few servers need are imported here."""

@@ -11,9 +11,9 @@ Owner = tuple[int, int]  # user and group
 
 
 def chown_tree(folder: str, before: Owner, after: Owner) -> None:
-    """Give everything in `folder` that belongs to `before` to `after`, including the folder itself.
+    """Change the owner of `folder` and all in it from `before` to `after`.
 
-    Files of other owners, and files below that cannot be changed, keep their owner. Raises
+    Files of other owners, and files below that cannot be changed, keep their owner. Raise
     `OSError` if the folder itself cannot be changed. Code may control all of the contents, so each
     step goes from one directory descriptor to the next, and never follows a symbolic link.
     """

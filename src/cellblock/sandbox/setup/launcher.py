@@ -21,7 +21,7 @@ def launch(
 ) -> None:
     """Start a zygote in the sandbox that `spec` describes, and a mount broker.
 
-    Does not return. Raises an exception if a step fails.
+    Do not return. Raise an exception if a step fails.
     """
     sandbox = spec["sandbox"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

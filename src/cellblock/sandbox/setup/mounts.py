@@ -1,4 +1,4 @@
-"""Mounts: a root that contains only what was named."""
+"""Mount a root that contains only what the spec names. The list is in `backends/sandbox.py`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _map_owner(descriptor: int, mount: dict[str, Any], user: int, id_maps: IdMap
 
 
 def _chown_tree(source: str, owner: Owner, user: int) -> None:
-    """Give an executor's folder to its cells until the executor stops.
+    """Let the cells own an executor's folder until the executor stops.
 
     See `executors.workspace.ownership_lease`.
     """

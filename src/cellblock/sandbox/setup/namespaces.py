@@ -137,7 +137,7 @@ def switch_user(user: int) -> None:
 def enter_namespaces(*, user: int, network: bool) -> None:
     """Enter new namespaces, with the ID `user` inside. `network` keeps the current network.
 
-    The process namespace starts with the next child. Raises `OSError`, also if code would be root
+    The process namespace starts with the next child. Raise `OSError`, also if code would be root
     outside.
     """
     # Even without capabilities root could write to /proc/sys, and make the kernel start a program.

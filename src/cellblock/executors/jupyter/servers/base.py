@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-from ....aio.background_loop import background_loop
+from ....aio.background_loop import LoopEnded, background_loop
 from ..admin_client import JupyterClient
 from ..connection_info import JupyterConnectionInfo
 from ..kernel import KernelServer
@@ -49,7 +50,8 @@ class ManagedJupyterServer(KernelServer, ABC):
 
     def stop(self) -> None:
         """Stop the server and all its kernels. Do nothing if it is not running."""
-        background_loop().run(self._stop())
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self._stop())
 
     def __enter__(self) -> Self:
         self.start()
@@ -77,7 +79,8 @@ class ManagedJupyterServer(KernelServer, ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await background_loop().call(self._stop())
+        with contextlib.suppress(LoopEnded):
+            await background_loop().call(self._stop())
 
     # implemented by subclasses
 

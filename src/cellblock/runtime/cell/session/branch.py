@@ -58,7 +58,7 @@ def fork_branch(
 ) -> dict[str, Any]:
     """Fork a branch from this process and return the answer to `order`.
 
-    Raises `BecomeSession` in the branch. `release_session` closes what belongs to this session; it
+    Raise `BecomeSession` in the branch. `release_session` closes what belongs to this session; it
     is called in a fork that does not become a session itself.
     """
     if "folder" in order:

@@ -39,7 +39,7 @@ class CheckpointProcess:
         self._control = Control(descriptor)
 
     def serve(self) -> NoReturn:
-        """Carry out orders until the stream ends. Raises `BecomeSession` in a fork."""
+        """Carry out orders until the stream ends. Raise `BecomeSession` in a fork."""
         try:
             while True:
                 frame, descriptors = self._control.receive()
@@ -75,7 +75,7 @@ class CheckpointProcess:
 
 
 def fork_hidden(fork_state: ForkState) -> int:
-    """Fork a checkpoint and return what `os.fork` returns. Raises `OSError`.
+    """Fork a checkpoint and return what `os.fork` returns. Raise `OSError`.
 
     No process of the cell can inspect the fork, not even at its start. It receives no signals but
     SIGKILL and SIGSTOP until it becomes a session again. The OOM killer spares it longer than the

@@ -48,7 +48,7 @@ class Control:
         raise ControlLost
 
     def receive(self) -> tuple[protocol.Frame, list[int]]:
-        """Wait for the next frame and return it with its descriptors. Raises `ControlLost`."""
+        """Wait for the next frame and return it with its descriptors. Raise `ControlLost`."""
         self._check_socket()
         descriptors: list[int] = []
         while not self._frames:
@@ -67,7 +67,7 @@ class Control:
         return not self._frames and not self._poll.poll(0)
 
     def send(self, kind: int, run: int, value: dict[str, Any] | bytes) -> None:
-        """Send one frame. Raises `ControlLost`."""
+        """Send one frame. Raise `ControlLost`."""
         self.send_frame(
             protocol.encode(
                 kind, run, value if isinstance(value, bytes) else json.dumps(value).encode()
@@ -75,7 +75,7 @@ class Control:
         )
 
     def send_frame(self, frame: bytes) -> None:
-        """Send one encoded frame. Raises `ControlLost`."""
+        """Send one encoded frame. Raise `ControlLost`."""
         self._check_socket()
         try:
             self._socket.sendall(frame)

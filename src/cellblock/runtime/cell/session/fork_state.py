@@ -8,6 +8,7 @@ of a branch differ from those of its session.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -40,6 +41,7 @@ _FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
 # `_signal` without the enums of `signal`, whose use would write to memory in each fork.
 _signals: Any = importlib.import_module("_signal")
 _set_blocked: Callable[[int, Iterable[int]], set[int]] = _signals.pthread_sigmask
+_SIGKILL = int(signal.SIGKILL)
 _SIG_SETMASK = int(signal.SIG_SETMASK)
 _ALL_SIGNALS = {int(number) for number in signal.valid_signals()}
 _KEPT_FLAGS = os.O_APPEND | os.O_NONBLOCK | os.O_ACCMODE
@@ -100,6 +102,7 @@ def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str
     `checkpoints` are the process IDs of children that are no obstacle, `tasks` the names of asyncio
     tasks. Native threads are found after the fork only, see `native_threads`.
     """
+    reap_killed_children(set(checkpoints))
     found = python_threads()
     found += [
         f"the child process {pid} ({_process_name(pid)})"
@@ -110,6 +113,33 @@ def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str
     found += _connections()
     found += _shared_memory()
     return found
+
+
+def reap_killed_children(hidden: Collection[int]) -> None:
+    """Reap the children that SIGKILL has ended, as the end of a block does with those it left.
+
+    `subprocess.Popen` objects keep the exit status. Children in `hidden` are left alone.
+    """
+    killed = [pid for pid in list_children() if pid not in hidden and _was_killed(pid)]
+    if not killed:
+        return
+    # Absent unless user code has imported it. Any attribute may have been replaced by user code.
+    popen = getattr(sys.modules.get("subprocess"), "Popen", None)
+    for item in gc.get_objects():
+        if type(item) is popen:
+            with contextlib.suppress(Exception):
+                item.poll()
+    for pid in killed:
+        with contextlib.suppress(ChildProcessError):  # `poll` has reaped it
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _was_killed(pid: int) -> bool:
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return ended is not None and ended.si_status == _SIGKILL and ended.si_code == os.CLD_KILLED
 
 
 def list_children() -> list[int]:

@@ -53,7 +53,7 @@ def hide_children(hidden: set[int]) -> None:
 def _wait_for_visible(hidden: set[int], call: Callable[[], Any]) -> Any:
     """Repeat `call` until it reports a child that is not hidden, and return its result.
 
-    Raises `ChildProcessError` if there is no such child.
+    Raise `ChildProcessError` if there is no such child.
     """
     while True:
         if hidden.issuperset(list_children()):

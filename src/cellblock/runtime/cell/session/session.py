@@ -111,6 +111,8 @@ class Session:
                 return self._run_interruptible(self._set_variable, order)
             case "variables":
                 return self._run_interruptible(self._describe_variables, order)
+            case "complete":
+                return self._run_interruptible(self._complete, order)
             case "flush":
                 self._capture_fork_state(flush=True)
                 return {}
@@ -181,6 +183,8 @@ class Session:
     def _run_block(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
         self._shell.ask = self._ask_input if order.get("input") else None
+        self._shell.show_interrupts = bool(order.get("show_interrupts"))
+        self._shell.set_colours(bool(order.get("colours")))
         return {
             "exit": self._shell.run(
                 order["code"], silent=bool(order.get("silent")), file=order.get("file")
@@ -229,6 +233,10 @@ class Session:
 
     def _describe_variables(self, _order: dict[str, Any]) -> dict[str, Any]:
         return {"variables": values.describe_variables(self._shell.variables, self._shell.hidden)}
+
+    def _complete(self, order: dict[str, Any]) -> dict[str, Any]:
+        start, matches = self._shell.complete(order["code"], order["cursor"])
+        return {"start": start, "matches": matches}
 
     def _get_variable(self, order: dict[str, Any]) -> dict[str, Any]:
         name = order["name"]

@@ -23,6 +23,8 @@ Ask = Callable[[str, bool], str]
 
 _NO_INPUT = "input() is not available: create the session with an input_callback to answer it."
 _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
+INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
+_MAX_COMPLETIONS = 500
 _SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
 
 
@@ -37,7 +39,9 @@ class Shell:
         self.publish: Publish = lambda _data, _metadata: None
         self.publish_last: Callable[[dict[str, Any]], None] = lambda _data: None
         self.ask: Ask | None = None
-        self.interrupted = False  # by the server, so that no traceback is shown
+        self.interrupted = False  # by the server
+        self.show_interrupts = False  # show a traceback if the server interrupted the block
+        self._has_colours = False
         self._shell = _create_ipython(self)
         self._input_function: Callable[..., str] | None = None
         self._slow_loop: object = None  # the event loop for whose scripts we have waited in vain
@@ -57,7 +61,7 @@ class Shell:
         """Run one block and return its exit code.
 
         Output and tracebacks go to stdout and stderr. A `silent` block shows no value and is not
-        part of the history. `file` is the value of `__file__` in the block. Raises
+        part of the history. `file` is the value of `__file__` in the block. Raise
         `KeyboardInterrupt` if the block was interrupted.
         """
         if builtins.input is not self._input_function:
@@ -88,6 +92,26 @@ class Shell:
     def _show_value(self, data: dict[str, Any]) -> None:
         _show_text(data)
         self.publish_last(data)
+
+    def set_colours(self, has_colours: bool) -> None:
+        """Show tracebacks with or without colours."""
+        if has_colours != self._has_colours:
+            self._has_colours = has_colours
+            self._shell.colors = _colour_scheme("Linux" if has_colours else "NoColor")
+
+    def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """Return where the text to complete at `cursor` starts, and its completions."""
+        from IPython.core.completer import provisionalcompleter, rectify_completions
+
+        completer = self._shell.Completer
+        completer.use_jedi = False  # it is slow, and guesses where the values are known
+        with provisionalcompleter():
+            found = list(rectify_completions(code, completer.completions(code, cursor)))
+        texts = dict.fromkeys(completion.text for completion in found[:_MAX_COMPLETIONS])
+        start = found[0].start if found else cursor
+        if texts and code[start : start + 1] == "." and all(text[0] == "." for text in texts):
+            return start + 1, [text[1:] for text in texts]  # some versions repeat the dot
+        return start, list(texts)
 
     def run_deferred_work(self) -> None:
         """Do what remains to be done after a block, once its answer was sent."""
@@ -200,7 +224,6 @@ def _create_ipython(owner: Shell) -> Any:
     """
     import warnings
 
-    import IPython
     from traitlets.config import Config
 
     config = Config()
@@ -210,7 +233,7 @@ def _create_ipython(owner: Shell) -> Any:
     warnings.filterwarnings("ignore", message="To exit: use")
     warnings.filterwarnings("ignore", message="Output cache limit")
     shell = _ipython_class(owner).instance(config=config)
-    shell.colors = "nocolor" if IPython.version_info[0] >= 9 else "NoColor"
+    shell.colors = _colour_scheme("NoColor")
     shell.system = shell.system_raw  # writes to the streams directly, which keeps the order
     # `exit` ends the block as it ends a program. Only the server ends a session.
     for name in ("exit", "quit"):
@@ -218,6 +241,12 @@ def _create_ipython(owner: Shell) -> Any:
     # Install `get_ipython` and `display` once instead of for each block.
     shell.builtin_trap.__enter__()
     return shell
+
+
+def _colour_scheme(name: str) -> str:
+    import IPython
+
+    return name.lower() if IPython.version_info[0] >= 9 else name
 
 
 def _ipython_class(owner: Shell) -> Any:
@@ -229,20 +258,35 @@ def _ipython_class(owner: Shell) -> Any:
 
         def _showtraceback(self, etype: object, evalue: BaseException, stb: list[str]) -> None:
             if isinstance(evalue, SystemExit) or (
-                owner.interrupted and isinstance(evalue, KeyboardInterrupt)
+                owner.interrupted
+                and not owner.show_interrupts
+                and isinstance(evalue, KeyboardInterrupt)
             ):
                 return
             _flush(sys.stdout)
             sys.stderr.write("\n".join(stb) + "\n")
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
-            if not isinstance(sys.exc_info()[1], SystemExit):
+            error = sys.exc_info()[1]
+            if owner.interrupted and isinstance(error, KeyboardInterrupt):
+                _drop_handler_frame(error)
+            if not isinstance(error, SystemExit):
                 super().showtraceback(*args, **options)
 
         def enable_gui(self, gui: object = None) -> None:
             """Do nothing: there is no screen."""
 
     return SessionShell
+
+
+def _drop_handler_frame(error: BaseException) -> None:
+    """Remove the frame of the signal handler that raised `error` from its traceback."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_code.co_name == INTERRUPT_HANDLER:
+            trace.tb_next = None
+            return
+        trace = trace.tb_next
 
 
 def _exit_function() -> Any:

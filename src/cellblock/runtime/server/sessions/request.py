@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from ... import protocol
 from ..cell import Run
@@ -45,7 +43,7 @@ class SessionRequest:
     def should_forward(self, frame: protocol.Frame, memory_bytes: int | None) -> bool:
         """Return True if the client is to receive `frame`.
 
-        `memory_bytes` is the memory limit of the session, and so the size limit of a value. Raises
+        `memory_bytes` is the memory limit of the session, and so the size limit of a value. Raise
         `ProtocolError` for an invalid frame or a value that is too large.
         """
         self._forwarded_bytes += len(frame.payload)
@@ -68,55 +66,8 @@ class SessionRequest:
 def parse_answer(frame: protocol.Frame) -> dict[str, Any]:
     """Return the answer in `frame`, which user code in the session's process may have sent.
 
-    Raises `ProtocolError` if a field is unknown or has a wrong type.
+    Raise `ProtocolError` if a field is unknown or has a wrong type.
     """
     answer = frame.json()
-    for name, value in answer.items():
-        if name not in _ANSWER_FIELDS or not _ANSWER_FIELDS[name](value):
-            raise protocol.ProtocolError(f"An answer has an invalid field: {name!r}: {value!r:.80}")
+    protocol.check_answer_fields(answer)
     return answer
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_list_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda values: isinstance(values, list) and all(map(check, values))  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < math.inf
-
-
-def _is_variable(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    return fields.keys() == _VARIABLE_FIELDS.keys() and all(
-        check(fields[name]) for name, check in _VARIABLE_FIELDS.items()
-    )
-
-
-_VARIABLE_FIELDS: Final = {
-    "name": _is_text,
-    "type": _is_text,
-    "size_bytes": _is_number,
-    "repr": _is_text,
-}
-_ANSWER_FIELDS: Final = {
-    "pid": _is_number,
-    "checkpoint_pids": _is_list_of(_is_number),
-    "exit": _is_number,
-    "cpu": _is_time,
-    "interrupted": _is_number,
-    "error": _is_text,
-    "refused": _is_list_of(_is_text),
-    "missing": _is_number,
-    "kind": _is_text,
-    "variables": _is_list_of(_is_variable),
-}

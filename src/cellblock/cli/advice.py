@@ -1,0 +1,86 @@
+"""Advice on the option that would have helped a block that failed. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..events import Ended
+from ..limits import Limits
+from .sizes import format_size
+
+_KEPT_CHARACTERS = 16 * 1024  # of the block's last output
+_NO_NETWORK = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
+    r"|No address associated with hostname|Could not resolve host|unable to resolve host"
+)
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)")
+_NO_NETWORK_ADVICE = (
+    "blocks have no network here: --network allows it, --package NAME installs a package first"
+)
+# Packages whose distribution has another name than the module that is imported.
+_DISTRIBUTIONS = {
+    "Crypto": "pycryptodome",
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "git": "gitpython",
+    "jwt": "pyjwt",
+    "pptx": "python-pptx",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+# The limits in words, and the options that set them.
+_LIMITS = {
+    "wall_seconds": ("time limit", "--timeout"),
+    "cpu_seconds": ("CPU time limit", ""),
+    "memory_bytes": ("memory limit", "--memory"),
+    "written_bytes": ("limit of written data", ""),
+    "file_bytes": ("limit of one file's size", ""),
+    "output_bytes": ("limit of output", ""),
+}
+
+
+class Advisor:
+    """Collect what a block writes, and say which option would have helped it.
+
+    limits        what limits the blocks
+    has_network   False if the blocks have no network
+    """
+
+    def __init__(self, limits: Limits, *, has_network: bool) -> None:
+        self._limits, self._has_network = limits, has_network
+        self._last_output = ""
+
+    def add_output(self, text: str) -> None:
+        """Add output of the block."""
+        self._last_output = (self._last_output + text)[-_KEPT_CHARACTERS:]
+
+    def advise(self, ended: Ended) -> Iterator[str]:
+        """Yield one line for each problem that an option solves, and forget the block's output."""
+        output, self._last_output = self._last_output, ""
+        if ended.outcome == "ok":
+            return
+        if not self._has_network and _NO_NETWORK.search(output):
+            yield _NO_NETWORK_ADVICE
+        for module in dict.fromkeys(_MISSING_MODULE.findall(output)):
+            package = _DISTRIBUTIONS.get(module, module)
+            yield f"{module} is not installed for the blocks: --package {package} installs it"
+
+    def describe_limit(self, name: str) -> str:
+        """Return the limit, its value with a unit, and its option. `name` is a field of `Limits`.
+
+        Return "" if the limit has no name here or no value.
+        """
+        value = getattr(self._limits, name, None)
+        if name not in _LIMITS or value is None:
+            return ""
+        words, option = _LIMITS[name]
+        amount = format_size(value) if name.endswith("_bytes") else f"{value:g} s"
+        return f"the {words} of {amount}{option and f', see {option}'}"

@@ -1,0 +1,62 @@
+"""The session of the REPL: a sandboxed session that a person watches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import WorkspaceError
+from ..executors.displays import DisplayFiles
+from ..executors.session.sandbox import SandboxSessionCodeExecutor
+
+
+class ReplExecutor(SandboxSessionCodeExecutor):
+    """A session that shows where Ctrl-C interrupted it, and saves images in a folder of their own.
+
+    images        where images are saved
+    has_colours   True if tracebacks are to have colours
+    """
+
+    images: ImageFiles
+    has_colours = False
+
+    def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
+        request = super()._run_request(code, name)
+        return {**request, "show_interrupts": True, "colours": self.has_colours}
+
+    def _display_files(self) -> DisplayFiles:
+        return self.images
+
+
+class ImageFiles(DisplayFiles):
+    """Save displayed images in `folder` as `1.png`, `2.png` and so on.
+
+    Raise `WorkspaceError` if code could redirect the folder: it is deep in the work folder.
+    """
+
+    folder_flags = DisplayFiles.folder_flags | os.O_NOFOLLOW  # code can create the folder
+
+    def __init__(self, folder: str, work_dir: str) -> None:
+        super().__init__(Path(folder).absolute())
+        self._number = 0
+        work = Path(work_dir).resolve()
+        for parent in (
+            Path(os.path.abspath(folder)).parent,
+            Path(folder).absolute().parent.resolve(),
+        ):
+            if parent != work and parent.is_relative_to(work):
+                raise WorkspaceError(
+                    f"Images cannot be saved in {folder}: code in the session could redirect it. "
+                    "Use a folder outside the work folder with --images."
+                )
+
+    def save(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `DisplayFiles`. Save no HTML, which a terminal cannot show."""
+        return super().save({mime: data[mime] for mime in data if mime != "text/html"})
+
+    def new_name(self, suffix: str) -> str:
+        """See `DisplayFiles`."""
+        self._number += 1
+        return f"{self._number}.{suffix}"

@@ -1,0 +1,19 @@
+"""The command of a block that runs on this machine, where the work folder has its own path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...languages import Language
+from ..workspace.workspace import Workspace
+
+
+def command_on_host(
+    workspace: Workspace | None, language: Language, name: str, python: str
+) -> dict[str, Any]:
+    """Return the part of a request that runs the file `name` under its path on this machine."""
+    assert workspace is not None
+    path = workspace.absolute_path(name)
+    if language.name == "python":
+        return {"argv": [python, "-u", path]}
+    return {"argv": [*(language.argv or ()), path]}

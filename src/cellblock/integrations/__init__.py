@@ -1,0 +1,1 @@
+"""Adapters for other frameworks. Each needs its framework, and nothing here imports it."""

@@ -1,0 +1,41 @@
+"""Show a result in a notebook: its output as text, its displays as pictures and pages."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
+
+
+def result_html(output: str, displays: Iterable[Mapping[str, Any]]) -> str:
+    """Return HTML that shows `output` and the pictures and pages among `displays`.
+
+    It runs no scripts of theirs: pages are shown in frames that allow nothing.
+    """
+    parts = [f"<pre>{html.escape(output)}</pre>"] if output else []
+    parts += [shown for data in displays if (shown := _display_html(data))]
+    return "\n".join(parts)
+
+
+def _display_html(data: Mapping[str, Any]) -> str:
+    for mime in _PICTURES:
+        if content := _text(data.get(mime)):
+            if mime == "image/svg+xml":
+                content = base64.b64encode(content.encode(errors="replace")).decode()
+            return f'<img src="data:{mime};base64,{html.escape("".join(content.split()))}">'
+    if page := _text(data.get("text/html")):
+        return (
+            f'<iframe sandbox srcdoc="{html.escape(page)}" width="100%" height="300" '
+            'frameborder="0"></iframe>'
+        )
+    return ""
+
+
+def _text(value: object) -> str:
+    """Return a value of a MIME bundle as text: it is text or a list of lines."""
+    if isinstance(value, list):
+        return "".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType] - any JSON
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,47 @@
+"""What a session does for a person who types: completions, and answers that nobody may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock import SandboxSessionServer
+from cellblock.executors.session.base import InputPrompt
+from tests.executors.session.live_session import open_server, open_session, run_async
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SandboxSessionServer]:
+    with open_server() as running:
+        yield running
+
+
+def test_a_callback_learns_which_answer_is_hidden(shared: SandboxSessionServer) -> None:
+    def answer(prompt: InputPrompt) -> str:
+        return f"{prompt}{prompt.hidden}"
+
+    with open_session(shared, input_callback=answer) as live:
+        code = "import getpass\ninput('a '), getpass.getpass('b ')"
+        assert live.run_ok(code) == "('a False', 'b True')"
+
+
+@pytest.mark.parametrize(
+    ("code", "start", "match"),
+    [
+        ("numbers.rev", 8, "reverse"),
+        ("table['pri", 7, "price"),
+        ("open('data", 6, "data.csv"),
+        ("print(numb", 6, "numbers"),
+        ("no_such_name.x", 14, None),
+    ],
+)
+def test_code_can_be_completed(
+    code: str, start: int, match: str | None, shared: SandboxSessionServer
+) -> None:
+    with open_session(shared) as live:
+        live.run_ok("numbers, table = [1], {'price': 2}; open('data.csv', 'w').close()")
+        matches = [] if match is None else [match]
+        assert run_async(live.executor.complete(code)) == (start, matches)
+        inside = f"x = 1\n{code}\ny = 2"
+        assert run_async(live.executor.complete(inside, 6 + len(code))) == (start + 6, matches)

@@ -1,0 +1,156 @@
+"""Leaving late: executors that Python's exit ends, and executors in forked children."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.executors.session.live_session import skip_without_sandbox
+
+PRELUDE = """
+import atexit, os, sys, threading
+from cellblock import CodeBlock
+from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionServer
+
+hi = [CodeBlock("print('hi')", "python")]
+"""
+
+LEAVINGS = {
+    "stop in __del__ of a global": """
+class Owner:
+    def __init__(self):
+        self.executor = SandboxCommandLineCodeExecutor()
+        self.executor.start()
+        print(self.executor.work_dir)
+    def __del__(self):
+        self.executor.stop()
+
+owner = Owner()
+""",
+    "an abandoned generator around with": """
+def outputs():
+    with SandboxCommandLineCodeExecutor() as executor:
+        print(executor.work_dir)
+        while True:
+            yield executor.execute_code_blocks(hi).output
+
+one = outputs()
+next(one)
+""",
+    "an abandoned generator around a session server": """
+def outputs():
+    with SandboxSessionServer() as server, server.session() as session:
+        print(session.work_dir)
+        while True:
+            yield session.execute_code_blocks(hi).output
+
+one = outputs()
+next(one)
+""",
+    "an abandoned stream": """
+executor = SandboxCommandLineCodeExecutor()
+print(executor.work_dir)
+block = CodeBlock("print(1, flush=True); import time; time.sleep(60)", "python")
+stream = executor.execute_stream([block])
+next(stream)
+""",
+    "stop at exit": """
+executor = SandboxCommandLineCodeExecutor()
+atexit.register(executor.stop)
+print(executor.work_dir)
+executor.execute_code_blocks(hi)
+""",
+    "stop in a thread that outlives the main thread": """
+def work():
+    threading.main_thread().join()
+    executor.execute_code_blocks(hi)
+    executor.stop()
+
+executor = SandboxCommandLineCodeExecutor()
+print(executor.work_dir)
+executor.start()
+threading.Thread(target=work).start()
+""",
+}
+
+
+def run_script(script: str) -> "subprocess.CompletedProcess[str]":
+    skip_without_sandbox()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        # Python 3.12 and later warn of a fork in a process that has threads.
+        [sys.executable, "-W", "ignore:This process", "-c", PRELUDE + script],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env=environment,
+    )
+
+
+@pytest.mark.parametrize("script", LEAVINGS.values(), ids=list(LEAVINGS))
+def test_leaving_late_is_quiet_and_leaves_no_folder(script: str) -> None:
+    ended = run_script(script)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    work_dir = Path(ended.stdout.strip())
+    assert work_dir.is_absolute()
+    assert not work_dir.exists()
+
+
+FORKED = {
+    "exits": "sys.exit()",
+    "stops": "executor.stop(); sys.exit()",
+    "drops it": "del executor; sys.exit()",
+    "stops the server": "server.__exit__(None, None, None); sys.exit()",
+}
+
+
+@pytest.mark.parametrize("end", FORKED.values(), ids=list(FORKED))
+@pytest.mark.parametrize("kind", ["blocks", "session"])
+def test_a_forked_child_leaves_the_parents_executor_alone(kind: str, end: str) -> None:
+    make = "SandboxCommandLineCodeExecutor()" if kind == "blocks" else "server.session()"
+    script = f"""
+server = SandboxSessionServer()
+if {kind == "session"}:
+    server.__enter__()
+executor = {make}
+executor.start()
+open(f"{{executor.work_dir}}/kept", "w").close()
+child = os.fork()
+if child == 0:
+    {end}
+print(os.waitpid(child, 0)[1])
+print(executor.execute_code_blocks([CodeBlock("ls /workspace/kept", "sh")]).output)
+executor.stop()
+if {kind == "session"}:
+    server.__exit__(None, None, None)
+"""
+    ended = run_script(script)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "0\n/workspace/kept\n\n"
+
+
+def test_a_child_that_uses_an_unstarted_executor_keeps_the_parents_files() -> None:
+    ended = run_script("""
+executor = SandboxCommandLineCodeExecutor()
+open(f"{executor.work_dir}/kept", "w").close()
+child = os.fork()
+if child == 0:
+    with executor:
+        print(executor.execute_code_blocks([CodeBlock("ls kept", "sh")]).output, end="")
+    sys.exit()
+print(os.waitpid(child, 0)[1], os.listdir(executor.work_dir))
+""")
+    assert (ended.stdout, ended.stderr) == ("kept\n0 ['kept']\n", "")
+
+
+def test_restart_in_a_forked_child_says_what_to_do() -> None:
+    ended = run_script("""
+with SandboxCommandLineCodeExecutor() as executor:
+    if os.fork() == 0:
+        executor.restart()
+    os.wait()
+""")
+    assert "Create one in this process" in ended.stderr.splitlines()[-1]
+    assert ended.returncode == 0
