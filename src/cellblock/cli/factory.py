@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..events import PullProgress
     from ..executors.session.base import InputPrompt
     from ..executors.session.sandbox import SandboxSessionCodeExecutor
-    from .repl_executor import ReplExecutor
+    from .repl.executor import ReplExecutor
     from .settings import ReplSettings
 
 SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
@@ -109,7 +109,7 @@ def make_repl_session(
     settings: ReplSettings, folder: str, input_callback: InputCallback | None, *, has_colours: bool
 ) -> ReplExecutor:
     """Create the session of the REPL. `input_callback` answers `input()` in the session."""
-    from .repl_executor import ImageFiles, ReplExecutor
+    from .repl.executor import ImageFiles, ReplExecutor
 
     session = _create_session(ReplExecutor, settings, folder, input_callback)
     session.images = ImageFiles(settings.image_folder, folder)

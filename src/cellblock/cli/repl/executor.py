@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import WorkspaceError
-from ..executors.displays import DisplayFiles
-from ..executors.session.sandbox import SandboxSessionCodeExecutor
+from ...errors import WorkspaceError
+from ...executors.displays import DisplayFiles
+from ...executors.session.sandbox import SandboxSessionCodeExecutor
 
 
 class ReplExecutor(SandboxSessionCodeExecutor):

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .options import common_options
-from .settings import ReplSettings
+from ..options import common_options
+from ..settings import ReplSettings
 
 
 @click.command("repl")
@@ -44,7 +44,7 @@ def command(**options: Any) -> int:
     # Imported here, so that --help and usage errors stay fast.
     import asyncio
 
-    from .repl_loop import run_at_terminal, run_from_pipe
+    from .loop import run_at_terminal, run_from_pipe
 
     # sys.stdin is None if standard input is closed.
     is_terminal = sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - can be None

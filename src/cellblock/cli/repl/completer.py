@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Iterable
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from .render import printable_line
-from .repl_session import ReplSession
+from ..render import printable_line
+from .session import ReplSession
 
 
 class ReplCompleter(Completer):

@@ -9,12 +9,12 @@ import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from .. import __version__
-from ..cancellation import CancellationToken
-from ..errors import CellblockError, WorkspaceError
-from ..executors.displays import strip_terminal_codes
-from ..executors.session.base import InputPrompt
-from .factory import (
+from ... import __version__
+from ...cancellation import CancellationToken
+from ...errors import CellblockError, WorkspaceError
+from ...executors.displays import strip_terminal_codes
+from ...executors.session.base import InputPrompt
+from ..factory import (
     WORK_DIR,
     InputCallback,
     install_progress,
@@ -22,15 +22,15 @@ from .factory import (
     make_repl_session,
     work_folder,
 )
+from ..interrupts import ReplInterrupts, RunInterrupts
+from ..render import Renderer
+from ..settings import ReplSettings
+from ..stdio import has_colours, have_same_destination, replace_unencodable, write
+from .completer import ReplCompleter
 from .history import history_file, open_history
 from .image_viewer import ImageViewer
-from .interrupts import ReplInterrupts, RunInterrupts
-from .render import Renderer
-from .repl_completer import ReplCompleter
-from .repl_session import ReplSession
-from .settings import ReplSettings
+from .session import ReplSession
 from .statement_splitter import StatementSplitter
-from .stdio import has_colours, have_same_destination, replace_unencodable, write
 from .terminal import Terminal
 
 _STDIN = 0

@@ -7,11 +7,11 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
-from ..errors import SessionError
-from ..executors.session.checkpoint import Checkpoint
-from ..executors.session.sandbox import SandboxSessionCodeExecutor
-from ..executors.workspace.workspace import Workspace
-from .sizes import format_size
+from ...errors import SessionError
+from ...executors.session.checkpoint import Checkpoint
+from ...executors.session.sandbox import SandboxSessionCodeExecutor
+from ...executors.workspace.workspace import Workspace
+from ..sizes import format_size
 
 _HELP = {
     ":help": "show this list",

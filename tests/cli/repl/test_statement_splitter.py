@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
 
-from cellblock.cli.statement_splitter import StatementSplitter, missing_indent
+from cellblock.cli.repl.statement_splitter import StatementSplitter, missing_indent
 
 
 def blocks(script: str) -> list[str]:

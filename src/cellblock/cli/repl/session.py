@@ -9,16 +9,16 @@ import os
 import time
 from collections.abc import Iterable
 
-from ..blocks import CodeBlock
-from ..cancellation import CancellationToken
-from ..errors import CellblockError
-from ..events import Display, Ended, Event, FileCreated, Output, Started
-from ..executors.session.sandbox import SandboxSessionCodeExecutor
+from ...blocks import CodeBlock
+from ...cancellation import CancellationToken
+from ...errors import CellblockError
+from ...events import Display, Ended, Event, FileCreated, Output, Started
+from ...executors.session.sandbox import SandboxSessionCodeExecutor
+from ..render import Renderer, StyledText, printable_line
+from ..sizes import format_size
+from ..stdio import write
+from .commands import ReplCommandError, ReplCommands, is_command
 from .image_viewer import ImageViewer
-from .render import Renderer, StyledText, printable_line
-from .repl_commands import ReplCommandError, ReplCommands, is_command
-from .sizes import format_size
-from .stdio import write
 
 _QUIET_SECONDS = 0.02  # without events for this long, all output has been written
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..errors import CellblockError
+from ...errors import CellblockError
 
 # A compound statement can go on after a complete line. The next unindented statement ends it.
 _COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match)\b|@")

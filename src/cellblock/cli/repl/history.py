@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import WorkspaceError
+from ...errors import WorkspaceError
 
 
 def history_file(environment: Mapping[str, str]) -> Path:

@@ -1,0 +1,5 @@
+"""`cellblock repl`: a prompt over a live session."""
+
+from .main import command
+
+__all__ = ["command"]
