@@ -78,7 +78,7 @@ def test_parameters_and_defaults_are_those_of_autogen(tmp_path: Path) -> None:
     ("parameters", "message"),
     [
         ({"timeout": 0}, "Timeout must be greater than or equal to 1."),
-        ({"timeout": True}, "Timeout must be greater than or equal to 1."),
+        ({"timeout": True}, "Timeout must be a number of seconds"),
         ({"functions_module": "no name"}, "Module name must be a valid Python identifier"),
         ({"packages": "pandas"}, "packages must be a list of strings"),
         ({"execution_policies": {"klingon": "save"}}, "klingon"),

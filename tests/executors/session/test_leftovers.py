@@ -36,7 +36,7 @@ T = TypeVar("T")
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxSessionServer]:
     with open_server(
-        limits=Limits(memory_bytes=256 << 20, processes=100, checkpoints=6)
+        limits=Limits(memory_bytes=256 << 20, processes=100, checkpoints=6, file_bytes=None)
     ) as running:
         yield running
 

@@ -54,6 +54,7 @@ async def temporary_work_folder_is_removed_on_stop(target: ConformanceTarget) ->
         folder = Path(getattr(executor, "work_dir"))  # noqa: B009 - not every executor has one
         assert folder.exists()
     assert not folder.exists(), "the temporary work folder is still there"
+    await executor.start()  # a session does not start again by itself after its `with` block
     assert (await executor.execute_code_blocks([_HI])).output == "hi\n"
     await executor.stop()
 
