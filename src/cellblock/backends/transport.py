@@ -64,7 +64,7 @@ class Transport(ABC):
         """Read again."""
 
     def has_ended(self) -> bool:
-        """Return True if the server has closed the stream, though nobody has read that yet."""
+        """Return True if the server has closed the stream, though its end is not read yet."""
         return False
 
     @abstractmethod

@@ -25,7 +25,7 @@ from .checkpoint import Checkpoint
 
 
 class InputPrompt(str):
-    """The prompt of `input()`. `hidden` is True if nobody may see the answer, as in `getpass`."""
+    """The prompt of `input()`. `hidden` is True if the answer must not be shown (`getpass`)."""
 
     hidden = False
 

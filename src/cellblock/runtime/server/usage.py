@@ -164,7 +164,7 @@ class UsageMeter:
             return 0
 
     def cpu_seconds(self) -> float | None:
-        """Return the block's CPU time, that of processes that nobody waited for included.
+        """Return the block's CPU time, including that of processes that were never waited for.
 
         Return None without a control group that counts it.
         """
