@@ -12,44 +12,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 from .errors import CellblockError, ComponentError
+from .providers import built_in_providers
 
-# Provider -> import path of its class. A class is saved under its first provider.
-_BUILT_IN = {
-    "cellblock.SandboxCommandLineCodeExecutor": (
-        "cellblock.executors.command_line.sandbox:SandboxCommandLineCodeExecutor"
-    ),
-    "cellblock.SandboxSessionCodeExecutor": (
-        "cellblock.executors.session.sandbox:SandboxSessionCodeExecutor"
-    ),
-    "cellblock.LocalCommandLineCodeExecutor": (
-        "cellblock.executors.command_line.local:LocalCommandLineCodeExecutor"
-    ),
-    "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor": (
-        "cellblock.executors.command_line.local:LocalCommandLineCodeExecutor"
-    ),
-    "cellblock.DockerCommandLineCodeExecutor": (
-        "cellblock.executors.command_line.docker:DockerCommandLineCodeExecutor"
-    ),
-    "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor": (
-        "cellblock.executors.command_line.docker:DockerCommandLineCodeExecutor"
-    ),
-    "cellblock.DockerSessionCodeExecutor": (
-        "cellblock.executors.session.docker:DockerSessionCodeExecutor"
-    ),
-    "cellblock.JupyterCodeExecutor": "cellblock.executors.jupyter.local:JupyterCodeExecutor",
-    "autogen_ext.code_executors.jupyter.JupyterCodeExecutor": (
-        "cellblock.executors.jupyter.local:JupyterCodeExecutor"
-    ),
-    "cellblock.DockerJupyterServer": (
-        "cellblock.executors.jupyter.servers.docker:DockerJupyterServer"
-    ),
-    "cellblock.DockerJupyterCodeExecutor": (
-        "cellblock.executors.jupyter.docker:DockerJupyterCodeExecutor"
-    ),
-    "autogen_ext.code_executors.docker_jupyter.DockerJupyterCodeExecutor": (
-        "cellblock.executors.jupyter.docker:DockerJupyterCodeExecutor"
-    ),
-}
+# Provider -> import path of its class.
+_BUILT_IN = dict(built_in_providers())
 # Filled by `register_component` only, for the whole process.
 _registered: dict[str, type[Component]] = {}
 

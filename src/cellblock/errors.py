@@ -15,6 +15,9 @@ CellblockError
 ├── SessionError (RuntimeError)         a live session could not do what was requested
 │   ├── UnsupportedValue (TypeError)    a value cannot be exchanged with a session
 │   └── CheckpointError                 a session cannot be copied, or the copy is gone
+├── ModelError (RuntimeError)           a chat model could not be asked
+│   ├── ModelOutputError (ValueError)   the model's answer is not what was requested
+│   └── CassetteMismatch                a request differs from the recorded one
 ├── ComponentError (ValueError)         a saved configuration is damaged or not allowed
 └── ExecutionError (RuntimeError)       raised by `result.check()` only; see `results`
     ├── ExecutionTimeout (TimeoutError)
@@ -88,6 +91,18 @@ class CheckpointError(SessionError):
 
     The message names what prevents the copy.
     """
+
+
+class ModelError(CellblockError, RuntimeError):
+    """A chat model could not be asked. The message quotes the service and its request ID."""
+
+
+class ModelOutputError(ModelError, ValueError):
+    """The model's answer is not what was requested, such as JSON of a given schema."""
+
+
+class CassetteMismatch(ModelError):
+    """A request differs from the one that was recorded. The message shows the difference."""
 
 
 class ComponentError(CellblockError, ValueError):

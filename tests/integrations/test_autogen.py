@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from cellblock.environments.virtualenv import environment_for, python_of
+from tests.autogen import ROOT, autogen_python, run_python
 
-ROOT = Path(__file__).parents[2]
-AUTOGEN = ("autogen-agentchat==0.7.5", "autogen-ext==0.7.5")
+__all__ = ["autogen_python"]
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
 
@@ -34,25 +29,9 @@ warnings.filterwarnings("ignore", "No approval function set")
 """
 
 
-@pytest.fixture(scope="session")
-def autogen_python() -> Path:
-    """Return a Python with AutoGen and our dependencies. It is in the cache of environments."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return python_of(asyncio.run(environment_for([*AUTOGEN, *project["dependencies"]])))
-
-
 def run_program(python: Path, code: str, *arguments: str) -> str:
     """Run a Python program, which must succeed without warnings, and return its output."""
-    done = subprocess.run(
-        [python, "-W", "error", "-c", code, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return run_python(python, "-W", "error", "-c", code, *arguments)
 
 
 AGENT = """\

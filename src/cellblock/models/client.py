@@ -1,0 +1,120 @@
+"""ChatCompletionClient: one interface to every chat model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Required, TypedDict
+
+from pydantic import BaseModel
+
+from ..cancellation import Token
+from ..components import Component
+from .messages import CreateResult, LLMMessage, RequestUsage
+from .tool_schema import ToolLike
+
+ToolChoice = ToolLike | Literal["auto", "required", "none"]
+JsonOutput = bool | type[BaseModel] | None
+
+
+class ModelInfo(TypedDict, total=False):
+    """What a model can do.
+
+    vision                     accepts images
+    function_calling           accepts tools
+    json_output                can be asked for any JSON
+    family                     a constant of `ModelFamily`, or another name
+    structured_output          can be asked for JSON of a given schema
+    multiple_system_messages   accepts several system messages that are not in a row; None: unknown
+    """
+
+    vision: Required[bool]
+    function_calling: Required[bool]
+    json_output: Required[bool]
+    family: Required[str]
+    structured_output: Required[bool]
+    multiple_system_messages: bool | None
+
+
+def validate_model_info(model_info: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if a required field of `ModelInfo` is missing."""
+    missing = sorted(ModelInfo.__required_keys__ - set(model_info))
+    if missing:
+        raise ValueError(f"model_info lacks {', '.join(missing)}. See cellblock.models.ModelInfo.")
+
+
+class ChatCompletionClient(Component, ABC):
+    """Ask a chat model for answers.
+
+    Every method raises `ModelError` if the service cannot be reached or refuses the request, and
+    `asyncio.CancelledError` if the token is cancelled. A client can be used from many tasks of one
+    event loop at once.
+    """
+
+    component_type: ClassVar[str] = "model"
+
+    @abstractmethod
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[ToolLike] = (),
+        tool_choice: ToolChoice = "auto",
+        json_output: JsonOutput = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: Token | None = None,
+    ) -> CreateResult:
+        """Return the model's answer to `messages`.
+
+        tools               the tools that the model may call
+        tool_choice         "auto", "required" (any tool), "none", or the tool to call
+        json_output         True for any JSON; a pydantic class for JSON of its schema
+        extra_create_args   more arguments of the service, which win over those of the client
+
+        Raise `ValueError` if the model cannot do what is requested, according to `model_info`.
+        """
+
+    @abstractmethod
+    def create_stream(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[ToolLike] = (),
+        tool_choice: ToolChoice = "auto",
+        json_output: JsonOutput = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: Token | None = None,
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the answer in pieces of text, then the whole answer as a `CreateResult`.
+
+        Arguments and errors are those of `create`.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connections. Closing twice does nothing."""
+
+    @abstractmethod
+    def actual_usage(self) -> RequestUsage:
+        """Return the tokens that requests to the service used; answers of a cache do not count."""
+
+    @abstractmethod
+    def total_usage(self) -> RequestUsage:
+        """Return the tokens of all answers, those of a cache included."""
+
+    @abstractmethod
+    def count_tokens(
+        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
+    ) -> int:
+        """Return about how many tokens `messages` and `tools` have."""
+
+    @abstractmethod
+    def remaining_tokens(
+        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
+    ) -> int:
+        """Return about how many tokens are left for the answer."""
+
+    @property
+    @abstractmethod
+    def model_info(self) -> ModelInfo:
+        """What the model can do."""

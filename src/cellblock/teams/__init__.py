@@ -1,0 +1,1 @@
+"""Several agents with a turn order and a stop condition."""

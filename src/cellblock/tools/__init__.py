@@ -1,0 +1,1 @@
+"""Tools that a model can call: functions, and code execution."""
