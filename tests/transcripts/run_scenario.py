@@ -40,6 +40,7 @@ MODULES = {
         "cellblock.tools",
         "cellblock.agents",
         "cellblock.teams",
+        "cellblock.message_runtime",
     ),
 }
 LEFT_OUT = {"id", "created_at", "full_message_id", "request_id", "version"}
@@ -65,7 +66,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "exit_code"):
         return {"exit_code": value.exit_code, "output": value.output}
     if hasattr(value, "model_dump"):
-        fields: list[str] = list(type(value).model_fields)
+        fields: list[str] = list(cast(Any, kind_of(value)).model_fields)
         return {key: plain(getattr(value, key)) for key in fields}
     if dataclasses.is_dataclass(value):
         return {
@@ -78,16 +79,19 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
+def kind_of(value: object) -> type[object]:
+    return type(value)
+
+
 def line(value: Any) -> str:
-    content = plain(value)
+    content: object = plain(value)
     if isinstance(content, dict):
         content = {k: v for k, v in cast(dict[str, Any], content).items() if k not in LEFT_OUT}
-    kind: type[Any] = type(value)
-    return f"{kind.__name__} {json.dumps(content, sort_keys=True)}"
+    return f"{kind_of(value).__name__} {json.dumps(content, sort_keys=True)}"
 
 
 def lines(values: Any) -> list[str]:
-    return [line(value) for value in values or []]
+    return [line(value) for value in cast(list[Any], values or [])]
 
 
 async def main(library: str, path: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, Protocol, Required, TypedDict, runtime_checkable
+from typing import Any, NotRequired, Protocol, Required, runtime_checkable
+
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 
 class ParametersSchema(TypedDict):

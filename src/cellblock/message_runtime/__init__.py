@@ -1,0 +1,33 @@
+"""Agents that send each other messages, by address or by topic, in one process.
+
+The names are those of `autogen_core` 0.7.5.
+"""
+
+from .ids import AgentId, AgentType, DefaultTopicId, MessageContext, TopicId
+from .routed_agent import RoutedAgent, event, message_handler, rpc
+from .runtime import CantHandleException, SingleThreadedAgentRuntime, UndeliverableException
+from .subscriptions import (
+    DefaultSubscription,
+    TypeSubscription,
+    default_subscription,
+    type_subscription,
+)
+
+__all__ = [
+    "AgentId",
+    "AgentType",
+    "CantHandleException",
+    "DefaultSubscription",
+    "DefaultTopicId",
+    "MessageContext",
+    "RoutedAgent",
+    "SingleThreadedAgentRuntime",
+    "TopicId",
+    "TypeSubscription",
+    "UndeliverableException",
+    "default_subscription",
+    "event",
+    "message_handler",
+    "rpc",
+    "type_subscription",
+]

@@ -1,0 +1,311 @@
+"""SingleThreadedAgentRuntime: creates agents, and delivers messages one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from ..cancellation import CancellationToken
+from .ids import AgentId, AgentType, MessageContext, TopicId, current_agent
+from .routed_agent import RoutedAgent
+from .subscriptions import TypeSubscription
+
+_log = logging.getLogger(__name__)
+AgentT = TypeVar("AgentT", bound=RoutedAgent)
+
+
+class UndeliverableException(Exception):
+    """A message was sent to a type of agent that is not registered."""
+
+
+class CantHandleException(Exception):
+    """Raised by a handler to refuse a message."""
+
+
+@dataclass
+class _Envelope:
+    """A message on its way to `recipient`. `answer` is None if nobody waits for it."""
+
+    message: Any
+    recipient: AgentId
+    context: MessageContext
+    answer: asyncio.Future[Any] | None = None
+
+
+@dataclass
+class _Registration:
+    factory: Callable[[], Any]
+    expected_class: type[RoutedAgent] | None
+    agents: dict[str, RoutedAgent] = field(default_factory=dict[str, RoutedAgent])
+
+
+class SingleThreadedAgentRuntime:
+    """Deliver messages between agents, on one event loop.
+
+    Messages are handled in the order in which they were sent; each is handled in a task of its own.
+
+    With `ignore_unhandled_exceptions` an exception of a handler that nobody waits for is logged.
+    Otherwise it ends the runtime, and `stop`, `stop_when` and `stop_when_idle` raise it.
+    """
+
+    def __init__(self, *, ignore_unhandled_exceptions: bool = True) -> None:
+        self._ignores_exceptions = ignore_unhandled_exceptions
+        self._registrations: dict[str, _Registration] = {}
+        self._subscriptions: list[TypeSubscription] = []
+        self._queue: asyncio.Queue[_Envelope] = asyncio.Queue()
+        self._handling: set[asyncio.Task[None]] = set()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._message_handled = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    # agents
+
+    async def register_factory(
+        self,
+        type: str | AgentType,
+        agent_factory: Callable[[], Any],
+        *,
+        expected_class: type[RoutedAgent] | None = None,
+    ) -> AgentType:
+        """Create agents of `type` by calling `agent_factory`, which may be asynchronous.
+
+        Raise `ValueError` if `type` is taken.
+        """
+        name = type.type if isinstance(type, AgentType) else type
+        if name in self._registrations:
+            raise ValueError(f"Agent with type {name} already exists.")
+        self._registrations[name] = _Registration(agent_factory, expected_class)
+        return AgentType(name)
+
+    async def add_subscription(self, subscription: TypeSubscription) -> None:
+        """Deliver as `subscription` says. Raise `ValueError` if it exists already."""
+        if subscription in self._subscriptions:
+            raise ValueError("Subscription already exists")
+        self._subscriptions.append(subscription)
+
+    async def remove_subscription(self, id: str) -> None:
+        """Remove the subscription with this `id`. Raise `ValueError` if there is none."""
+        found = [each for each in self._subscriptions if each.id == id]
+        if not found:
+            raise ValueError("Subscription does not exist")
+        self._subscriptions.remove(found[0])
+
+    async def get(
+        self, id_or_type: AgentId | AgentType | str, /, key: str = "default", *, lazy: bool = True
+    ) -> AgentId:
+        """Return the ID of an agent. Create the agent unless `lazy`."""
+        agent_id = id_or_type if isinstance(id_or_type, AgentId) else AgentId(id_or_type, key)
+        if not lazy:
+            await self._find_agent(agent_id)
+        return agent_id
+
+    async def try_get_underlying_agent_instance(
+        self, id: AgentId, type: type[AgentT] = RoutedAgent
+    ) -> AgentT:
+        """Return the agent with this `id`. Create it if it does not exist.
+
+        Raise `LookupError` if its type is not registered, `TypeError` if it is not a `type`.
+        """
+        if id.type not in self._registrations:
+            raise LookupError(f"Agent with name {id.type} not found.")
+        agent = await self._find_agent(id)
+        if not isinstance(agent, type):
+            raise TypeError(f"Agent {id} is a {agent.__class__.__name__}, not a {type.__name__}.")
+        return agent
+
+    # messages
+
+    async def send_message(
+        self,
+        message: Any,
+        recipient: AgentId,
+        *,
+        sender: AgentId | None = None,
+        cancellation_token: CancellationToken | None = None,
+        message_id: str | None = None,
+    ) -> Any:
+        """Send `message` to one agent and return its answer, once the runtime is started.
+
+        Raise what its handler raises, `UndeliverableException` if its type is not registered, and
+        `asyncio.CancelledError` if the token is cancelled.
+        """
+        if recipient.type not in self._registrations:
+            raise UndeliverableException(
+                f"No agent type {recipient.type!r} is registered, so {recipient} cannot be reached."
+            )
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        context = _context(sender, None, cancellation_token, message_id)
+        context.cancellation_token.link_future(answer)
+        await self._queue.put(_Envelope(message, recipient, context, answer))
+        return await answer
+
+    async def publish_message(
+        self,
+        message: Any,
+        topic_id: TopicId,
+        *,
+        sender: AgentId | None = None,
+        cancellation_token: CancellationToken | None = None,
+        message_id: str | None = None,
+    ) -> None:
+        """Send `message` to all subscribers of `topic_id` but the sender. Do not wait for them."""
+        context = _context(sender, topic_id, cancellation_token, message_id)
+        recipients = {
+            each.map_to_agent(topic_id): None
+            for each in self._subscriptions
+            if each.is_match(topic_id)
+        }
+        for recipient in recipients:
+            if recipient != sender:
+                await self._queue.put(_Envelope(message, recipient, context))
+
+    # running
+
+    def start(self) -> None:
+        """Start to deliver messages. Raise `RuntimeError` if it is started already."""
+        if self._loop_task is not None:
+            raise RuntimeError("Runtime is already started")
+        self._failure = None
+        self._loop_task = asyncio.get_running_loop().create_task(self._deliver())
+
+    async def stop(self) -> None:
+        """Stop now: cancel the handlers that run. What is not delivered stays in the queue."""
+        await self._end()
+
+    async def stop_when_idle(self) -> None:
+        """Stop when no message is left and no handler runs."""
+        await self.stop_when(lambda: False)
+
+    async def stop_when(self, condition: Callable[[], bool]) -> None:
+        """Stop when `condition()` is true after a message, or when no message is left."""
+        if self._loop_task is None:
+            raise RuntimeError("Runtime is not started")
+        while not (condition() or self._failure is not None or self._is_idle()):
+            self._message_handled.clear()
+            await self._message_handled.wait()
+        await self._end()
+
+    async def close(self) -> None:
+        """Stop, and close all agents."""
+        if self._loop_task is not None:
+            await self._end()
+        for registration in self._registrations.values():
+            for agent in registration.agents.values():
+                await agent.close()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return the states of all agents that exist, by ID."""
+        return {
+            str(agent.id): dict(await agent.save_state())
+            for registration in self._registrations.values()
+            for agent in registration.agents.values()
+        }
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Give the agents of registered types what `save_state` returned."""
+        for text, values in state.items():
+            agent_id = AgentId.from_str(text)
+            if agent_id.type in self._registrations:
+                await (await self._find_agent(agent_id)).load_state(values)
+
+    async def _end(self) -> None:
+        if self._loop_task is None:
+            raise RuntimeError("Runtime is not started")
+        tasks = [self._loop_task, *self._handling]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loop_task = None
+        if self._failure is not None:
+            raise self._failure
+
+    async def _deliver(self) -> None:
+        while True:
+            task = asyncio.create_task(self._handle(await self._queue.get()))
+            self._handling.add(task)
+            task.add_done_callback(self._end_handling)
+
+    def _end_handling(self, task: asyncio.Task[None]) -> None:
+        self._handling.discard(task)
+        self._message_handled.set()
+
+    def _is_idle(self) -> bool:
+        return self._queue.empty() and not self._handling
+
+    async def _handle(self, envelope: _Envelope) -> None:
+        answer = envelope.answer
+        try:
+            agent = await self._find_agent(envelope.recipient)
+            current_agent.set(envelope.recipient)
+            result = await _or_cancelled(
+                agent.on_message(envelope.message, envelope.context), answer
+            )
+        except asyncio.CancelledError:
+            if answer is not None:
+                answer.cancel()
+            raise
+        except Exception as error:  # a handler may raise anything; its sender or the log gets it
+            if answer is not None:
+                if not answer.done():
+                    answer.set_exception(error)
+            elif self._ignores_exceptions:
+                _log.exception("%s failed on a message", envelope.recipient)
+            else:
+                self._failure = self._failure or error
+        else:
+            if answer is not None and not answer.done():
+                answer.set_result(result)
+
+    async def _find_agent(self, agent_id: AgentId) -> RoutedAgent:
+        registration = self._registrations.get(agent_id.type)
+        if registration is None:
+            raise LookupError(f"Agent with name {agent_id.type} not found.")
+        if agent_id.key not in registration.agents:
+            agent = registration.factory()
+            if inspect.isawaitable(agent):
+                agent = await agent
+            expected = registration.expected_class or RoutedAgent
+            if type(agent) is not expected and registration.expected_class is not None:
+                raise ValueError(
+                    f"The factory of {agent_id.type!r} returned a {type(agent).__name__}, "
+                    f"not a {expected.__name__}."
+                )
+            cast(RoutedAgent, agent).bind(self, agent_id)
+            # A factory that waits may have been called twice: the first agent stays.
+            registration.agents.setdefault(agent_id.key, agent)
+        return registration.agents[agent_id.key]
+
+
+async def _or_cancelled(work: Any, answer: asyncio.Future[Any] | None) -> Any:
+    """Return the result of `work`. Cancel it if the sender no longer waits for `answer`."""
+    task = asyncio.ensure_future(work)
+    if answer is not None:
+        answer.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
+    try:
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _context(
+    sender: AgentId | None,
+    topic_id: TopicId | None,
+    token: CancellationToken | None,
+    message_id: str | None,
+) -> MessageContext:
+    return MessageContext(
+        sender=sender,
+        topic_id=topic_id,
+        is_rpc=topic_id is None,
+        cancellation_token=token or CancellationToken(),
+        message_id=message_id or str(uuid.uuid4()),
+    )

@@ -1,0 +1,196 @@
+"""Messages reach agents by address and by topic; errors and cancellation reach the sender."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cellblock import CancellationToken
+from cellblock.message_runtime import (
+    AgentId,
+    DefaultTopicId,
+    MessageContext,
+    RoutedAgent,
+    SingleThreadedAgentRuntime,
+    TopicId,
+    UndeliverableException,
+    default_subscription,
+    event,
+    message_handler,
+    type_subscription,
+)
+
+
+@dataclass
+class Text:
+    content: str
+
+
+@dataclass
+class Number:
+    value: int
+
+
+@default_subscription
+class Recorder(RoutedAgent):
+    """Record what it gets. Answer texts, fail on "fail", wait forever on "wait"."""
+
+    def __init__(self, waits: asyncio.Event | None = None) -> None:
+        super().__init__("Records.")
+        self.seen: list[str] = []
+        self.ended = False
+        self._waits = waits or asyncio.Event()
+
+    @message_handler
+    async def record(self, message: Text | Number, ctx: MessageContext) -> str:
+        self.seen.append(f"{message} from {ctx.sender}")
+        if message == Text("fail"):
+            raise ValueError("it failed")
+        if message == Text("wait"):
+            self._waits.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended = True
+        return f"got {message}"
+
+
+def run_with_agents(
+    work: Callable[[SingleThreadedAgentRuntime], Coroutine[Any, Any, None]],
+    **options: bool,
+) -> None:
+    async def main() -> None:
+        runtime = SingleThreadedAgentRuntime(**options)
+        await Recorder.register(runtime, "recorder", Recorder)
+        await work(runtime)
+        await runtime.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+async def recorder(runtime: SingleThreadedAgentRuntime, key: str = "default") -> Recorder:
+    agent_id = AgentId("recorder", key)
+    return await runtime.try_get_underlying_agent_instance(agent_id, type=Recorder)
+
+
+def test_each_source_of_a_topic_has_an_agent_of_its_own() -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        runtime.start()
+        await runtime.publish_message(Text("one"), DefaultTopicId())
+        await runtime.publish_message(Number(2), DefaultTopicId(source="other"))
+        await runtime.stop_when_idle()
+        assert (await recorder(runtime)).seen == ["Text(content='one') from None"]
+        assert (await recorder(runtime, "other")).seen == ["Number(value=2) from None"]
+
+    run_with_agents(work)
+
+
+def test_an_agent_does_not_receive_what_it_publishes() -> None:
+    @type_subscription("talk")
+    class Talker(Recorder):
+        @event(match=lambda message, context: message == Text("talk"))
+        async def answer(self, message: Text, ctx: MessageContext) -> None:
+            await self.publish_message(Text("hello"), TopicId("talk", self.id.key))
+
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        for name in ("one", "two"):
+            await Talker.register(runtime, name, Talker)
+        runtime.start()
+        await runtime.publish_message(Text("talk"), TopicId("talk", "x"))
+        await runtime.stop_when_idle()
+        one = await runtime.try_get_underlying_agent_instance(AgentId("one", "x"), type=Talker)
+        assert one.seen == ["Text(content='hello') from two/x"]
+
+    run_with_agents(work)
+
+
+def test_the_sender_gets_the_answer_or_the_error() -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        runtime.start()
+        address = AgentId("recorder", "a")
+        assert await runtime.send_message(Number(1), address) == "got Number(value=1)"
+        with pytest.raises(ValueError, match="it failed"):
+            await runtime.send_message(Text("fail"), address)
+        with pytest.raises(UndeliverableException, match="'nobody'"):
+            await runtime.send_message(Number(1), AgentId("nobody", "a"))
+        assert await runtime.send_message(b"of no handler's type", address) is None
+        await runtime.stop()
+
+    run_with_agents(work)
+
+
+def test_a_cancelled_token_ends_the_handler() -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        runtime.start()
+        token = CancellationToken()
+        agent = await recorder(runtime)
+        sending = asyncio.ensure_future(
+            runtime.send_message(
+                Text("wait"), AgentId("recorder", "default"), cancellation_token=token
+            )
+        )
+        await agent._waits.wait()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await runtime.stop_when_idle()
+        assert agent.ended
+
+    run_with_agents(work)
+
+
+def test_stop_ends_handlers_that_run() -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        runtime.start()
+        agent = await recorder(runtime)
+        await runtime.publish_message(Text("wait"), DefaultTopicId())
+        await agent._waits.wait()
+        await runtime.stop()
+        assert agent.ended
+        runtime.start()
+        assert await runtime.send_message(Number(1), agent.id) == "got Number(value=1)"
+        await runtime.stop()
+        with pytest.raises(RuntimeError, match="not started"):
+            await runtime.stop()
+
+    run_with_agents(work)
+
+
+def test_an_error_that_nobody_waits_for_is_raised_if_it_is_not_ignored() -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        runtime.start()
+        await runtime.publish_message(Text("fail"), DefaultTopicId())
+        with pytest.raises(ValueError, match="it failed"):
+            await runtime.stop_when_idle()
+
+    run_with_agents(work, ignore_unhandled_exceptions=False)
+
+
+def test_an_error_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        runtime.start()
+        await runtime.publish_message(Text("fail"), DefaultTopicId())
+        await runtime.publish_message(Number(1), DefaultTopicId())
+        await runtime.stop_when_idle()
+        assert len((await recorder(runtime)).seen) == 2
+
+    run_with_agents(work)
+    assert "recorder/default failed on a message" in caplog.text
+
+
+def test_a_handler_without_a_message_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"handle must have the parameters \(self, message"):
+
+        @message_handler
+        async def handle(self: object) -> None:
+            pass
+
+
+@pytest.mark.parametrize("text", ["noslash", "bad name/key"])
+def test_a_wrong_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="Invalid agent"):
+        AgentId.from_str(text)
