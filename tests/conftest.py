@@ -28,19 +28,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 class _Together(LoadScopeScheduling):
     """Run the tests of one file in one process, because they share fixtures.
 
-    The checks of one executor also run in one process. One process runs all tests that need Docker:
-    it starts the engine and stops it after the last test.
+    The checks of one executor also run in one process, and all other tests that need Docker.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
+        if "test_conformance" in file:
+            return f"{file} {name.partition('[')[2].partition('-')[0].rstrip(']')}"
         if "docker" in f"{file} {name}" or file.startswith("tests/containers/"):
             return "Docker's engine"
-        return (
-            f"{file} {name.partition('[')[2].partition('-')[0]}"
-            if "test_conformance" in file
-            else file
-        )
+        return file
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ VARIABLES = st.dictionaries(
     st.builds(
         Policy,
         network=st.sampled_from(["none", "host"]),
+        protect_startup_files=st.booleans(),
         read_only=MOUNTS,
         read_write=MOUNTS,
         environment=VARIABLES,
@@ -41,6 +42,7 @@ def test_default_policy_allows_nothing() -> None:
         "read_only": [],
         "read_write": [],
         "environment": {},
+        "protect_startup_files": True,
     }
 
 

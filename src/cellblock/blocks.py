@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -126,10 +127,16 @@ def infer_language(code: str) -> str:
 _warning_filters_lock = threading.Lock()
 
 
-def _compiles(code: str) -> bool:
+@contextlib.contextmanager
+def ignored_warnings() -> Generator[None]:
+    """Ignore warnings about a block that is parsed, such as for an invalid escape."""
     with _warning_filters_lock, warnings.catch_warnings():
-        # A warning about the block, such as for an invalid escape, must not reach the caller.
         warnings.simplefilter("ignore")
+        yield
+
+
+def _compiles(code: str) -> bool:
+    with ignored_warnings():
         try:
             # dont_inherit: the __future__ import of this file must not apply to the block.
             compile(code, "<block>", "exec", dont_inherit=True)

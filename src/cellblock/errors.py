@@ -18,6 +18,8 @@ CellblockError
 ├── ModelError (RuntimeError)           a chat model could not be asked
 │   ├── ModelOutputError (ValueError)   the model's answer is not what was requested
 │   └── CassetteMismatch                a request differs from the recorded one
+├── AgentError (RuntimeError)           an agent or a team could not go on
+│   └── TerminatedException             a termination condition must be reset first
 ├── ComponentError (ValueError)         a saved configuration is damaged or not allowed
 └── ExecutionError (RuntimeError)       raised by `result.check()` only; see `results`
     ├── ExecutionTimeout (TimeoutError)
@@ -94,7 +96,17 @@ class CheckpointError(SessionError):
 
 
 class ModelError(CellblockError, RuntimeError):
-    """A chat model could not be asked. The message quotes the service and its request ID."""
+    """A chat model could not be asked. The message quotes the service and its request ID.
+
+    `status` is the HTTP status; None if there was no answer, or no service.
+    """
+
+    def __init__(
+        self, *args: object, status: int | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(*args)
+        self.status = status
+        self.request_id = request_id
 
 
 class ModelOutputError(ModelError, ValueError):
@@ -103,6 +115,14 @@ class ModelOutputError(ModelError, ValueError):
 
 class CassetteMismatch(ModelError):
     """A request differs from the one that was recorded. The message shows the difference."""
+
+
+class AgentError(CellblockError, RuntimeError):
+    """An agent or a team could not go on. The message says which one and why."""
+
+
+class TerminatedException(AgentError):
+    """A termination condition was asked again after it was reached. Reset it first."""
 
 
 class ComponentError(CellblockError, ValueError):

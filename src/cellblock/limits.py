@@ -49,7 +49,10 @@ class Limits:
     wall_seconds     time from the start of the block. The executor's `timeout` also applies; the
                      smaller one wins.
     file_bytes       size of one file
-    written_bytes    bytes that the process tree writes to disk
+    written_bytes    bytes that the process tree writes to disk. On a filesystem in memory (tmpfs):
+                     that its files hold
+    files            files and folders that a block may make in its work folder, and in its other
+                     folders that outlive it
     tmp_bytes        size of the block's /tmp, and of its /dev/shm
     checkpoints      explicit checkpoints of one live session at one time
     output_bytes     output to keep: the first half and the last half of this size. A marker between
@@ -64,6 +67,7 @@ class Limits:
     wall_seconds: float | None = _NOT_NAMED
     file_bytes: int | None = _NOT_NAMED
     written_bytes: int | None = _NOT_NAMED
+    files: int | None = _NOT_NAMED
     tmp_bytes: int | None = _NOT_NAMED
     checkpoints: int | None = _NOT_NAMED
     output_bytes: int | None = _NOT_NAMED
@@ -82,7 +86,7 @@ class Limits:
                     f"Limits.{field.name} is too large: {value!r}. None means no limit."
                 )
             if field.name.endswith(
-                ("_bytes", "processes", "open_files", "checkpoints")
+                ("_bytes", "processes", "files", "checkpoints")
             ) and not isinstance(value, int):
                 raise ValueError(f"Limits.{field.name} must be a whole number, not {value!r}.")
             minimum, reason = _MINIMUMS.get(field.name, (0, ""))
@@ -133,6 +137,7 @@ SANDBOX_LIMITS = replace(
     open_files=4096,
     file_bytes=2 * GIB,
     written_bytes=8 * GIB,
+    files=100_000,
     tmp_bytes=1 * GIB,
     checkpoints=16,
 )

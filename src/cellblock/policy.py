@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -47,6 +47,10 @@ class Policy:
     read_only     folders and files that the block can read
     read_write    folders and files that the block can read and change
     environment   environment variables. The block does not inherit those of this process.
+    protect_startup_files
+                  whether startup files at the top of a work folder that you passed are read-only:
+                  `.git/hooks`, `.git/config`, `.envrc`, `.vscode`, `.bashrc` and the like, which
+                  other programs run later with your rights
 
     An item of `read_only` or `read_write` is a `Mount`, or a path that is the same in the sandbox.
     """
@@ -55,6 +59,7 @@ class Policy:
     read_only: Sequence[Mount | str | Path] = ()
     read_write: Sequence[Mount | str | Path] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    protect_startup_files: bool = True
 
     def __post_init__(self) -> None:
         if self.network not in ("none", "host"):
@@ -69,6 +74,11 @@ class Policy:
             )
         for name, value in self.environment.items():
             _check_variable(name, value)
+        if not isinstance(self.protect_startup_files, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(
+                "Policy.protect_startup_files must be True or False, "
+                f"not {self.protect_startup_files!r:.100}."
+            )
         object.__setattr__(self, "environment", MappingProxyType(dict(self.environment)))
 
     def mounts(self, *, writable: bool) -> tuple[Mount, ...]:
@@ -82,6 +92,7 @@ class Policy:
             "read_only": [[mount.source, mount.target] for mount in self.mounts(writable=False)],
             "read_write": [[mount.source, mount.target] for mount in self.mounts(writable=True)],
             "environment": dict(self.environment),
+            "protect_startup_files": self.protect_startup_files,
         }
 
     @classmethod
@@ -93,7 +104,7 @@ class Policy:
         # `values` comes from JSON, where its type is not checked.
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - JSON
             raise ValueError(f"A policy must be a mapping of its fields, not {values!r}.")
-        unknown = sorted(set(values) - {"network", "read_only", "read_write", "environment"})
+        unknown = sorted(set(values) - {each.name for each in fields(cls)})
         if unknown:
             raise ValueError(f"Unknown fields of a policy: {', '.join(unknown)}.")
         mounts = {
@@ -103,6 +114,7 @@ class Policy:
         return cls(
             network=values.get("network", "none"),
             environment=values.get("environment", {}),
+            protect_startup_files=values.get("protect_startup_files", True),
             **mounts,
         )
 

@@ -107,6 +107,11 @@ _CLASSES: tuple[tuple[str, str, str, str], ...] = (
     ),
 )
 
+# Classes of AutoGen that have another name here: provider and import path.
+_RENAMED = (
+    ("autogen_core.tools.StaticStreamWorkbench", "cellblock.tools.workbench:StaticWorkbench"),
+)
+
 
 def built_in_providers() -> Iterator[tuple[str, str]]:
     """Yield each provider and the import path of its class. The first one of a class is saved."""
@@ -116,3 +121,4 @@ def built_in_providers() -> Iterator[tuple[str, str]]:
             yield f"{package}.{name}", path
             if autogen:
                 yield f"{autogen}.{name}", path
+    yield from _RENAMED

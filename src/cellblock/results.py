@@ -24,6 +24,7 @@ from .events import (
     Usage,
 )
 from .notebook import result_html
+from .startup_files import is_startup_file
 
 _REPR_CHARACTERS = 60  # of the output that `repr` shows
 
@@ -54,6 +55,11 @@ class BlockResult:
     session_restored: bool = field(default=False, compare=False)
     notice: str = field(default="", compare=False)
     truncated: bool = field(default=False, compare=False)
+
+    @property
+    def startup_files(self) -> list[str]:
+        """See `CodeResult`."""
+        return [path for path in self.files if is_startup_file(path)]
 
     def __repr__(self) -> str:
         return _describe(self)
@@ -99,6 +105,14 @@ class CodeResult:
     blocks: list[BlockResult] = field(
         default_factory=list[BlockResult], compare=False, kw_only=True
     )
+
+    @property
+    def startup_files(self) -> list[str]:
+        """Those of `files` that other programs may run later with your rights.
+
+        Examples are `.git/hooks/pre-commit`, `.envrc` and `.bashrc`. Check them, or remove them.
+        """
+        return [path for path in self.files if is_startup_file(path)]
 
     def check(self) -> Self:
         """Return the result if its outcome is "ok"; otherwise raise the matching `ExecutionError`.

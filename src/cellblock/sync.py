@@ -10,7 +10,16 @@ import contextlib
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+)
 
 from .aio.background_loop import LoopEnded, background_loop
 from .aio.inline_loop import can_use_inline_loop, run_inline
@@ -125,6 +134,9 @@ class SyncCodeExecutor:
 
     def __repr__(self) -> str:
         return repr(self._executor)
+
+    def __reduce__(self) -> NoReturn:
+        self._executor.__reduce__()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

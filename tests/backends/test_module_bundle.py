@@ -29,7 +29,7 @@ def test_server_starts_from_the_bundle(magic: bytes, kind: bytes, tmp_path: Path
         assert module_bundle(magic)[:1] == kind
         transport.send(module_bundle(magic))
         connection = await open_server(
-            transport, process_spec(str(tmp_path), {}, Limits.unlimited(), None, [])
+            transport, process_spec(str(tmp_path), [], {}, Limits.unlimited(), None, [])
         )
         await connection.close()
         return received

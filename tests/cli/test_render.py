@@ -97,6 +97,13 @@ def test_long_file_list_is_shortened() -> None:
     assert pieces[-1].text == "--- created 980 more files\n"
 
 
+def test_startup_files_come_first_with_a_warning() -> None:
+    paths = [*map(str, range(50)), "sub/.git/config"]
+    pieces = render(*(FileCreated(0, path, 1) for path in paths), Ended(0, 0, "ok"))
+    note = "--- created coding/sub/.git/config (1 byte); other programs may run it\n"
+    assert pieces[0].text == note
+
+
 def test_file_names_cannot_send_control_sequences() -> None:
     pieces = render(FileCreated(0, "\x1b[2J\n--- fake\x9b", 1), Ended(0, 0, "ok"))
     assert (

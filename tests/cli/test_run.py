@@ -227,6 +227,17 @@ def test_time_limit_is_in_the_summary(executor: str) -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
+def test_limit_of_files_is_in_the_summary() -> None:
+    code = "for number in range(20000): open(f'{number}', 'w').close()"
+    done = run_command("run", "--files", "1000", "-c", code)
+    assert done.returncode == 137
+    assert notes(done.stderr)[-1] == (
+        "Killed: the limit of new files of 1000, see --files; exit code 137"
+    )
+    assert run_command("run", "--files", "1", "-c", "print(1)").returncode == 0
+
+
+@pytest.mark.usefixtures("sandbox")
 def test_memory_limit_applies() -> None:
     done = run_command("run", "--memory", "64M", "-c", "x = bytearray(500_000_000)")
     assert done.returncode == 137 or "MemoryError" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import hashlib
 import io
@@ -19,6 +20,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+from cellblock.containers.orphans import OWNER_LABEL, owner_labels
 
 _START_SECONDS = 60.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
@@ -76,6 +79,13 @@ class Engine:
         )
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
+
+    def container_names(self) -> set[str]:
+        """Return the names of all containers but those that other processes use for tests."""
+        own = ("", owner_labels(kept=False)[OWNER_LABEL])
+        row_format = f'{{{{.Names}}}} {{{{.Label "{OWNER_LABEL}"}}}}'
+        rows = self.docker("ps", "--all", "--format", row_format).splitlines()
+        return {name for name, _, owner in (row.partition(" ") for row in rows) if owner in own}
 
     def responds(self) -> bool:
         """Return True if the engine responds."""
@@ -207,16 +217,35 @@ def shared_engine() -> Engine:
     # The folder and its images are kept for the next run. An engine that a killed run has left
     # behind is found by its socket.
     folder = Path(tempfile.gettempdir(), f"cellblock-test-engine-{os.geteuid()}")
-    for host in (
-        os.environ.get("DOCKER_HOST"),
-        "unix:///var/run/docker.sock",
-        f"unix://{folder}/docker.sock",
-    ):
-        if host and Engine(host).responds():
-            return Engine(host)
-    engine = start_engine(folder)
-    atexit.register(engine.stop)
+    folder.mkdir(parents=True, exist_ok=True)
+    users = os.open(folder / "users.lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(users, fcntl.LOCK_SH)  # until this process ends
+    with open(folder / "start.lock", "w") as start:
+        fcntl.flock(start, fcntl.LOCK_EX)
+        for host in (
+            os.environ.get("DOCKER_HOST"),
+            "unix:///var/run/docker.sock",
+            f"unix://{folder}/docker.sock",
+        ):
+            if host and (engine := Engine(host)).responds():
+                break
+        else:
+            engine = start_engine(folder)
+    if engine.host.startswith(f"unix://{folder}/"):
+        atexit.register(_stop_after_last_user, folder, engine, users)
     return engine
+
+
+def _stop_after_last_user(folder: Path, engine: Engine, users: int) -> None:
+    """Stop the engine in `folder`, unless another process still runs tests with it."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError, ProcessLookupError):
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if engine.process is None:  # another process has started it
+            os.kill(int((folder / "pid").read_text()), signal.SIGTERM)
+            deadline = time.monotonic() + _START_SECONDS
+            while (folder / "pid").exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+        engine.stop()
 
 
 def use_shared_engine(monkeypatch: pytest.MonkeyPatch, image: str) -> str:

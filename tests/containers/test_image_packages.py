@@ -78,10 +78,6 @@ def images_for(package: str) -> list[str]:
     return docker_engine.shared_engine().docker("images", "--quiet", "--filter", label).split()
 
 
-def container_ids() -> set[str]:
-    return set(docker_engine.shared_engine().docker("ps", "--all", "--quiet").split())
-
-
 async def run(
     executor: DockerCommandLineCodeExecutor, code: str, language: str = "python"
 ) -> CodeResult:
@@ -214,7 +210,7 @@ def test_packages_of_functions_are_installed(image: str, package: str, wheels: P
 def test_the_error_for_a_failed_installation_quotes_uv(
     image: str, package: str, wheels: Path
 ) -> None:
-    before = container_ids()
+    before = docker_engine.shared_engine().container_names()
     with pytest.raises(
         PackageError, match=rf"(?s)nowhere.*{image}.*uv says.*nowhere was not found"
     ):
@@ -225,7 +221,7 @@ def test_the_error_for_a_failed_installation_quotes_uv(
         run_in_new_executor("print(1)", image=image, packages=[package], wheels=wheels / "gone")
     with pytest.raises(ImageUnavailable, match="docker pull .*no-such-image"):
         run_in_new_executor("print(1)", image="no-such-image", packages=[package], wheels=wheels)
-    assert container_ids() == before
+    assert docker_engine.shared_engine().container_names() == before
 
 
 def test_an_image_without_python_is_refused(package: str, wheels: Path) -> None:

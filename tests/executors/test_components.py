@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import pickle
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +17,14 @@ from cellblock import (
     CodeResult,
     ComponentError,
     FunctionError,
+    JupyterCodeExecutor,
     Limits,
     LocalCommandLineCodeExecutor,
     Mount,
     Policy,
     SandboxCommandLineCodeExecutor,
     load_component,
+    sync,
     with_requirements,
 )
 
@@ -94,6 +98,13 @@ def test_saving_and_loading_twice_changes_nothing(kind: type[Any], tmp_path: Pat
     once = through_json(executor)
     assert once.dump_component() == executor.dump_component()
     assert through_json(once).dump_component() == executor.dump_component()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, sync.SandboxCommandLineCodeExecutor, JupyterCodeExecutor])
+def test_a_pickled_executor_raises_and_names_dump_component(kind: type[Any]) -> None:
+    expected = f"{kind.__name__} cannot be pickled. Use dump_component() and load_component()"
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        pickle.dumps(kind())
 
 
 @pytest.mark.parametrize("kind", KINDS)

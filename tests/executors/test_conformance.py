@@ -89,6 +89,10 @@ UNRELIABLE = {
     ("jupyter", "stopped_processes_are_killed"): _KERNEL_DIES,
     (
         "jupyter",
+        "files_limit_is_reported",
+    ): "they count for the kernel, which the next check ends",
+    (
+        "jupyter",
         "cpu_time_limit_covers_the_process_tree",
     ): "they count for the kernel, which can have used them up during its start",
     ("jupyter", "invalid_bytes_in_output_are_replaced"): _SEPARATE_STREAMS,

@@ -14,7 +14,12 @@ from cellblock.executors.frame_decoder import FrameDecoder
 from cellblock.runtime import protocol
 
 LIMITS = replace(
-    Limits.unlimited(), memory_bytes=10 << 20, cpu_seconds=2, written_bytes=20, file_bytes=30
+    Limits.unlimited(),
+    memory_bytes=10 << 20,
+    cpu_seconds=2,
+    written_bytes=20,
+    file_bytes=30,
+    files=40,
 )
 KINDS = st.sampled_from([protocol.STDOUT, protocol.STDERR])
 
@@ -129,6 +134,13 @@ def test_the_exit_status_gives_exit_code_and_outcome(
             "killed",
             "written_bytes",
             "\nKilled: the block wrote more than the limit of 20 bytes (written_bytes).",
+        ),
+        (
+            "files",
+            137,
+            "killed",
+            "files",
+            "\nKilled: the block made more than the limit of 40 files (files).",
         ),
     ],
 )

@@ -50,11 +50,15 @@ def checked_output(executor: SyncCodeExecutor, code: str, language: str = "pytho
     return result.output.strip()
 
 
+def _allow_all(**_options: bool) -> bytes:
+    return _RETURN_ALLOW
+
+
 @contextlib.contextmanager
 def without_filter() -> Generator[None]:
     """While open, start sandboxes with filters that allow every system call."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seccomp, "zygote_program", lambda: _RETURN_ALLOW)
+        patch.setattr(seccomp, "zygote_program", _allow_all)
         patch.setattr(seccomp, "cell_program", lambda: b"")
         yield
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,17 @@ def test_what_a_policy_gives_is_named(isolation: Isolation, tmp_path: Path) -> N
     assert "s3cret" not in str(found)
 
 
+def test_they_say_whether_startup_files_are_read_only() -> None:
+    cases: list[tuple[Policy, Isolation, str]] = [
+        (Policy(), "full", "startup files at the top of your work folder are read-only"),
+        (Policy(protect_startup_files=False), "full", "lets blocks change startup files"),
+        (Policy(), "landlock", "startup files can be changed"),
+    ]
+    for policy, isolation, words in cases:
+        found = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, policy, isolation)
+        assert words in found[0].mechanism
+
+
 def test_folder_outside_the_home_gives_no_secrets() -> None:
     found = sandbox_guarantees(ALL_WORKS, FULL_LIMITS, Policy(read_only=["/opt/data"]))
     assert levels(found)["secrets"] == levels(found)["files"] == "enforced"
@@ -142,6 +154,20 @@ def test_folder_outside_the_home_gives_no_secrets() -> None:
 def test_limit_that_is_not_set_is_off() -> None:
     found = levels(sandbox_guarantees(ALL_WORKS, Limits.unlimited(), Policy()))
     assert found["memory"] == found["disk"] == "off"
+
+
+def test_work_folder_in_memory_is_named() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as in_memory:
+        (work := Path(in_memory) / "work").mkdir()
+        found = SandboxCommandLineCodeExecutor(work_dir=work).guarantees()
+    (disk,) = (item.mechanism for item in found if item.property == "disk")
+    assert "the work folder is in memory (tmpfs): what its files hold counts" in disk
+    on_disk = sandbox_guarantees(NOTHING_WORKS, FULL_LIMITS, Policy())
+    assert not any("the work folder is in memory" in item.mechanism for item in on_disk)
+    uncounted = sandbox_guarantees(NOTHING_WORKS, FULL_LIMITS, Policy(), in_memory=True)
+    assert "Use a work_dir on a disk" in next(
+        item.advice for item in uncounted if item.property == "disk"
+    )
 
 
 def test_delegation_is_advised_before_root() -> None:

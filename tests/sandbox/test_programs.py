@@ -210,7 +210,7 @@ import ctypes, os, resource, select, signal, sqlite3, subprocess, pwd
 libc = ctypes.CDLL(None)
 watch = libc.inotify_init1(0); assert libc.inotify_add_watch(watch, b"/workspace", 0x100) > 0
 open("/workspace/new", "w").close(); assert select.select([watch], [], [], 5)[0]
-epoll = select.epoll(); timer = os.pidfd_open(os.getpid()); assert os.memfd_create("x") > 0
+epoll = select.epoll(); timer = os.pidfd_open(os.getpid())
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); os.nice(1)
 os.sched_setaffinity(0, os.sched_getaffinity(0))
 table = sqlite3.connect("/workspace/base"); table.execute("pragma journal_mode=wal")

@@ -67,8 +67,8 @@ def evaluate_for_cell(machine: str, number: int, *arguments: int) -> int:
 def test_cell_is_refused_the_calls_in_the_tables(machine: str) -> None:
     column = list(seccomp._ARCHITECTURES).index(machine)
     for table, answer in (
-        (seccomp._REFUSED, errno.EPERM),
-        (seccomp._NOT_IMPLEMENTED, errno.ENOSYS),
+        (seccomp.REFUSED, errno.EPERM),
+        (seccomp.NOT_IMPLEMENTED, errno.ENOSYS),
     ):
         for name, numbers in table.items():
             if (number := numbers[column]) is not None:
@@ -82,7 +82,7 @@ def test_zygote_keeps_the_calls_that_make_cells(machine: str) -> None:
     column = list(seccomp._ARCHITECTURES).index(machine)
     kept = [
         name
-        for name, numbers in seccomp._REFUSED.items()
+        for name, numbers in seccomp.REFUSED.items()
         if (number := numbers[column]) is not None
         and evaluate(seccomp.zygote_program(), AUDIT_ARCHITECTURES[machine], number) == ALLOWED
     ]
@@ -235,7 +235,7 @@ print({probe})
 
 def errno_of(executor: SyncCodeExecutor, probe: str) -> int:
     """Return the errno of `probe`'s call in a block."""
-    tables = {**seccomp._REFUSED, **seccomp._NOT_IMPLEMENTED, **OTHERS}
+    tables = {**seccomp.REFUSED, **seccomp.NOT_IMPLEMENTED, **OTHERS}
     column = NUMBERS[platform.machine()]
     call = probe.format(**{name: numbers[column] for name, numbers in tables.items()})
     return int(checked_output(executor, CALL.replace("{probe}", call)))

@@ -224,9 +224,7 @@ class Connection:
         while not run.frames and self._lost_reason is None:
             await run.wait()
             self._resume_reading()
-        frames = list[protocol.Frame]()
-        while run.frames:  # another thread may append meanwhile
-            frames.append(run.frames.popleft())
+        frames = run.take_frames()
         self._resume_reading()
         for frame in frames:
             if frame.kind == protocol.FAILED:

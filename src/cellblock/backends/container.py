@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..containers import seccomp_profile
 from ..containers.client import translate_errors
 from ..containers.container import Container
-from ..containers.spec import START_PYTHON, WORK_DIR
+from ..containers.spec import NO_FILTER_STATUS, START_PYTHON, START_PYTHON_FILTERED, WORK_DIR
 from ..errors import BackendError
 from ..limits import MIB, Limits
 from ..runtime import bootstrap
@@ -163,12 +164,13 @@ class ExecTransport(Transport):
                 own._sock.close()
 
 
-async def start_in_container(container: Container, program: str) -> ExecTransport:
+async def start_in_container(container: Container, start: str, program: str) -> ExecTransport:
     """Start a Python program in `container`, which receives the modules of the server.
 
+    `start` is the shell command that starts it.
     Raise `BackendError`.
     """
-    execution = await container.create_exec(["/bin/sh", "-c", START_PYTHON, program])
+    execution = await container.create_exec(["/bin/sh", "-c", start, program])
     with translate_errors(f"Nothing can be started in container {container.name}"):
         stream = execution.start(detach=False)
         await stream.__aenter__()
@@ -193,6 +195,9 @@ class ContainerBackend(Backend):
     stop_on_disconnect   stop the container when the caller is gone, even if it was killed; the
                          engine then removes a container with `auto_remove`
     sessions             start a server of live sessions, and open one session
+    has_filter           raise `BackendError` if the engine has not installed a system call filter
+    gvisor               filter system calls by the runtime, because gVisor ignores the filter that
+                         the engine is given
     """
 
     container: Container
@@ -200,14 +205,20 @@ class ContainerBackend(Backend):
     preload: tuple[str, ...] = ()
     stop_on_disconnect: bool = False
     sessions: bool = False
+    has_filter: bool = False
+    gvisor: bool = False
 
     async def open(self) -> Connection:
         """See `Backend`. Without Python in the image, use execs instead of a runtime server."""
-        transport = await start_in_container(self.container, bootstrap.CONTAINER)
+        start = START_PYTHON_FILTERED if self.has_filter else START_PYTHON
+        transport = await start_in_container(self.container, start, bootstrap.CONTAINER)
         try:
             connection = await open_server(transport, self._spec())
         except BackendError as error:
-            if await transport.exit_code() == _NO_PYTHON_STATUS:
+            exit_code = await transport.exit_code()
+            if exit_code == NO_FILTER_STATUS:
+                raise BackendError(seccomp_profile.IGNORED_ADVICE) from error
+            if exit_code == _NO_PYTHON_STATUS:
                 if self.sessions:
                     raise BackendError(_NO_PYTHON_FOR_SESSION) from error
                 return await ShellBackend(
@@ -240,15 +251,18 @@ class ContainerBackend(Backend):
                 "below_tmpfs": [],
                 "cwd": WORK_DIR,
                 "preload": list(self.preload),
-                "output_program": base64.b64encode(seccomp.output_program()).decode(),
+                "output_program": _encode(seccomp.output_program()),
+                **({"filter_program": _encode(seccomp.zygote_program())} if self.gvisor else {}),
                 # If the engine can, it limits memory and processes by a control group.
                 "confinement": {
                     "rlimits": rlimits(self.limits, has_cgroups=client.enforces_limits),
+                    **({"filter_program": _encode(seccomp.cell_program())} if self.gvisor else {}),
                     "drop": True,
                     "oom_first": True,
                 },
             },
             "limits": self.limits.to_dict(),
+            "writable": [WORK_DIR],
             "cgroups": {"folders": [], "settings": [], "shared": oom},
             # Without a session, spare cells are the reserve: the kernel kills them first.
             "reserve_bytes": _OOM_RESERVE_BYTES
@@ -257,3 +271,7 @@ class ContainerBackend(Backend):
             "delete": [],
             "stop_pid": 1 if self.stop_on_disconnect else 0,
         }
+
+
+def _encode(program: bytes) -> str:
+    return base64.b64encode(program).decode()

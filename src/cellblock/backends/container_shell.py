@@ -150,6 +150,8 @@ class ShellTransport(Transport):
             while not output.endswith(".\n") and (message := await stream.read_out()) is not None:
                 if message.stream == 1:  # standard error says if there was nothing to kill
                     output += message.data.decode(errors="replace")
+        if not output.endswith(".\n"):
+            raise BackendError(f"The processes in container {self._container.name} are not killed.")
         previous, self._kill_shell = self._kill_shell, stream
         if previous is not None:
             with contextlib.suppress(Exception):

@@ -29,12 +29,15 @@ class HostBackend(Backend):
         """See `Backend`."""
         cgroups = plan_cgroups(self.limits)
         confinement = {"rlimits": rlimits(self.limits, has_cgroups=cgroups is not None)}
-        spec = process_spec(self.work_dir, confinement, self.limits, cgroups, self.delete)
+        spec = process_spec(
+            self.work_dir, [self.work_dir], confinement, self.limits, cgroups, self.delete
+        )
         return await start_server(bootstrap.SERVER, spec, environment=self.environment)
 
 
 def process_spec(
     work_dir: str,
+    writable: list[str],
     confinement: dict[str, Any],
     limits: Limits,
     cgroups: dict[str, Any] | None,
@@ -42,7 +45,7 @@ def process_spec(
 ) -> dict[str, Any]:
     """Return the specification of a runtime server whose cells are plain processes.
 
-    `confinement` applies to each cell.
+    `confinement` applies to each cell. What cells keep in the folders `writable` is limited.
     """
     return {
         "zygote": {
@@ -55,6 +58,7 @@ def process_spec(
             "confinement": confinement,
         },
         "limits": limits.to_dict(),
+        "writable": writable,
         "cgroups": cgroups,
         "delete": delete,
     }

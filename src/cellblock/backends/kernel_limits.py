@@ -36,6 +36,11 @@ def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
     return pairs
 
 
+def allows_memory_files(limits: Limits, *, has_cgroups: bool) -> bool:
+    """Return True if memory that belongs to no process is limited, or need not be."""
+    return has_cgroups or limits.memory_bytes is None
+
+
 def plan_cgroups(limits: Limits) -> dict[str, Any] | None:
     """Return the control groups that a runtime server creates for its cells.
 

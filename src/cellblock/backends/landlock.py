@@ -12,7 +12,7 @@ from ..runtime import bootstrap
 from ..sandbox import landlock, seccomp
 from .connection import Connection, start_server
 from .host import process_spec
-from .kernel_limits import plan_cgroups, rlimits
+from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
 from .sandbox import DEVICES, TOP_DIRS, SandboxBackend, clean_environment, system_config_paths
 
 
@@ -34,7 +34,8 @@ class LandlockBackend(SandboxBackend):
             )
         cgroups = plan_cgroups(self.limits)
         confinement = self._landlock_confinement(has_cgroups=cgroups is not None)
-        spec = process_spec(self.work_dir, confinement, self.limits, cgroups, self.delete)
+        writable = [self.work_dir, self.scratch, *self._writable_sources()]
+        spec = process_spec(self.work_dir, writable, confinement, self.limits, cgroups, self.delete)
         environment = clean_environment(f"{self.scratch}/env", f"{self.scratch}/home", self.policy)
         try:
             return await start_server(
@@ -59,7 +60,8 @@ class LandlockBackend(SandboxBackend):
         rules = landlock.confinement(
             landlock.abi_version(), filter(os.path.exists, readable), writable, tcp=not offline
         )
-        program = seccomp.program(sockets=not offline)
+        memory_files = allows_memory_files(self.limits, has_cgroups=has_cgroups)
+        program = seccomp.program(sockets=not offline, memory_files=memory_files)
         return {
             "rlimits": rlimits(self.limits, has_cgroups=has_cgroups),
             "filter_program": base64.b64encode(program).decode(),

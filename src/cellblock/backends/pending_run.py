@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 
 from ..runtime import protocol
+
+_MAX_JOINED_BYTES = 4096  # of one frame; longer ones gain nothing from being joined
 
 
 class PendingRun:
@@ -25,6 +28,23 @@ class PendingRun:
         self._waiter: asyncio.Future[None] | None = None
         self._has_ended = False
         self._ended: asyncio.Future[None] | None = None  # created on demand; few runs need it
+
+    def take_frames(self) -> list[protocol.Frame]:
+        """Remove and return the unread frames. Joins short output frames of one stream in a row."""
+        frames = list[protocol.Frame]()
+        while self.frames:  # another thread may append meanwhile
+            frames.append(self.frames.popleft())
+        if len(frames) < 2:
+            return frames
+        joined = list[protocol.Frame]()
+        for kind, group in itertools.groupby(frames, key=_kind_to_join):
+            row = list(group)
+            joined += (
+                row
+                if kind is None
+                else [protocol.Frame(kind, row[0].run, b"".join(frame.payload for frame in row))]
+            )
+        return joined
 
     async def wait(self) -> None:
         """Wait for the next `notify`. Do not call it while `frames` has unread frames."""
@@ -57,3 +77,8 @@ class PendingRun:
             self._has_ended = True
             if self._ended is not None and not self._ended.done():
                 self._ended.set_result(None)
+
+
+def _kind_to_join(frame: protocol.Frame) -> int | None:
+    is_output = frame.kind in (protocol.STDOUT, protocol.STDERR)
+    return frame.kind if is_output and len(frame.payload) <= _MAX_JOINED_BYTES else None

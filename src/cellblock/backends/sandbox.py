@@ -8,6 +8,7 @@ import glob
 import os
 import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,8 @@ from ..sandbox.probe import unavailable_reason
 from ..sandbox.setup.namespaces import OUTER_USERS
 from .base import Backend
 from .connection import Connection, start_server
-from .kernel_limits import plan_cgroups, rlimits
+from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
+from .protected_paths import ProtectedPath
 from .transport import PACKAGE_DIR
 
 WORK_DIR = "/workspace"
@@ -123,6 +125,8 @@ class SandboxBackend(Backend):
         """The server's specification without role and folders; the same for equal settings."""
         sandbox = self._sandbox_spec()
         cgroups = plan_cgroups(self.limits)
+        memory_files = allows_memory_files(self.limits, has_cgroups=cgroups is not None)
+        program = seccomp.zygote_program(memory_files=memory_files)
         size = self.limits.tmp_bytes
         options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
         targets = [mount["target"] for mount in sandbox["mounts"]]
@@ -138,13 +142,18 @@ class SandboxBackend(Backend):
                 ],
                 "cwd": WORK_DIR,
                 "preload": list(self.preload),
-                "filter_program": base64.b64encode(seccomp.zygote_program()).decode(),
+                "filter_program": base64.b64encode(program).decode(),
                 "confinement": self._cell_confinement(has_cgroups=cgroups is not None),
             },
             "limits": self.limits.to_dict(),
+            "writable": self._writable_sources(),
             "cgroups": cgroups,
             "sandbox": sandbox,
         }
+
+    def _writable_sources(self) -> list[str]:
+        """Return what the policy lets blocks write to, by its path on this machine."""
+        return [mount.source for mount in self.policy.mounts(writable=True)]
 
     def _role_settings(self) -> dict[str, Any]:
         """Return what differs between a server of tenants and one of live sessions."""
@@ -317,11 +326,13 @@ def _mount(
     owned: bool = False,
     mapped: bool = False,
     device: bool = False,
+    below: str = "",
 ) -> dict[str, Any]:
     """Return the description of one mount.
 
     owned    the folder belongs to an executor: it is writable, and its owner may be changed
     mapped   the cell's user appears as the owner
+    below    a path in `source` to mount instead of it
     """
     return {
         "source": os.path.realpath(source),
@@ -330,16 +341,28 @@ def _mount(
         "owned": owned,
         "mapped": mapped or owned,
         "device": device,
+        "below": below,
     }
 
 
 def executor_mounts(
-    work_dir: str, scratch: str, policy: Policy | None = None
+    work_dir: str,
+    scratch: str,
+    policy: Policy | None = None,
+    protected: Sequence[ProtectedPath] = (),
 ) -> list[dict[str, Any]]:
-    """Return the mounts of one executor: its work folder, home, environment, and all below them."""
+    """Return the mounts of one executor: its work folder, home, environment, and all below them.
+
+    `protected` are the paths in the work folder that code may not change or move.
+    """
     from_policy = _policy_mounts(policy) if policy is not None else []
     folders = {work_dir: WORK_DIR, f"{scratch}/home": HOME, f"{scratch}/env": ENVIRONMENT}
     mounts = [_mount(source, target, owned=True) for source, target in folders.items()]
+    mounts += [
+        _mount(work_dir, f"{WORK_DIR}/{path}", writable=writable, mapped=True, below=path)
+        for path, writable in protected
+        if os.path.lexists(f"{work_dir}/{path}")  # it can be removed from outside
+    ]
     # A mount of the policy above one of these folders hides it.
     hidden = [mount["target"] for mount in from_policy if not _is_below_executor_dirs(mount)]
     mounts = [

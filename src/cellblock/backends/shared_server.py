@@ -12,10 +12,10 @@ import itertools
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..environments.interpreter import Interpreter, create_environment
 from ..errors import BackendError, BackendLost, SandboxUnavailable
@@ -24,7 +24,9 @@ from ..policy import Policy
 from ..runtime.linux.rmtree import remove_tree
 from .base import Backend
 from .connection import Connection
+from .protected_paths import ProtectedPath
 from .sandbox import ENVIRONMENT, SandboxBackend, executor_mounts, sandbox_unavailable
+from .scratch import create_scratch
 from .transport import SharedTransport, Transport
 
 _MAX_TENANTS = 50  # of one server
@@ -45,10 +47,13 @@ class SharedServer:
         self._backend: SandboxBackend | None = None
         self._launched_by = 0  # the process ID of the process that started the server
 
-    async def _launch(self, backend: SandboxBackend) -> Connection:
-        """Start the server: for tenants if `backend` has a listener, else for live sessions."""
+    async def _launch(self, backend: SandboxBackend, work_dir: str) -> Connection:
+        """Start the server: for tenants if `backend` has a listener, else for live sessions.
+
+        Its own folders are outside of `work_dir`.
+        """
         self._backend, self._launched_by = backend, os.getpid()
-        self._scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
+        self._scratch = create_scratch("cellblock-scratch-", work_dir)
         backend.scratch, backend.work_dir = str(self._scratch), str(self._scratch / "work")
         backend.delete = [backend.scratch]
         try:
@@ -88,7 +93,10 @@ class SharedServer:
 
 @dataclass(frozen=True)
 class SharedSandboxBackend(Backend):
-    """A sandbox for one executor, on a shared server. For the fields see `SandboxBackend`."""
+    """A sandbox for one executor, on a shared server. For the fields see `SandboxBackend`.
+
+    `protected` are the paths in the work folder that blocks may not change.
+    """
 
     work_dir: str
     scratch: str
@@ -98,14 +106,19 @@ class SharedSandboxBackend(Backend):
     policy: Policy
     preload: tuple[str, ...]
     delete: Sequence[str]
+    protected: Sequence[ProtectedPath] = ()
+
+    @property
+    def mounts(self) -> list[dict[str, Any]]:
+        """The mounts of this executor alone."""
+        return executor_mounts(self.work_dir, self.scratch, self.policy, self.protected)
 
     async def open(self) -> Connection:
         """See `Backend`. Raise `SandboxUnavailable` if this machine cannot run the sandbox."""
         backend = SandboxBackend(
             self.interpreter, self.packages, self.limits, self.policy, self.preload
         )
-        mounts = executor_mounts(self.work_dir, self.scratch, self.policy)
-        key = _sharing_key(backend, [mount["source"] for mount in mounts])
+        key = _sharing_key(backend, [mount["source"] for mount in self.mounts])
         server = _find_server(key)
         try:
             return await server.connect(self, backend)
@@ -198,7 +211,7 @@ class TenantServer(SharedServer):
         try:
             async with self._starting:
                 if self._connection is None:
-                    await self._start(backend)
+                    await self._start(backend, tenant.work_dir)
             stream = self._open_stream()
         except BaseException:
             await self.remove_tenant()
@@ -207,7 +220,7 @@ class TenantServer(SharedServer):
         connection = SharedConnection(transport, self)
         await connection.open(
             {
-                "mounts": executor_mounts(tenant.work_dir, tenant.scratch, tenant.policy),
+                "mounts": tenant.mounts,
                 "delete": list(tenant.delete),
                 # In the part of the scratch folder that cells do not see.
                 "reuse_folder": f"{tenant.scratch}/code_files",
@@ -215,11 +228,11 @@ class TenantServer(SharedServer):
         )
         return connection
 
-    async def _start(self, backend: SandboxBackend) -> None:
+    async def _start(self, backend: SandboxBackend, work_dir: str) -> None:
         self.close_listener()
         self._listener, backend.listener = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with backend.listener:
-            await self._launch(backend)
+            await self._launch(backend, work_dir)
 
     def _open_stream(self) -> socket.socket:
         """Send the server one end of a new stream and return the other."""

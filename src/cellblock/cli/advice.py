@@ -42,6 +42,7 @@ _LIMITS = {
     "cpu_seconds": ("CPU time limit", ""),
     "memory_bytes": ("memory limit", "--memory"),
     "written_bytes": ("limit of written data", ""),
+    "files": ("limit of new files", "--files"),
     "file_bytes": ("limit of one file's size", ""),
     "output_bytes": ("limit of output", ""),
 }
@@ -82,5 +83,8 @@ class Advisor:
         if name not in _LIMITS or value is None:
             return ""
         words, option = _LIMITS[name]
-        amount = format_size(value) if name.endswith("_bytes") else f"{value:g} s"
+        if name == "files":
+            amount = str(value)
+        else:
+            amount = format_size(value) if name.endswith("_bytes") else f"{value:g} s"
         return f"the {words} of {amount}{option and f', see {option}'}"

@@ -138,6 +138,8 @@ def _limits(settings: Settings) -> Limits:
     named = dict[str, int | None]()
     if settings.memory_bytes is not None:
         named["memory_bytes"] = settings.memory_bytes
+    if settings.files is not None:
+        named["files"] = settings.files
     if not settings.limits_output:
         named["output_bytes"] = None
     return Limits(**named)

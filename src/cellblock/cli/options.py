@@ -74,6 +74,12 @@ _OPTIONS = (
         help="Memory limit of one block, such as 512M or 2G.",
     ),
     click.option(
+        "--files",
+        type=click.IntRange(min=1),
+        metavar="COUNT",
+        help="How many files one block may make.  [default: 100000]",
+    ),
+    click.option(
         "--network",
         is_flag=True,
         help="Allow access to the network. By default there is none.",

@@ -22,6 +22,7 @@ from ..events import (
 )
 from ..limits import Limits
 from ..results import truncation_marker
+from ..startup_files import is_startup_file
 from .advice import Advisor
 from .sizes import format_size
 
@@ -122,10 +123,13 @@ class Renderer:
             if is_on:
                 yield StyledText(stream, "\x1b[0m")
         self._coloured.clear()
-        files, self._files = self._files, []
+        # A long list must not hide startup files.
+        files = sorted(self._files, key=lambda file: not is_startup_file(file.path))
+        self._files = []
         for file in files[:_MAX_LISTED_FILES]:
             path = os.path.join(self._folder, file.path)
-            yield from self.note(f"created {path} ({format_size(file.size_bytes)})")
+            warning = "; other programs may run it" if is_startup_file(file.path) else ""
+            yield from self.note(f"created {path} ({format_size(file.size_bytes)}){warning}")
         if len(files) > _MAX_LISTED_FILES:
             yield from self.note(f"created {len(files) - _MAX_LISTED_FILES} more files")
         if summary := self._summary(ended):

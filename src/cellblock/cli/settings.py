@@ -13,6 +13,7 @@ class Settings:
     executor: Literal["sandbox", "local", "session", "docker", "docker-session"]
     timeout: float | None
     memory_bytes: int | None
+    files: int | None = None
     network: bool
     packages: tuple[str, ...]
     preload: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, ContainerEngineUnavailable, ImageUnavailable
+from . import seccomp_profile
 from .client import EngineClient, http_status, translate_errors
 from .spec import ContainerSpec
 
@@ -57,8 +58,11 @@ class Container:
 
     async def start(self) -> None:
         """Start the container, and wait until it runs. Raise `BackendError` if it does not."""
-        with translate_errors(f"Container {self.name} cannot be started"):
-            await asyncio.wait_for(self._inner.start(), _START_SECONDS)
+        try:
+            with translate_errors(f"Container {self.name} cannot be started"):
+                await asyncio.wait_for(self._inner.start(), _START_SECONDS)
+        except BackendError as error:
+            raise _advise(error) from error
 
     async def kill_processes(self) -> None:
         """Kill every process in the container except process 1. Raise `BackendError` on failure."""
@@ -188,10 +192,13 @@ async def create_container(client: EngineClient, spec: ContainerSpec, name: str)
     failures.
     """
     try:
-        with translate_errors(f"Container {name} cannot be created"):
-            return Container(
-                client, await client.docker.containers.create(spec.create_body(), name=name), name
-            )
+        with (
+            translate_errors(f"Container {name} cannot be created"),
+            seccomp_profile.given_to(is_podman=client.is_podman) as seccomp,
+        ):
+            body = spec.create_body(seccomp)
+            inner = await client.docker.containers.create(body, name=name)
+            return Container(client, inner, name)
     except BackendError as error:
         match http_status(error.__cause__):
             case 404:
@@ -201,7 +208,14 @@ async def create_container(client: EngineClient, spec: ContainerSpec, name: str)
             case 409:
                 raise BackendError(f"{name_taken_message(name)} {error}") from error
             case _:
-                raise
+                raise _advise(error) from error
+
+
+def _advise(error: BackendError) -> BackendError:
+    """Return `error`, with what to do about an engine that refuses the system call filter."""
+    if isinstance(error, ContainerEngineUnavailable) or "seccomp" not in str(error):
+        return error
+    return BackendError(f"{error} {seccomp_profile.REFUSED_ADVICE}")
 
 
 def name_taken_message(name: str) -> str:

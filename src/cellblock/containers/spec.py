@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, cast, get_args
 
 from ..errors import BackendError
 from ..limits import MIB, Limits
+from . import seccomp_profile
 from .images import OnPull
 
 WORK_DIR = "/workspace"
@@ -18,6 +19,12 @@ PACKAGES_DIR = "/opt/cellblock/site-packages"  # in images that were built for p
 START_PYTHON = (
     "for name in python3 python; do "
     'command -v "$name" >/dev/null && exec "$name" -u -c "$0"; done; exit 127'
+)
+# Run the program $0 in the same way, but exit if no system call filter is in force.
+NO_FILTER_STATUS = 78
+START_PYTHON_FILTERED = (
+    'while read -r name value; do [ "$name $value" = "Seccomp: 0" ] && '
+    f"exit {NO_FILTER_STATUS}; done < /proc/self/status; {START_PYTHON}"
 )
 # Process 1: it waits, exits on SIGTERM, and needs only a shell. `jobs` makes the shell reap its
 # children; zombies would count as processes of the container.
@@ -167,10 +174,16 @@ class ContainerSpec:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def create_body(self) -> dict[str, Any]:
+    @property
+    def has_filter(self) -> bool:
+        """Whether the engine has to enforce Cellblock's system call filter. gVisor ignores it."""
+        return not self.gvisor and not seccomp_profile.is_replaced(self.extra)
+
+    def create_body(self, seccomp: str) -> dict[str, Any]:
         """Return the body of the engine's create request.
 
-        Raise `BackendError` for a limit that the engine cannot enforce.
+        `seccomp` is the system call filter, as the engine takes it. Raise `BackendError` for a
+        limit that the engine cannot enforce.
         """
         ports = {
             _port_with_protocol(name): _port_binding(value) for name, value in self.ports.items()
@@ -189,7 +202,7 @@ class ContainerSpec:
             ],
             "ExposedPorts": {name: {} for name in ports},
             "Labels": dict(self.labels),
-            "HostConfig": self._host_config(ports),
+            "HostConfig": self._host_config(ports, seccomp),
         }
         if self.work_dir is None:
             body["Volumes"] = {WORK_DIR: {}}
@@ -211,7 +224,7 @@ class ContainerSpec:
             **pip,
         }
 
-    def _host_config(self, ports: Mapping[str, Any]) -> dict[str, Any]:
+    def _host_config(self, ports: Mapping[str, Any], seccomp: str) -> dict[str, Any]:
         size = f",size={self.limits.tmp_bytes}" if self.limits.tmp_bytes else ""
         uid, _, gid = self.user.partition(":")
         owner = f",uid={uid},gid={gid or uid}" if self.private_home and uid.isdigit() else ""
@@ -219,7 +232,7 @@ class ContainerSpec:
         host: dict[str, Any] = {
             "AutoRemove": self.auto_remove,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp}"],
             "ReadonlyRootfs": self.read_only,
             "NetworkMode": self.network,
             "Tmpfs": {

@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar, Self, TypeGuard
+from typing import ClassVar, NoReturn, Self, TypeGuard
 
 from ..aio.background_loop import LoopEnded, background_loop
 from ..blocks import CodeBlock, CodeBlockLike
@@ -135,6 +135,12 @@ class CodeExecutor(Component, ABC):
     def __repr__(self) -> str:
         state = "started" if self._is_open else "not started"
         return f"<{' '.join([type(self).__name__, *self._repr_details(), state])}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled. "
+            "Use dump_component() and load_component() instead."
+        )
 
     def _repr_details(self) -> list[str]:
         """Return what `repr` says about the settings."""

@@ -3,6 +3,7 @@
 The names are those of `autogen_core` 0.7.5.
 """
 
+from .agent_runtime import AgentRuntime
 from .ids import AgentId, AgentType, DefaultTopicId, MessageContext, TopicId
 from .routed_agent import RoutedAgent, event, message_handler, rpc
 from .runtime import CantHandleException, SingleThreadedAgentRuntime, UndeliverableException
@@ -15,6 +16,7 @@ from .subscriptions import (
 
 __all__ = [
     "AgentId",
+    "AgentRuntime",
     "AgentType",
     "CantHandleException",
     "DefaultSubscription",

@@ -8,7 +8,6 @@ import types
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     TypeVar,
@@ -20,11 +19,9 @@ from typing import (
 )
 
 from ..cancellation import CancellationToken
+from .agent_runtime import AgentRuntime
 from .ids import AgentId, AgentType, MessageContext, TopicId
 from .subscriptions import TypeSubscription
-
-if TYPE_CHECKING:
-    from .runtime import SingleThreadedAgentRuntime
 
 _log = logging.getLogger(__name__)
 
@@ -112,13 +109,13 @@ class RoutedAgent:
     """
 
     subscribed_topic_types: ClassVar[tuple[str, ...]] = ()
-    _runtime: SingleThreadedAgentRuntime
+    _runtime: AgentRuntime
     _id: AgentId
 
     def __init__(self, description: str) -> None:
         self._description = description
 
-    def bind(self, runtime: SingleThreadedAgentRuntime, agent_id: AgentId) -> None:
+    def bind(self, runtime: AgentRuntime, agent_id: AgentId) -> None:
         """Tell the agent its runtime and ID. The runtime calls it once."""
         self._runtime = runtime
         self._id = agent_id
@@ -139,14 +136,14 @@ class RoutedAgent:
         return self._description
 
     @property
-    def runtime(self) -> SingleThreadedAgentRuntime:
+    def runtime(self) -> AgentRuntime:
         """The runtime of the agent."""
         return self._runtime
 
     @classmethod
     async def register(
         cls,
-        runtime: SingleThreadedAgentRuntime,
+        runtime: AgentRuntime,
         type: str,
         factory: Callable[[], Any],
         *,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from ..cancellation import CancellationToken
+from .agent_runtime import AgentRuntime
 from .ids import AgentId, AgentType, MessageContext, TopicId, current_agent
 from .routed_agent import RoutedAgent
 from .subscriptions import TypeSubscription
@@ -29,7 +30,7 @@ class CantHandleException(Exception):
 
 
 @dataclass
-class _Envelope:
+class _Delivery:
     """A message on its way to `recipient`. `answer` is None if nobody waits for it."""
 
     message: Any
@@ -45,7 +46,7 @@ class _Registration:
     agents: dict[str, RoutedAgent] = field(default_factory=dict[str, RoutedAgent])
 
 
-class SingleThreadedAgentRuntime:
+class SingleThreadedAgentRuntime(AgentRuntime):
     """Deliver messages between agents, on one event loop.
 
     Messages are handled in the order in which they were sent; each is handled in a task of its own.
@@ -58,7 +59,7 @@ class SingleThreadedAgentRuntime:
         self._ignores_exceptions = ignore_unhandled_exceptions
         self._registrations: dict[str, _Registration] = {}
         self._subscriptions: list[TypeSubscription] = []
-        self._queue: asyncio.Queue[_Envelope] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Delivery] = asyncio.Queue()
         self._handling: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
         self._message_handled = asyncio.Event()
@@ -71,12 +72,9 @@ class SingleThreadedAgentRuntime:
         type: str | AgentType,
         agent_factory: Callable[[], Any],
         *,
-        expected_class: type[RoutedAgent] | None = None,
+        expected_class: type[Any] | None = None,
     ) -> AgentType:
-        """Create agents of `type` by calling `agent_factory`, which may be asynchronous.
-
-        Raise `ValueError` if `type` is taken.
-        """
+        """See `AgentRuntime.register_factory`."""
         name = type.type if isinstance(type, AgentType) else type
         if name in self._registrations:
             raise ValueError(f"Agent with type {name} already exists.")
@@ -84,7 +82,7 @@ class SingleThreadedAgentRuntime:
         return AgentType(name)
 
     async def add_subscription(self, subscription: TypeSubscription) -> None:
-        """Deliver as `subscription` says. Raise `ValueError` if it exists already."""
+        """See `AgentRuntime.add_subscription`."""
         if subscription in self._subscriptions:
             raise ValueError("Subscription already exists")
         self._subscriptions.append(subscription)
@@ -130,11 +128,7 @@ class SingleThreadedAgentRuntime:
         cancellation_token: CancellationToken | None = None,
         message_id: str | None = None,
     ) -> Any:
-        """Send `message` to one agent and return its answer, once the runtime is started.
-
-        Raise what its handler raises, `UndeliverableException` if its type is not registered, and
-        `asyncio.CancelledError` if the token is cancelled.
-        """
+        """See `AgentRuntime.send_message`."""
         if recipient.type not in self._registrations:
             raise UndeliverableException(
                 f"No agent type {recipient.type!r} is registered, so {recipient} cannot be reached."
@@ -142,7 +136,7 @@ class SingleThreadedAgentRuntime:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         context = _context(sender, None, cancellation_token, message_id)
         context.cancellation_token.link_future(answer)
-        await self._queue.put(_Envelope(message, recipient, context, answer))
+        await self._queue.put(_Delivery(message, recipient, context, answer))
         return await answer
 
     async def publish_message(
@@ -154,7 +148,7 @@ class SingleThreadedAgentRuntime:
         cancellation_token: CancellationToken | None = None,
         message_id: str | None = None,
     ) -> None:
-        """Send `message` to all subscribers of `topic_id` but the sender. Do not wait for them."""
+        """See `AgentRuntime.publish_message`."""
         context = _context(sender, topic_id, cancellation_token, message_id)
         recipients = {
             each.map_to_agent(topic_id): None
@@ -163,7 +157,7 @@ class SingleThreadedAgentRuntime:
         }
         for recipient in recipients:
             if recipient != sender:
-                await self._queue.put(_Envelope(message, recipient, context))
+                await self._queue.put(_Delivery(message, recipient, context))
 
     # running
 
@@ -238,7 +232,7 @@ class SingleThreadedAgentRuntime:
     def _is_idle(self) -> bool:
         return self._queue.empty() and not self._handling
 
-    async def _handle(self, envelope: _Envelope) -> None:
+    async def _handle(self, envelope: _Delivery) -> None:
         answer = envelope.answer
         try:
             agent = await self._find_agent(envelope.recipient)

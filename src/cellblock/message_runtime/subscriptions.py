@@ -5,14 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import ClassVar, Protocol, TypeVar, overload
 
 from .ids import AgentId, AgentType, TopicId
 
-if TYPE_CHECKING:
-    from .routed_agent import RoutedAgent
 
-AgentT = TypeVar("AgentT", bound="RoutedAgent")
+class Subscribes(Protocol):
+    """A class of agents that says which topics it subscribes to."""
+
+    subscribed_topic_types: ClassVar[tuple[str, ...]]
+
+
+AgentT = TypeVar("AgentT", bound=Subscribes)
 
 
 @dataclass(frozen=True, init=False)

@@ -37,18 +37,33 @@ class Guarantee:
 
 
 def sandbox_guarantees(
-    findings: Findings, limits: Limits, policy: Policy, isolation: Isolation = "full"
+    findings: Findings,
+    limits: Limits,
+    policy: Policy,
+    isolation: Isolation = "full",
+    *,
+    in_memory: bool = False,
 ) -> tuple[Guarantee, ...]:
-    """Return what the sandbox executor guarantees with these settings."""
+    """Return what the sandbox executor guarantees with these settings.
+
+    `in_memory`: the work folder is on a filesystem in memory.
+    """
     protections = (
         _full_sandbox(findings, policy)
         if isolation == "full"
         else _landlock_sandbox(findings, policy)
     )
-    return (*protections[:3], *_resources(findings, limits), *protections[3:])
+    resources = (
+        _memory(findings, limits, "temporary files"),
+        _cpu(findings, limits),
+        _disk(findings, limits, in_memory=in_memory),
+    )
+    return (*protections[:3], *resources, *protections[3:])
 
 
-def host_guarantees(findings: Findings, limits: Limits) -> tuple[Guarantee, ...]:
+def host_guarantees(
+    findings: Findings, limits: Limits, *, in_memory: bool = False
+) -> tuple[Guarantee, ...]:
     """Return what the local executor guarantees: the end of its blocks, and limits that are set."""
     none = "no sandbox: blocks have the caller's rights"
     advice = "Use SandboxCommandLineCodeExecutor."
@@ -66,7 +81,12 @@ def host_guarantees(findings: Findings, limits: Limits) -> tuple[Guarantee, ...]
     rest = [
         Guarantee(name, "not possible here", none, advice) for name in ("kernel surface", "secrets")
     ]
-    return (*protections, *_resources(findings, limits), *rest)
+    resources = (
+        _memory(findings, limits, "temporary files and memfd"),
+        _cpu(findings, limits),
+        _disk(findings, limits, in_memory=in_memory),
+    )
+    return (*protections, *resources, *rest)
 
 
 def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
@@ -85,7 +105,8 @@ def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
         Guarantee(
             "files",
             "enforced",
-            f"mount namespace: a separate, read-only root{second}{_given_mounts(policy)}",
+            f"mount namespace: a separate, read-only root{second}"
+            f"{_startup_files(policy)}{_given_mounts(policy)}",
         ),
         _network(findings, policy),
         Guarantee("processes", "enforced", "process namespace for each block; it ends as a whole"),
@@ -96,6 +117,12 @@ def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
             policy,
         ),
     ]
+
+
+def _startup_files(policy: Policy) -> str:
+    if policy.protect_startup_files:
+        return "; startup files at the top of your work folder are read-only"
+    return "; your policy lets blocks change startup files"
 
 
 def _given_mounts(policy: Policy) -> str:
@@ -179,7 +206,7 @@ def _landlock_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
             "files",
             "partly",
             "Landlock: code can see that outside paths exist, but cannot open them"
-            f"{_given_mounts(policy)}",
+            f"; startup files can be changed{_given_mounts(policy)}",
             _USE_FULL_SANDBOX,
         ),
         network,
@@ -201,11 +228,8 @@ def _landlock_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
     ]
 
 
-def _resources(findings: Findings, limits: Limits) -> tuple[Guarantee, ...]:
-    return _memory(findings, limits), _cpu(findings, limits), _disk(limits)
-
-
-def _memory(findings: Findings, limits: Limits) -> Guarantee:
+def _memory(findings: Findings, limits: Limits, uncounted: str) -> Guarantee:
+    """Return the guarantee for memory. `uncounted`: what only control groups count."""
     if limits.memory_bytes is None:
         return Guarantee("memory", "off", "no limit is set", "Set Limits.memory_bytes.")
     if findings.cgroups.version:
@@ -215,7 +239,7 @@ def _memory(findings: Findings, limits: Limits) -> Guarantee:
             f"control group (v{findings.cgroups.version}) for all processes of a block",
         )
     mechanism = (
-        "checked every 50 ms, without temporary files and memfd; RLIMIT_DATA for each process; "
+        f"checked every 50 ms, without {uncounted}; RLIMIT_DATA for each process; "
         f"no control groups ({findings.cgroups.why})"
     )
     return Guarantee("memory", "partly", mechanism, ADVICE)
@@ -253,18 +277,24 @@ def _cpu(findings: Findings, limits: Limits) -> Guarantee:
     return Guarantee("cpu", "partly", f"{mechanism}; {unseen}{share}", ADVICE)
 
 
-def _disk(limits: Limits) -> Guarantee:
-    if limits.file_bytes is None and limits.written_bytes is None:
+def _disk(findings: Findings, limits: Limits, *, in_memory: bool) -> Guarantee:
+    if (limits.file_bytes, limits.written_bytes, limits.files) == (None,) * 3:
         return Guarantee(
             "disk",
             "off",
             "no limit is set",
-            "Set Limits.file_bytes and written_bytes.",
+            "Set Limits.file_bytes, written_bytes and files.",
         )
-    return Guarantee(
-        "disk",
-        "partly",
-        "RLIMIT_FSIZE for each file; the sum of writes is checked every 50 ms and can be exceeded; "
-        "processes that hide from the check are not counted",
-        "Use a work_dir on a file system of limited size.",
+    mechanism = (
+        "RLIMIT_FSIZE for each file; the sum of writes and the number of new files are checked "
+        "every 50 ms, more often near the limit, and can be exceeded; processes and files that "
+        "hide from the check are not counted"
     )
+    advice = "Use a work_dir on a file system of limited size."
+    if in_memory:
+        mechanism += "; the work folder is in memory (tmpfs): what its files hold counts"
+        if findings.cgroups.version and limits.memory_bytes is not None:
+            mechanism += ", and as the memory of the block that wrote it"
+        else:
+            advice = "Use a work_dir on a disk, or on a tmpfs of limited size."
+    return Guarantee("disk", "partly", mechanism, advice)

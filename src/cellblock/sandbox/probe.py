@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,19 @@ def probe() -> Findings:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise BackendError(f"The features of this machine cannot be tested: {error}") from error
     return Findings(**found, cgroups=cgroups.find_cgroups())
+
+
+def is_in_memory(folder: Path | None) -> bool:
+    """Return True if `folder`, by default a temporary one, is on a filesystem in memory."""
+    try:
+        device = os.stat(folder or tempfile.gettempdir()).st_dev
+    except OSError:  # it was removed
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", errors="replace") as lines:
+        mounts = [line.split() for line in lines]
+    types = [mount[mount.index("-") + 1] for mount in mounts if mount[2] == number]
+    return types[:1] in (["tmpfs"], ["ramfs"])
 
 
 def unavailable_reason() -> str:

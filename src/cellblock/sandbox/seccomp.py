@@ -3,6 +3,8 @@
 Every call up to the newest one that was reviewed is allowed unless a table below refuses it. Every
 later call fails with ENOSYS. Numbers: Linux's ``asm/unistd.h`` for x86_64 and aarch64. Program
 format: ``linux/filter.h``.
+
+Containers get the same tables as a profile for their engine: see `containers.seccomp_profile`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _ALLOWED_ABOVE_NEWEST: Final = (451, 453, 454, 455, 456)  # cachestat, map_shado
 _Numbers = tuple[int | None, int | None]
 
 # name: number on x86_64, number on aarch64 (None: no such call there)
-_REFUSED: Final[dict[str, _Numbers]] = {
+REFUSED: Final[dict[str, _Numbers]] = {
     # memory and descriptors of other processes
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -96,7 +98,7 @@ _REFUSED: Final[dict[str, _Numbers]] = {
 }
 
 # Libraries try these and fall back when the kernel does not have them.
-_NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
+NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
     "clone3": (435, 435),  # a filter cannot read its flags, which are in memory
     "openat2": (437, 437),  # nor the mode of the file that this one creates
     "io_uring_setup": (425, 425),
@@ -106,18 +108,36 @@ _NOT_IMPLEMENTED: Final[dict[str, _Numbers]] = {
     "io_submit": (209, 2),
 }
 
+# Memory that belongs to no process. Without control groups nothing counts it.
+_MEMORY_FILES: Final[dict[str, _Numbers]] = {"memfd_create": (319, 279), "shmget": (29, 194)}
+
 # And clone with flags for namespaces.
 _NEEDED_TO_MAKE_CELLS: Final = ("mount", "umount2", "move_mount", "unshare", "setns")
 
-_NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
-_SET_ID_BITS: Final = 0o6000
-_O_CREAT_OR_TMPFILE: Final = 0o100 | 0o20000000
+NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
+SET_ID_BITS: Final = 0o6000
+CREATES_FILE: Final = 0o100 | 0o20000000
 _TIOCSTI, _TIOCLINUX, _FIONBIO = 0x5412, 0x541C, 0x5421
 _F_SETFL, _O_NONBLOCK = 4, 0o4000
 _OUTPUT: Final = (1, 2)  # stdout and stderr
 _ALL_PROCESSES: Final = 0xFFFFFFFF  # -1 as the argument of kill(2)
-_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
-_PROTOCOLS: Final = (0, 1, 6, 17, 58)  # any, ICMP (and "unix"), TCP, UDP, ICMP of version 6
+UNIX, NETLINK = 1, 16
+FAMILIES: Final = (UNIX, 2, 10)  # and IP of versions 4 and 6
+PROTOCOLS: Final = (0, 1, 6, 17, 58)  # any, ICMP (and "unix"), TCP, UDP, ICMP of version 6
+PERSONALITIES: Final = (0, 8, 0x20000, 0xFFFFFFFF)  # Linux, without version or 32 bit; query
+# name: its numbers, and which argument is the mode of the file
+FILE_MODES: Final[dict[str, tuple[_Numbers, int]]] = {
+    "fchmod": ((91, 52), 1),
+    "fchmodat": ((268, 53), 2),
+    "mknodat": ((259, 33), 2),
+    "mkdirat": ((258, 34), 2),
+    "chmod": ((90, None), 1),
+    "creat": ((85, None), 1),
+    "mknod": ((133, None), 1),
+    "mkdir": ((83, None), 1),
+}
+# name: its numbers, and which argument has the flags; the next one is the mode of a new file
+OPENS: Final[dict[str, tuple[_Numbers, int]]] = {"openat": ((257, 56), 2), "open": ((2, None), 1)}
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _EQUAL, _GREATER, _SET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -126,35 +146,35 @@ _NUMBER, _ARCHITECTURE = 0, 4  # offsets in `struct seccomp_data`
 Instruction = tuple[int, int, int, int]
 
 
-def program(*, sockets: bool = True) -> bytes:
+def program(*, sockets: bool = True, memory_files: bool = True) -> bytes:
     """Return the filter for this machine.
 
     Without `sockets`, code can only create socket pairs: no network, and no services of the host.
+    Without `memory_files`, memory can only be part of a process or a file with a name.
 
     Raise `OSError` on an architecture for which there is no table.
     """
     return _assemble(
-        _REFUSED,
-        _NOT_IMPLEMENTED,
+        REFUSED,
+        NOT_IMPLEMENTED if memory_files else NOT_IMPLEMENTED | _MEMORY_FILES,
         lambda column: _clone_checks(column) + _argument_checks(column, sockets),
     )
 
 
-def zygote_program() -> bytes:
+def zygote_program(*, memory_files: bool = True) -> bytes:
     """Return the filter of the zygote: `program` without what it needs to make cells.
 
     Cells inherit this filter. Installing a filter is slow, because the kernel evaluates it for
     every system call number.
     """
-    kept = {
-        name: numbers for name, numbers in _REFUSED.items() if name not in _NEEDED_TO_MAKE_CELLS
-    }
-    return _assemble(kept, _NOT_IMPLEMENTED, lambda column: _argument_checks(column, sockets=True))
+    kept = {name: numbers for name, numbers in REFUSED.items() if name not in _NEEDED_TO_MAKE_CELLS}
+    missing = NOT_IMPLEMENTED if memory_files else NOT_IMPLEMENTED | _MEMORY_FILES
+    return _assemble(kept, missing, lambda column: _argument_checks(column, sockets=True))
 
 
 def cell_program() -> bytes:
     """Return the rest of the filter, for a cell that has inherited `zygote_program`."""
-    return _assemble({name: _REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS}, {}, _clone_checks)
+    return _assemble({name: REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS}, {}, _clone_checks)
 
 
 def session_program() -> bytes:
@@ -163,7 +183,7 @@ def session_program() -> bytes:
     A session may enter namespaces: it can only reach those that are made for its own branches. It
     may not signal all processes at once, because its checkpoints are among them.
     """
-    refused = {name: _REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS if name != "setns"}
+    refused = {name: REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS if name != "setns"}
     return _assemble(
         refused,
         {},
@@ -231,7 +251,7 @@ def _return(action: int) -> Instruction:
 
 
 def _clone_checks(column: int) -> list[Instruction]:
-    return _if_call((56, 220)[column], _refuse_bits(0, _NEW_NAMESPACES))
+    return _if_call((56, 220)[column], _refuse_bits(0, NEW_NAMESPACES))
 
 
 def _argument_checks(column: int, sockets: bool) -> list[Instruction]:
@@ -239,38 +259,26 @@ def _argument_checks(column: int, sockets: bool) -> list[Instruction]:
 
     The call number is loaded before and after each check.
     """
-    families = (_UNIX, _INET, _INET6, _NETLINK) if sockets else ()
+    families = (*FAMILIES, NETLINK) if sockets else ()
     # A request for a family or a protocol makes the kernel load its module.
     code = _if_call(
         (41, 198)[column], _check_protocol() + _allow_values(0, families, errno.EAFNOSUPPORT)
     )
-    code += _if_call((53, 199)[column], _allow_values(0, (_UNIX,), errno.EAFNOSUPPORT))
+    code += _if_call((53, 199)[column], _allow_values(0, (UNIX,), errno.EAFNOSUPPORT))
     code += _ioctl_checks(column, (_TIOCSTI, _TIOCLINUX)) + _fcntl_checks(column)
-    code += _if_call((135, 92)[column], _allow_values(0, (0, 8, 0x20000, 0xFFFFFFFF), errno.EPERM))
+    code += _if_call((135, 92)[column], _allow_values(0, PERSONALITIES, errno.EPERM))
     # A user can lower the limits of its processes: a lower limit of the cell's first process would
     # also apply to later blocks.
     code += _if_call((302, 261)[column], _allow_values(0, (0,), errno.EPERM))
     # Takes disk space that is not counted as written. Programs that get this error write zeros.
     code += _if_call((285, 47)[column], [_return(_ERRNO | errno.EOPNOTSUPP)])
     # Refuse set-user-ID files: outside the sandbox, their owner is the caller.
-    modes = {
-        "fchmod": ((91, 52), 1),
-        "fchmodat": ((268, 53), 2),
-        "mknodat": ((259, 33), 2),
-        "mkdirat": ((258, 34), 2),
-    }
-    old = {
-        "chmod": ((90, None), 1),
-        "creat": ((85, None), 1),
-        "mknod": ((133, None), 1),
-        "mkdir": ((83, None), 1),
-    }
-    for numbers, argument in (*modes.values(), *old.values()):
+    for numbers, argument in FILE_MODES.values():
         if (number := numbers[column]) is not None:
-            code += _if_call(number, _refuse_bits(argument, _SET_ID_BITS))
-    code += _if_call((257, 56)[column], _refuse_new_file(2, 3))
-    if column == 0:
-        code += _if_call(2, _refuse_new_file(1, 2))
+            code += _if_call(number, _refuse_bits(argument, SET_ID_BITS))
+    for numbers, argument in OPENS.values():
+        if (number := numbers[column]) is not None:
+            code += _if_call(number, _refuse_new_file(argument, argument + 1))
     return code
 
 
@@ -322,9 +330,9 @@ def _refuse_bits(argument: int, mask: int) -> list[Instruction]:
 def _refuse_new_file(flags: int, mode: int) -> list[Instruction]:
     return [
         _load_argument(flags),
-        (_SET, 1, 0, _O_CREAT_OR_TMPFILE),
+        (_SET, 1, 0, CREATES_FILE),
         _return(_ALLOW),
-        *_refuse_bits(mode, _SET_ID_BITS),
+        *_refuse_bits(mode, SET_ID_BITS),
     ]
 
 
@@ -336,14 +344,14 @@ def _allow_values(argument: int, values: tuple[int, ...], number: int) -> list[I
 def _check_protocol() -> list[Instruction]:
     """Return the checks of a new socket's protocol. An allowed one continues after them."""
     netlink = [
-        (_EQUAL, 0, 3, _NETLINK),
+        (_EQUAL, 0, 3, NETLINK),
         _load_argument(2),
         (_EQUAL, 1, 0, 0),
         _return(_ERRNO | errno.EPROTONOSUPPORT),
     ]
     others = [
         _load_argument(2),
-        *[(_EQUAL, len(_PROTOCOLS) - index, 0, number) for index, number in enumerate(_PROTOCOLS)],
+        *[(_EQUAL, len(PROTOCOLS) - index, 0, number) for index, number in enumerate(PROTOCOLS)],
     ]
     return [_load_argument(0), *netlink, *others, _return(_ERRNO | errno.EPROTONOSUPPORT)]
 

@@ -182,7 +182,7 @@ def test_a_published_port_is_only_reachable_from_this_machine(image: str) -> Non
         ) as executor:
             assert "127.0.0.1" in facts(executor, "{{.NetworkSettings.Ports}}")
             served = asyncio.create_task(run(executor, "python3 -m http.server 8000", "sh"))
-            for _ in range(100):
+            for _ in range(600):
                 try:
                     status = (
                         await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}/")
@@ -330,11 +330,9 @@ def test_functions_work_with_copied_files(image: str) -> None:
 
 @pytest.fixture
 def leftovers() -> Iterator[set[str]]:
-    names = docker_engine.shared_engine().docker("ps", "--all", "--format", "{{.Names}}")
-    before = set(names.split())
+    before = docker_engine.shared_engine().container_names()
     yield before
-    after = docker_engine.shared_engine().docker("ps", "--all", "--format", "{{.Names}}")
-    assert set(after.split()) - before == set()
+    assert docker_engine.shared_engine().container_names() - before == set()
 
 
 @pytest.mark.usefixtures("leftovers")

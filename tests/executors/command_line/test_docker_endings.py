@@ -103,21 +103,45 @@ def test_stop_kills_the_running_block_and_raises(image: str) -> None:
     asyncio.run(main())
 
 
-def test_a_removed_container_is_reported_and_restart_creates_another(image: str) -> None:
+async def remove_during_a_block(executor: DockerCommandLineCodeExecutor) -> CodeResult:
+    running = asyncio.create_task(run(executor, "import time; time.sleep(30)"))
+    await asyncio.sleep(0.5)
+    assert executor.container is not None
+    await asyncio.to_thread(
+        docker_engine.shared_engine().docker, "rm", "--force", executor.container
+    )
+    return await running
+
+
+def test_a_removed_container_is_replaced_and_the_result_says_so(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
-            running = asyncio.create_task(run(executor, "import time; time.sleep(30)"))
-            await asyncio.sleep(0.5)
-            assert executor.container is not None
-            await asyncio.to_thread(
-                docker_engine.shared_engine().docker, "rm", "--force", executor.container
-            )
+            result = await remove_during_a_block(executor)
+            assert (result.exit_code, result.outcome) == (137, "killed")
+            assert "was replaced by a new one" in result.output
+            assert (await run(executor, "print('again')")).output == "again\n"
+
+    asyncio.run(main())
+
+
+def test_a_removed_container_that_was_to_stay_is_reported_and_restart_creates_another(
+    image: str,
+) -> None:
+    async def main() -> None:
+        executor = DockerCommandLineCodeExecutor(image, auto_remove=False)
+        await executor.start()
+        try:
             with pytest.raises(BackendLost, match=r"restart\(\)"):
-                await running
+                await remove_during_a_block(executor)
             with pytest.raises(BackendLost):
                 await run(executor, "print(1)")
             await executor.restart()
             assert (await run(executor, "print('again')")).output == "again\n"
+            assert executor.container is not None
+            name = executor.container
+        finally:
+            await executor.stop()
+        docker_engine.shared_engine().docker("rm", "--force", "--volumes", name)
 
     asyncio.run(main())
 

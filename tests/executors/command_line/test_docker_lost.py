@@ -39,6 +39,26 @@ def test_a_block_that_kills_the_server_is_reported_and_the_container_keeps_runni
     asyncio.run(main())
 
 
+ENDINGS = {"at once": "", "while it runs": "; import time; time.sleep(60)"}
+
+
+@pytest.mark.parametrize("rest", ENDINGS.values(), ids=ENDINGS)
+def test_a_block_that_ends_process_1_costs_one_block(image: str, rest: str) -> None:
+    async def main() -> None:
+        async with DockerCommandLineCodeExecutor(image) as executor:
+            await run(executor, "open('kept', 'w').write('x')")
+            first = await run(executor, f"import os; os.kill(1, 15){rest}")
+            # If the block is faster than the engine, the end costs one of the next blocks.
+            later = [await run(executor, "print(open('kept').read())") for _ in range(4)]
+            lost = [result for result in (first, *later) if result.exit_code != 0]
+            assert [(one.exit_code, one.outcome) for one in lost] == [(137, "killed")], lost
+            assert "was replaced by a new one" in lost[0].output
+            assert first is lost[0] or not rest
+            assert later[-1].output == "x\n"
+
+    asyncio.run(main())
+
+
 def test_processes_killed_with_the_server_leave_no_zombies(image: str) -> None:
     states = (
         "import glob; print({open(f).read().rpartition(')')[2].split()[0] for f in "

@@ -26,6 +26,7 @@ from cellblock.backends import connection
 from cellblock.limits import MIB
 from cellblock.testing.conformance import CHECKS, EXECUTORS, ConformanceTarget
 from tests.containers import docker_engine
+from tests.containers.test_seccomp_profile import PROBE
 
 RUNSC = shutil.which("runsc")
 pytestmark = [
@@ -46,6 +47,8 @@ MET_CHECKS = (
     "concurrent_calls_get_their_own_results",
     "cpu_time_limit_covers_the_process_tree",
     "memory_limit_covers_the_process_tree",
+    "written_bytes_limit_is_reported",
+    "files_limit_is_reported",
     "endlessly_forking_processes_are_killed",
     "stopped_processes_are_killed",
     "threads_and_processes_work",
@@ -55,7 +58,6 @@ MET_CHECKS = (
 UNMET_CHECKS = (
     "full_disk_raises_an_error_and_is_recoverable",
     "output_keeps_the_order_of_stdout_and_stderr",
-    "written_bytes_limit_is_reported",
 )
 DAEMON = """
 import os, time
@@ -114,6 +116,10 @@ def test_blocks_run_on_gvisors_kernel(image: str) -> None:
     log, plain = results_of(image, KERNEL_LOG, code, preload=["decimal"], user="77:88")
     assert "Starting gVisor" in log.output, log
     assert plain.output == "77 88 True\n"
+
+
+def test_system_calls_are_filtered_although_gvisor_ignores_the_engines_filter(image: str) -> None:
+    assert results_of(image, PROBE)[0].check().output == ""
 
 
 def test_a_daemon_is_killed_with_its_own_block_only(image: str, tmp_path: Path) -> None:

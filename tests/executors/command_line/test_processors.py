@@ -79,7 +79,7 @@ def test_a_container_in_docker_gets_its_share_of_the_cpus_and_no_more(
 def test_more_cpus_than_the_machine_has_is_no_error() -> None:
     config = ContainerSpec(
         image="x", user="0:0", limits=replace(Limits.unlimited(), processors=4096)
-    ).create_body()["HostConfig"]
+    ).create_body("")["HostConfig"]
     assert (config["CpuPeriod"], config["CpuQuota"]) == (100_000, 409_600_000)
 
 

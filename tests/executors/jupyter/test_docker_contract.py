@@ -51,6 +51,7 @@ LEFT_OUT = {
     "memory_limit_covers_the_process_tree": "if a child process is killed, the block continues",
     "cpu_time_limit_covers_the_process_tree": _OUTSIDE,
     "written_bytes_limit_is_reported": _OUTSIDE,
+    "files_limit_is_reported": _OUTSIDE,
     "open_files_limit_applies": "IPython's history needs a file too, and reports that it has none",
     "stopped_processes_are_killed": _DIES,
     "invalid_bytes_in_output_are_replaced": _STREAMS,

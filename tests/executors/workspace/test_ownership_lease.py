@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import FunctionError, FunctionWithRequirements
+from cellblock import CodeBlock, FunctionError, FunctionWithRequirements
 from cellblock.sandbox.setup.namespaces import OUTER_USERS, can_use_outer_users
 from cellblock.sync import SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor
-from tests.sandbox.probes import checked_output
+from tests.sandbox.probes import checked_output, output_of
 
 OTHER_USER = 12345
 WRITE = (
@@ -75,6 +75,21 @@ def test_a_folder_is_returned_with_all_files_that_blocks_created(kind: type, fol
         checked_output(executor, WRITE)
     assert owners(folder) == {0}
     assert (folder / "file").read_text() == "!!"
+
+
+@pytest.mark.parametrize("kind", [SandboxCommandLineCodeExecutor, SandboxSessionCodeExecutor])
+def test_startup_files_in_it_are_read_only(kind: type, folder: Path) -> None:
+    for name in (".git/hooks", ".git/objects", ".vscode"):
+        (folder / name).mkdir(parents=True)
+    (folder / ".git" / "config").write_text("[core]\n")
+    (folder / ".bashrc").write_text("")
+    with kind(work_dir=folder) as executor:
+        for path in (".git/hooks/x", ".git/config", ".vscode/x", ".bashrc"):
+            assert "Read-only file system" in output_of(executor, f"open({path!r}, 'a')")
+            assert "Read-only file system" in output_of(executor, f": >> {path}", "sh")
+        assert not executor.execute_code_blocks([CodeBlock(WRITE, "python")]).startup_files
+        checked_output(executor, "echo x > .git/objects/made; echo x > .git/index", "sh")
+    assert owners(folder) == {0}
 
 
 def test_it_stays_leased_until_the_last_executor_stops(folder: Path) -> None:

@@ -6,6 +6,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,11 @@ from cellblock.runtime.server.cgroups import CellCgroups
 from cellblock.runtime.server.pool import Pool
 from cellblock.runtime.server.scheduler import ScheduledPool, Scheduler
 
-SPEC = {"limits": {}, "zygote": {"own_processes": True, "scripts": False, "namespaces": False}}
+SPEC: dict[str, Any] = {
+    "limits": {},
+    "writable": [],
+    "zygote": {"own_processes": True, "scripts": False, "namespaces": False},
+}
 
 
 class NoClient:

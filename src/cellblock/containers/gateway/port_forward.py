@@ -12,6 +12,7 @@ import contextlib
 import logging
 
 from ...errors import BackendError
+from ..client import translate_errors
 from ..container import Container
 from .dockerfile import PORT_FORWARD
 
@@ -71,7 +72,11 @@ class PortForward:
             str(self._connect_seconds),
         ]
         execution = await self._container.create_exec(argv)
-        async with execution.start(detach=False) as stream:
+        async with contextlib.AsyncExitStack() as stack:
+            with translate_errors(f"Container {self._container.name} cannot run a command"):
+                stream = execution.start(detach=False)
+                await stream.__aenter__()
+            stack.push_async_callback(stream.close)
 
             async def send() -> None:
                 while data := await reader.read(_CHUNK):

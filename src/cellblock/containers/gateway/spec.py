@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from ...limits import Limits
-from .. import users
+from .. import seccomp_profile, users
 from ..client import EngineClient
 from ..spec import HOME, ContainerSpec
 from . import dockerfile
@@ -77,9 +77,13 @@ class GatewaySpec:
     ) -> ContainerSpec:
         """Return the spec of the container; `image_info` is the engine's description of `image`."""
         config: Mapping[str, Any] = image_info["Config"]
-        mode = "watch" if self.stop_container else "stay"
+        modes = "watch" if self.stop_container else "stay"
+        if not client.is_gvisor(self.runtime) and not seccomp_profile.is_replaced(
+            self.create_kwargs
+        ):
+            modes += " filtered"
         own: dict[str, Any] = {
-            "Entrypoint": [*_RUN_PYTHON, dockerfile.INIT, mode, self._rlimits(client)],
+            "Entrypoint": [*_RUN_PYTHON, dockerfile.INIT, modes, self._rlimits(client)],
             "Cmd": [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())],
             "OpenStdin": self.stop_container,
             "StdinOnce": self.stop_container,

@@ -24,6 +24,7 @@ from ...languages import LANGUAGES, Action, Language, check_policies, find_langu
 from ...limits import SANDBOX_LIMITS, Limits
 from ...results import CommandLineCodeResult
 from ...runtime.protocol import Frame
+from ...startup_files import is_startup_file
 from ..argument_checks import (
     check_bool,
     check_folder,
@@ -36,7 +37,7 @@ from ..argument_checks import (
 from ..base import CodeExecutor
 from ..frame_decoder import FrameDecoder
 from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
-from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace, Workspace
+from ..workspace.workspace import OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
 # With more concurrent runs, one background loop is cheaper than a loop in each thread.
@@ -319,17 +320,15 @@ class CommandLineExecutor(CodeExecutor):
         workspace.check_identity()
         try:
             file = self._place_code_file(block, language, action)
-        except OutsideWorkspace:
+        except OutsideWorkspace as error:
             yield Started(number, block.language)
-            yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
+            yield Ended(number, 1, "error", message=error.output)
             return
         code_file = workspace.absolute_path(file.name)
         yield Started(number, block.language, code_file)
         if action == "save":
-            if not file.has_own_name:
-                workspace.mark_finished(file.name)
-            yield Output(number, "stdout", f"Code saved to {code_file}\n")
-            yield Ended(number, 0, "ok")
+            for event in self._end_saved_block(number, file):
+                yield event
             return
         try:
             decoder = FrameDecoder(number, self._limits)
@@ -349,6 +348,21 @@ class CommandLineExecutor(CodeExecutor):
                 (workspace.remove if self._cleanup_temp_files else workspace.mark_finished)(
                     file.name
                 )
+
+    def _end_saved_block(self, number: int, file: _CodeFile) -> list[Event]:
+        """Return the events of a block that is saved and not run."""
+        assert self._workspace is not None
+        workspace, changes = self._workspace, list[tuple[str, int]]()
+        if not file.has_own_name:
+            workspace.mark_finished(file.name)
+        elif is_startup_file(file.name):
+            changes = workspace.list_changes(file.written_at, exclude=file.name)
+        text = f"Code saved to {workspace.absolute_path(file.name)}\n"
+        return [
+            Output(number, "stdout", text),
+            *(FileCreated(number, path, size) for path, size in changes),
+            Ended(number, 0, "ok"),
+        ]
 
     def _place_code_file(self, block: CodeBlock, language: Language, action: Action) -> _CodeFile:
         """Write the block's file, or let the runtime server write it when the block starts.

@@ -20,6 +20,7 @@ from ...backends.module_bundle import compiled_modules
 from ...cancellation import Token
 from ...containers import users
 from ...containers.client import EngineClient, connect
+from ...containers.guarantees import ContainerSettings, container_guarantees
 from ...containers.image_packages import image_with_packages
 from ...containers.lifecycle import ContainerLifecycle
 from ...containers.spec import (
@@ -36,6 +37,7 @@ from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...runtime import protocol
 from ...runtime.protocol import Frame
+from ...sandbox.guarantees import Guarantee
 from ..argument_checks import check_bool, check_folder, check_strings
 from ..workspace.cleanup_watchdog import CleanupWatchdog
 from .base import CommandLineExecutor
@@ -146,6 +148,21 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         """The name of the current container, or `None` if none is running."""
         return None if self._backend is None else self._backend.container.name
 
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what is guaranteed with these settings. More is known of a started executor."""
+        options = self._options
+        settings = ContainerSettings(
+            limits=self._limits,
+            network=options["network"],
+            read_only=options["read_only"],
+            folders=("the work folder", *options["extra_volumes"]),
+            variables=tuple(options["environment"]),
+            create_kwargs=options["create_kwargs"],
+            runtime=options["runtime"],
+            client=self._client,
+        )
+        return container_guarantees(settings)
+
     # the container
 
     async def _start_events(self) -> AsyncGenerator[Event, None]:
@@ -207,6 +224,8 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             self._limits,
             self._preload,
             stop_on_disconnect=not self._keeps_container,
+            has_filter=spec.has_filter,
+            gvisor=spec.gvisor,
         )
         return self._backend
 
@@ -371,8 +390,9 @@ async def _start_new_server(
     with contextlib.suppress(BackendError):
         await lifecycle.reset_processes()
         return await backend.open(), _SERVER_RESTARTED
-    await lifecycle.restart()
+    # It fails if the engine has removed the container, because code ended its process 1.
     with contextlib.suppress(BackendError):
+        await lifecycle.restart()
         return await backend.open(), _CONTAINER_RESTARTED
     is_new = await lifecycle.restart(or_recreate=True)
     return await backend.open(), _CONTAINER_REPLACED if is_new else _CONTAINER_RESTARTED

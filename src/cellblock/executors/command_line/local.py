@@ -18,7 +18,7 @@ from ...functions.module import Function
 from ...languages import Action, Language
 from ...limits import LOCAL_LIMITS, Limits
 from ...sandbox.guarantees import Guarantee, host_guarantees
-from ...sandbox.probe import probe
+from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_folder, check_virtual_env
 from .base import CommandLineExecutor
 from .host_command import command_on_host
@@ -115,7 +115,8 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
 
         The first call blocks for a few tenths of a second, because it tests the machine.
         """
-        return host_guarantees(probe(), self._limits)
+        in_memory = is_in_memory(self._given_work_dir)
+        return host_guarantees(probe(), self._limits, in_memory=in_memory)
 
     def _to_config(self) -> dict[str, Any]:
         return {**super()._to_config(), "env": self._env}

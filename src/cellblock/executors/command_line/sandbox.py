@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
-import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, get_args
 
 from ...backends.base import Backend
 from ...backends.landlock import LandlockBackend
+from ...backends.protected_paths import ProtectedPath, find_protected_paths
 from ...backends.sandbox import ENVIRONMENT, WORK_DIR
+from ...backends.scratch import create_scratch
 from ...backends.shared_server import SharedSandboxBackend
 from ...environments.interpreter import create_environment, find_interpreter
 from ...functions.module import Function
@@ -21,9 +22,10 @@ from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
-from ...sandbox.probe import probe
+from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_policy, check_strings, check_virtual_env
 from ..workspace import ownership_lease
+from ..workspace.workspace import Workspace
 from .base import CommandLineExecutor
 from .host_command import command_on_host
 
@@ -83,6 +85,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         self._isolation: Isolation = isolation
         self._virtual_env_context = check_virtual_env(virtual_env_context)
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
+        self._protected: tuple[ProtectedPath, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -94,11 +97,15 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
 
         The first call blocks for a few tenths of a second, because it tests the machine.
         """
-        return sandbox_guarantees(probe(), self._limits, self._policy, self._isolation)
+        in_memory = is_in_memory(self._given_work_dir)
+        return sandbox_guarantees(
+            probe(), self._limits, self._policy, self._isolation, in_memory=in_memory
+        )
 
     async def _open(self) -> None:
         async with self._lease_work_dir():
             await super()._open()
+        await self._record_startup_files()
 
     async def _close(self, *, restarting: bool) -> None:
         await super()._close(restarting=restarting)
@@ -126,7 +133,8 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         interpreter = await find_interpreter(self._python_path())
         visible_packages = (*packages, *interpreter.packages)
-        scratch = Path(tempfile.mkdtemp(prefix="cellblock-scratch-"))
+        assert self._workspace is not None
+        scratch = create_scratch("cellblock-scratch-", self._workspace.path)
         delete.append(str(scratch))
         (scratch / "home").mkdir()
         full = self._isolation == "full"
@@ -137,8 +145,12 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             visible_path=ENVIRONMENT if full else None,
         )
         self._block_python = str(scratch / "env" / "bin" / "python")
-        assert self._workspace is not None
-        kind = SharedSandboxBackend if full else LandlockBackend
+        await self._protect_startup_files(self._workspace)
+        kind = (
+            functools.partial(SharedSandboxBackend, protected=self._protected)
+            if full
+            else LandlockBackend
+        )
         return kind(
             work_dir=str(self._workspace.path),
             scratch=str(scratch),
@@ -149,6 +161,23 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             preload=self._preload,
             delete=delete,
         )
+
+    async def _protect_startup_files(self, workspace: Workspace) -> None:
+        """Find what to protect in a work folder of the caller."""
+        self._protected = ()
+        is_given = self._given_work_dir is not None
+        if is_given and self._isolation == "full" and self._policy.protect_startup_files:
+            found = await asyncio.to_thread(find_protected_paths, str(workspace.path))
+            self._protected = found
+            workspace.read_only = tuple(path for path, is_writable in found if not is_writable)
+
+    async def _record_startup_files(self) -> None:
+        """Record the startup files in a work folder of the caller.
+
+        Opening can change their owner, which would look like a change by a block.
+        """
+        if self._given_work_dir is not None and self._workspace is not None:
+            await asyncio.to_thread(self._workspace.record_startup_files)
 
     def _python_path(self) -> str | None:
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)

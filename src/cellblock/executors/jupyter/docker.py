@@ -14,6 +14,7 @@ from ...errors import ComponentError
 from ...events import Event
 from ...functions.module import Function
 from ...limits import LOCAL_LIMITS, Limits
+from ...sandbox.guarantees import Guarantee
 from ..workspace.workspace import Workspace
 from .connection_info import JupyterConnectable, JupyterConnectionInfo
 from .named_files import run_with_files
@@ -74,6 +75,10 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
     def work_dir(self) -> Path | None:
         """The server's `bind_dir`: the kernel's current folder, as seen on this machine."""
         return None if self._docker_server is None else self._docker_server.bind_dir
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what its `DockerJupyterServer` guarantees; nothing if it has another server."""
+        return () if self._docker_server is None else self._docker_server.guarantees()
 
     async def _open(self) -> None:
         await super()._open()

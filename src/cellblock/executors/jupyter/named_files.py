@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...blocks import CodeBlock, file_name
 from ...events import Ended, Event, FileCreated, Started
-from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace, Workspace
+from ..workspace.workspace import OutsideWorkspace, Workspace
 
 
 async def run_with_files(
@@ -24,9 +24,9 @@ async def run_with_files(
     """
     try:
         code_file = None if workspace is None else _save_named_file(workspace, block)
-    except OutsideWorkspace:
+    except OutsideWorkspace as error:
         yield Started(number, block.language)
-        yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
+        yield Ended(number, 1, "error", message=error.output)
         return
     since, saved = 0 if workspace is None else workspace.file_clock_now(), ""
     async with contextlib.aclosing(run()) as events:

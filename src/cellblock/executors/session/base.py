@@ -20,7 +20,7 @@ from ...results import ResultBuilder, SessionCodeResult
 from ..command_line.base import CommandLineExecutor
 from ..displays import DisplayFiles, has_files, save_display
 from ..frame_decoder import FrameDecoder
-from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT, OutsideWorkspace
+from ..workspace.workspace import OutsideWorkspace
 from .checkpoint import Checkpoint
 
 
@@ -101,9 +101,9 @@ class SessionExecutor(CommandLineExecutor):
         try:
             name = workspace.resolve(own_name) if own_name else ""
             since = workspace.write(name, code) if name else workspace.file_clock_now()
-        except OutsideWorkspace:
+        except OutsideWorkspace as error:
             yield Started(number, block.language)
-            yield Ended(number, 1, "error", message=OUTSIDE_WORKSPACE_TEXT)
+            yield Ended(number, 1, "error", message=error.output)
             return
         yield Started(number, block.language, workspace.absolute_path(name) if name else None)
         queued_at, decoder = time.monotonic(), FrameDecoder(number, self._limits)

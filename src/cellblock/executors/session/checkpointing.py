@@ -178,7 +178,10 @@ class CheckpointableSession(SessionExecutor):
             assert self._workspace is not None
             await self._query_locked({"op": "kill"})
             await asyncio.to_thread(
-                snapshot.restore_snapshot, checkpoint.snapshot, self._workspace.path
+                snapshot.restore_snapshot,
+                checkpoint.snapshot,
+                self._workspace.path,
+                read_only=self._workspace.read_only,
             )
             answer, _ = await self._query_locked(
                 {

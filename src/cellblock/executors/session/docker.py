@@ -84,7 +84,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     # open and close
 
     async def _open(self) -> None:
-        self._container_group = _ContainerGroup()
+        self._container_group = _ContainerGroup(self.work_dir)
         self._session_number, self._inner_work_dir = FIRST_SESSION, WORK_DIR
         try:
             await super()._open()
@@ -282,8 +282,9 @@ class _ContainerGroup:
     `branches_dir` contains the work folders of branches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work_dir: Path) -> None:
         self.session_count = 1
+        self._work_dir = work_dir
         self.session_numbers = itertools.count(FIRST_SESSION + 1)
         self.branches_dir = Path()
         self._temp_dir: SharedTempDir | None = None
@@ -291,7 +292,7 @@ class _ContainerGroup:
     def temp_dir(self) -> SharedTempDir:
         """Return the temporary folder of the group. The first call creates it."""
         if self._temp_dir is None:
-            self._temp_dir = SharedTempDir()
+            self._temp_dir = SharedTempDir(self._work_dir)
             self._temp_dir.acquire()
         return self._temp_dir
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from ...backends.connection import Connection
 from ...backends.sandbox import executor_mounts
+from ...backends.scratch import create_scratch
 from ...errors import BackendError, CheckpointError
 from ...functions.module import Function
 from ...languages import Action, Language
@@ -107,15 +107,20 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
     async def _open(self) -> None:
         async with self._lease_work_dir():
             await self._open_session()
+        await self._record_startup_files()
 
     async def _open_session(self) -> None:
         self._workspace = Workspace(
             self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir)
         )
+        await self._protect_startup_files(self._workspace)
         given = self._given_server
         server = self._private_server() if given is None else given.runtime_server
-        connection = await server.open(() if self._given_server else self._module.packages)
-        scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
+        work_dir = str(self._workspace.path)
+        connection = await (
+            server.open(self._module.packages, work_dir) if given is None else server.open()
+        )
+        scratch = create_scratch("cellblock-session-", work_dir)
         try:
             server.populate_scratch(scratch)
             await self._create_session(server, connection, scratch, {"op": "open"})
@@ -167,7 +172,8 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
 
     def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
         assert self._workspace is not None
-        return executor_mounts(str(self._workspace.path), str(scratch), self._policy)
+        work_dir = str(self._workspace.path)
+        return executor_mounts(work_dir, str(scratch), self._policy, self._protected)
 
     async def _close(self, *, restarting: bool) -> None:
         server, connection = self._server, self._connection
@@ -204,7 +210,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         assert self._server is not None
         branch = self._new_branch()
         work_dir = branch.work_dir
-        scratch = Path(tempfile.mkdtemp(prefix="cellblock-session-"))
+        scratch = create_scratch("cellblock-session-", work_dir)
         source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
         try:
             await asyncio.to_thread(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import tempfile
 from collections.abc import Sequence
 from types import SimpleNamespace, TracebackType
 from typing import Self
@@ -47,8 +48,13 @@ class SessionServer(SharedServer):
         self._session_count = 0
         self._stop_with_last_session = stop_with_last_session
 
-    async def open(self, more_packages: Sequence[str] = ()) -> Connection:
+    async def open(
+        self, more_packages: Sequence[str] = (), work_dir: str | None = None
+    ) -> Connection:
         """Return the connection to the server. The first call starts the server.
+
+        Its own folders are outside of `work_dir`. If that is not known yet, they are outside of
+        the folder for temporary files, because a session can have that as its work folder.
 
         Raise the errors that starting an executor raises.
         """
@@ -68,7 +74,8 @@ class SessionServer(SharedServer):
         )
         shown = (*added, *interpreter.packages)
         return await self._launch(
-            SandboxBackend(interpreter, shown, self.limits, self.policy, self.preload)
+            SandboxBackend(interpreter, shown, self.limits, self.policy, self.preload),
+            work_dir or tempfile.gettempdir(),
         )
 
     def next_session_number(self) -> int:

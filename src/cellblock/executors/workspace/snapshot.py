@@ -13,7 +13,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,12 +104,18 @@ def copy_folder(source: Path, target: Path, max_copied_bytes: int | None = None)
     return stats
 
 
-def restore_snapshot(snapshot: Snapshot, folder: Path) -> CopyStats:
-    """Restore `folder` to its state in `snapshot`. Files that have not changed since are kept."""
+def restore_snapshot(
+    snapshot: Snapshot, folder: Path, *, read_only: Collection[str] = ()
+) -> CopyStats:
+    """Restore `folder` to its state in `snapshot`. Files that have not changed since are kept.
+
+    So are the paths `read_only`: code cannot have changed them, and a file that is replaced would
+    no longer be protected.
+    """
     stats = CopyStats()
     source, target = os.open(snapshot.path, _FOLDER_FLAGS), os.open(folder, _FOLDER_FLAGS)
     try:
-        _restore_folder(source, target, "", stats, snapshot)
+        _restore_folder(source, target, "", stats, snapshot, read_only)
     finally:
         os.close(source)
         os.close(target)
@@ -253,12 +259,20 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
 
 
 def _restore_folder(
-    source: int, target: int, prefix: str, stats: CopyStats, snapshot: Snapshot
+    source: int,
+    target: int,
+    prefix: str,
+    stats: CopyStats,
+    snapshot: Snapshot,
+    read_only: Collection[str],
 ) -> None:
     wanted = dict(_entries(source))
     kept = set[str]()
     for name, status in list(_entries(target)):
         path = f"{prefix}{name}"
+        if path in read_only:
+            wanted.pop(name, None)
+            continue
         saved = wanted.get(name)
         if saved is not None and stat.S_ISDIR(saved.st_mode) and stat.S_ISDIR(status.st_mode):
             kept.add(name)
@@ -271,10 +285,18 @@ def _restore_folder(
         else:
             _remove(target, name, status)
     for name, status in wanted.items():
-        _restore_entry(source, target, prefix, name, status, name in kept, stats, snapshot)
+        is_kept = name in kept
+        if not stat.S_ISDIR(status.st_mode):
+            _restore_file(source, target, prefix, name, status, is_kept, stats, snapshot)
+            continue
+        if not is_kept:
+            os.mkdir(name, 0o700, dir_fd=target)
+        with _open_folder(source, name) as inner, _open_folder(target, name) as restored:
+            _restore_folder(inner, restored, f"{prefix}{name}/", stats, snapshot, read_only)
+            _copy_metadata(restored, status)
 
 
-def _restore_entry(
+def _restore_file(
     source: int,
     target: int,
     prefix: str,
@@ -285,13 +307,7 @@ def _restore_entry(
     snapshot: Snapshot,
 ) -> None:
     path = f"{prefix}{name}"
-    if stat.S_ISDIR(status.st_mode):
-        if not kept:
-            os.mkdir(name, 0o700, dir_fd=target)
-        with _open_folder(source, name) as inner, _open_folder(target, name) as restored:
-            _restore_folder(inner, restored, f"{path}/", stats, snapshot)
-            _copy_metadata(restored, status)
-    elif stat.S_ISLNK(status.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
     elif kept:
         stats.shared_bytes += status.st_size

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 
+from ...backends.scratch import create_scratch
 from .cleanup_watchdog import CleanupWatchdog
 
 
@@ -16,8 +16,9 @@ class SharedTempDir:
     is needed because code in the container cannot remove a folder of a process that has died.
     """
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="cellblock-shared-"))
+    def __init__(self, work_dir: Path) -> None:
+        """Create the folder outside of `work_dir`."""
+        self.path = create_scratch("cellblock-shared-", work_dir)
         # Container users may pass through to their own subdirectory, but not list the folder.
         self.path.chmod(0o711)
         self._users = 0

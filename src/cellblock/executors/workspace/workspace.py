@@ -7,7 +7,6 @@ several components is opened at once: each step opens one name relative to a fol
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 import secrets
@@ -20,18 +19,14 @@ from typing import TypeVar
 from ...errors import WorkspaceError
 from ...runtime.linux import files
 from .fingerprint import FileFingerprint, fingerprint
+from .folder_scan import FolderScan
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
-_MAX_FILES = 10_000  # listed after each block
-_MAX_SCAN_COST = 100_000  # per scan; each name costs 1, hidden ones too
-_FOLDER_SCAN_COST = 20  # a subfolder costs more, because it has to be opened
 _SMALL_FILES, _SMALL_SCAN_COST = 200, 2_000  # a scan up to this size takes negligible time
 _MAX_FINISHED_FILES = 20  # files of ended blocks in which later changes are reported
 _TEMPORARY_NAME = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
-_MAX_DEPTH = 16
 _SETTLE_SECONDS = 0.02  # longer than a tick of the coarse clock: later changes get another time
-_IGNORED_NAMES = ("__pycache__", "node_modules")
 # Limits of the kernel: links followed in one name, and characters of the name and its link targets.
 _MAX_LINKS, _MAX_PATH_LENGTH = 40, 4096
 _LINK_END = "/"  # a marker; no component of a path can contain it
@@ -43,6 +38,19 @@ T = TypeVar("T")
 
 class OutsideWorkspace(Exception):
     """The file name is not in the work folder."""
+
+    output = OUTSIDE_WORKSPACE_TEXT  # of a block with this file name
+
+
+class ReadOnlyFile(OutsideWorkspace):
+    """Blocks may not change the file, since other programs run it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.output = (
+            f"{name} is read-only, because other programs run it. Use another file name, or ask "
+            "for Policy(protect_startup_files=False)."
+        )
 
 
 class Workspace:
@@ -65,6 +73,10 @@ class Workspace:
         # An empty state whose change time is so old that every later change alters it.
         self._settled_state = 0, 0
         self.is_small = True  # True until a scan finds otherwise
+        # Startup files, as the last scan found them; None before the first scan.
+        self._startup_files: dict[str, FileFingerprint] | None = None
+        # Paths of files and folders that blocks may not change, also not from outside the sandbox.
+        self.read_only: tuple[str, ...] = ()
 
     def _stat_identity(self) -> tuple[int, int]:
         try:
@@ -93,7 +105,10 @@ class Workspace:
         return time.clock_gettime_ns(_FILE_CLOCK)
 
     def resolve(self, name: str) -> str:
-        """Resolve `name` to a path relative to the folder. Raise `OutsideWorkspace`."""
+        """Resolve `name` to a path relative to the folder.
+
+        Raise `OutsideWorkspace`, and its subclass `ReadOnlyFile` for a path in `read_only`.
+        """
         try:
             name.encode()
             real = _resolve_links(self._path_prefix[:-1], name)
@@ -101,7 +116,10 @@ class Workspace:
             raise OutsideWorkspace(name) from error
         if not real.startswith(self._path_prefix) or os.path.isdir(real):
             raise OutsideWorkspace(name)
-        return real[len(self._path_prefix) :]
+        path = real[len(self._path_prefix) :]
+        if any(f"{path}/".startswith(f"{top}/") for top in self.read_only):
+            raise ReadOnlyFile(path)
+        return path
 
     def write(self, name: str, text: str) -> int:
         """Write the file `name`, a path relative to the folder, atomically. Return its change time.
@@ -222,27 +240,48 @@ class Workspace:
 
         `since` is a time that `write` or `file_clock_now` returned, or `None` if the block never
         started. Skips `exclude`, hidden files, and the files of blocks that ended long ago, so that
-        the cost does not grow with each block. Only a part of a very large folder is scanned.
+        the cost does not grow with each block. Startup files are listed even so. Only a part of a
+        very large folder is scanned.
         """
         if since is None:
             return []
         if self.is_small and self._has_only_running_files():
-            self._last_changes = {}
+            self._last_changes, self._startup_files = {}, {}
             return []
-        scan = _FolderScan(self._is_block_file)
+        scan = FolderScan(self._is_block_file)
         files = list(self._scan(scan))
         self.is_small = len(files) <= _SMALL_FILES and scan.cost <= _SMALL_SCAN_COST
         recent = {path: state for path, state in files if state.changed >= since}
         # The file clock is coarse. A change by the previous block can have the same time as the
         # start of this one, so skip files that have not changed since the previous scan.
         last, finished = self._last_changes, self._finished_files
-        changes = [
-            (_printable_path(path), state.size)
+        changes = {
+            path: state.size
             for path, state in recent.items()
             if path != exclude and state not in (last.get(path), finished.get(path))
-        ]
+        }
         self._last_changes = recent
-        return sorted(changes)
+        changes |= self._changed_startup_files(scan, since)
+        return sorted((_printable_path(path), size) for path, size in changes.items())
+
+    def record_startup_files(self) -> None:
+        """Record which startup files exist, before the first block runs."""
+        scan = FolderScan()
+        for _ in self._scan(scan):
+            pass
+        self._startup_files = scan.startup_files
+
+    def _changed_startup_files(self, scan: FolderScan, since: int) -> dict[str, int]:
+        """Return path and size of the startup files that are new or changed since the last scan.
+
+        Times do not tell: a block can rename a folder with files that are older than it.
+        """
+        known, self._startup_files = self._startup_files, scan.startup_files
+        return {
+            path: state.size
+            for path, state in scan.startup_files.items()
+            if (state.changed >= since if known is None else known.get(path) != state)
+        }
 
     def _has_only_running_files(self) -> bool:
         """Return True if the folder contains only the files of running blocks."""
@@ -276,7 +315,7 @@ class Workspace:
 
         Only a part of a very large folder is scanned.
         """
-        return dict(self._scan(_FolderScan()))
+        return dict(self._scan(FolderScan()))
 
     def _is_block_file(self, name: str) -> bool:
         """Return True if `name` is the file of a running block or of one that ended long ago."""
@@ -285,13 +324,14 @@ class Workspace:
             or (name not in self._finished_files and _TEMPORARY_NAME.fullmatch(name) is not None)
         )
 
-    def _scan(self, scan: _FolderScan) -> Iterator[tuple[str, FileFingerprint]]:
+    def _scan(self, scan: FolderScan) -> Iterator[tuple[str, FileFingerprint]]:
         try:
             top = os.open(self._path_text, _FOLDER_FLAGS)
         except OSError:
             return
         try:
-            yield from itertools.islice(scan.files(top), _MAX_FILES)
+            yield from scan.files(top)
+            scan.add_missed_startup_files(top)
         finally:
             os.close(top)
 
@@ -348,54 +388,6 @@ def _contains_only(names: Container[str], folder: str | int) -> bool:
             if entry.name not in names:
                 return False
     return True
-
-
-class _FolderScan:
-    """One scan of a folder, which stops at a maximum cost.
-
-    Skips the names in the top folder for which `is_ignored` returns True.
-    """
-
-    def __init__(self, is_ignored: Callable[[str], bool] | None = None) -> None:
-        self._is_ignored = is_ignored
-        self.cost = 0
-
-    def files(
-        self, folder: int, prefix: str = "", depth: int = _MAX_DEPTH
-    ) -> Iterator[tuple[str, FileFingerprint]]:
-        """Yield the files in the open folder and its subfolders."""
-        is_ignored = None if prefix else self._is_ignored
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if self.cost >= _MAX_SCAN_COST:
-                        return
-                    self.cost += 1
-                    name = entry.name
-                    if (
-                        name.startswith(".")
-                        or name in _IGNORED_NAMES
-                        or (is_ignored is not None and is_ignored(name))
-                    ):
-                        continue
-                    path = os.path.join(prefix, name)
-                    if entry.is_file(follow_symlinks=False):
-                        yield path, fingerprint(entry.stat(follow_symlinks=False))
-                    elif depth and entry.is_dir(follow_symlinks=False):
-                        yield from self._subfolder_files(name, folder, path, depth - 1)
-        except OSError:
-            return  # code has removed the folder during the scan
-
-    def _subfolder_files(
-        self, name: str, folder: int, path: str, depth: int
-    ) -> Iterator[tuple[str, FileFingerprint]]:
-        self.cost += _FOLDER_SCAN_COST
-        with contextlib.suppress(OSError):
-            inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-            try:
-                yield from self.files(inner, path, depth)
-            finally:
-                os.close(inner)
 
 
 def _printable_path(path: str) -> str:

@@ -23,7 +23,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..handshake import ERROR, GO, HELLO, MAX_PACKET, PRETOUCH, READY, REPORT, decode_go
+from ..handshake import (
+    ERROR,
+    GO,
+    HELLO,
+    MAX_MOUNTS,
+    MAX_PACKET,
+    PRETOUCH,
+    READY,
+    REPORT,
+    decode_go,
+)
 from ..linux import process_tree, syscalls
 from . import script, warmup
 from .confinement import Confinement, lower_oom_score
@@ -37,7 +47,7 @@ _detach: Callable[[socket.socket], int] = importlib.import_module("_socket").soc
 
 _TRACKER_TIMEOUT = 0.5  # seconds; a resource tracker needs milliseconds after its program's end
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
-_ANCILLARY_BYTES = socket.CMSG_SPACE(16 * 4)  # descriptors that come with one packet
+_ANCILLARY_BYTES = socket.CMSG_SPACE((2 + MAX_MOUNTS) * 4)  # descriptors in one packet
 
 # Objects that a block's process does not use any more: freeing them would write to, and so copy,
 # their pages.

@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Final
 
 CLONE_NEWNS: Final = 0x00020000
@@ -246,7 +247,7 @@ class _SockFprog(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def seccomp_call(program: bytes) -> PreparedCall:
+def seccomp_call(program: bytes) -> Callable[[], None]:
     """Return the call that installs a seccomp program for this process and its children.
 
     `program` consists of 8-byte BPF instructions.
@@ -256,6 +257,17 @@ def seccomp_call(program: bytes) -> PreparedCall:
     )
     head.program = program  # pyright: ignore[reportAttributeAccessIssue] - the struct holds its address
     mode_filter, allow_speculation = 1, 4  # older kernels slow down numeric code without the latter
-    return PreparedCall(
-        "syscall", "seccomp", _number("seccomp"), mode_filter, allow_speculation, head
+    with_flag, without_flag = (
+        PreparedCall("syscall", "seccomp", _number("seccomp"), mode_filter, flags, head)
+        for flags in (allow_speculation, 0)
     )
+
+    def install() -> None:
+        try:
+            with_flag()
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            without_flag()  # gVisor knows no such flag
+
+    return install

@@ -17,6 +17,7 @@ from ..linux.pidfd import PidFd
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
 from .pipes import OutputPipes
+from .storage import StorageMeter, WritableFolders
 from .usage import UsageMeter, exceeded_cpu_limit
 
 # Bytes of code that are sent in the job, so that the block's process need not read the file.
@@ -57,8 +58,11 @@ class Job(NamedTuple):
 class Run:
     """One block in a cell: its deadline, the file for its output, and why it was stopped."""
 
-    def __init__(self, job: Job, limits: dict[str, Any]) -> None:
-        """Write the code file of `job`, and create its output file. Raise `OSError` on failure."""
+    def __init__(self, job: Job, limits: dict[str, Any], folders: WritableFolders) -> None:
+        """Write the code file of `job`, and create its output file. Raise `OSError` on failure.
+
+        The block can write to `folders`.
+        """
         self.number = job.number
         self.started = time.monotonic()
         self.queued = self.started - job.arrived + job.request.get("waited", 0.0)
@@ -77,6 +81,7 @@ class Run:
                 job.request["code"] = code
         self._file = files.create_file_at(job.request["save"]) if job.request.get("save") else -1
         self._room = limits.get("written_bytes") or (1 << 62)
+        self.storage = StorageMeter(folders, limits)
 
     def save_output(self, data: bytes) -> None:
         """Append output to the output file, if there is one."""
@@ -187,15 +192,17 @@ class Cell:
 
     # a run
 
-    def start_run(self, job: Job) -> None:
+    def start_run(self, job: Job, folders: WritableFolders) -> None:
         """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
-        self.run = Run(job, self._limits)
+        self.run = Run(job, self._limits, folders)
         with contextlib.suppress(OSError):  # if it has ended, the first process reports that
             self.socket.sendall(handshake.encode_job(job.request))
 
     def exceeded_limit(self) -> str | None:
         """Return the name of the limit that the block exceeds, or None."""
-        return None if self._usage is None else self._usage.exceeded_limit(self._limits)
+        if self._usage is None or self.run is None:
+            return None
+        return self._usage.exceeded_limit(self._limits, self.run.storage)
 
     def stop_run(self, why: str | None) -> None:
         """Ask the first process to kill the block's processes."""
@@ -223,6 +230,7 @@ class Cell:
             ):
                 why = "memory_bytes"
         why = why or exceeded_cpu_limit(self._limits, cpu)
+        why = why or self.run.storage.limit_exceeded_at_end()
         return {
             "status": self._report.status if self._report else None,
             "why": why,
@@ -248,7 +256,7 @@ class Cell:
         if (
             self.init_lost
             or self.job is not None
-            or (self._usage is not None and not self._usage.is_reusable)
+            or (self._usage is not None and not self._usage.can_measure_another())
         ):
             self.is_used_up = True
         else:

@@ -25,6 +25,7 @@ from .event_loop import FOREVER
 from .interfaces import FrameSender
 from .output import forward_output, send_tail
 from .scheduler import CPU_COUNT, TIME_SLICE, Scheduler, has_idle_cpu
+from .storage import WritableFolders, mounted_folders
 
 # Cells ready in advance while there are blocks. More of them would evict each other from the CPU
 # caches, and cost time to start.
@@ -45,7 +46,10 @@ EDGE_TRIGGERED = select.EPOLLIN | select.EPOLLET
 
 
 class Pool:
-    """The cells that one zygote forks. `name` prefixes their names, so that pools do not clash."""
+    """The cells that one zygote forks. `name` prefixes their names, so that pools do not clash.
+
+    Blocks can write to `folders`, by default those of `spec`.
+    """
 
     def __init__(
         self,
@@ -56,11 +60,13 @@ class Pool:
         cgroups: CellCgroups,
         name: str = "",
         scheduler: Scheduler | None = None,
+        folders: WritableFolders | None = None,
     ) -> None:
         self._client, self._zygote, self._zygote_pid, self._spec = client, zygote, zygote_pid, spec
         self._own_processes = bool(spec["zygote"]["own_processes"])
         self._scripts = bool(spec["zygote"]["scripts"])
         self.cgroups = cgroups
+        self._folders = folders or WritableFolders(spec["writable"])
         self._name, self._scheduler = name, scheduler or Scheduler()
         self._max_spares = self._wanted_spares = int(spec.get("spares", _DEFAULT_SPARES))
         # More active cells only share the CPUs, unless their blocks sleep.
@@ -284,7 +290,8 @@ class Pool:
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:
-            cell.start_run(job)
+            mounts = job.request.get("mounts")
+            cell.start_run(job, mounted_folders(mounts) if mounts else self._folders)
         except OSError as error:
             self._client.send(job.file_error_frame(error))
             if cell.job is None:
@@ -293,7 +300,8 @@ class Pool:
                 self._retire(cell)
             return
         assert cell.run is not None
-        cell.run.next_check = min(cell.run.started + _FIRST_CHECK, cell.run.deadline)
+        first_check = cell.run.started + cell.run.storage.check_after(_FIRST_CHECK)
+        cell.run.next_check = min(first_check, cell.run.deadline)
         self._running[job.number] = cell
         self._scheduler.add(self)
         self._trim_at = self._pretouch_at = FOREVER
@@ -322,6 +330,8 @@ class Pool:
             self._stop(cell, "wall_seconds")
         elif limit := cell.exceeded_limit():
             self._stop(cell, limit)
+        else:
+            run.next_check = min(run.next_check, now + run.storage.check_after(_CHECK_INTERVAL))
 
     def _stop(self, cell: Cell, why: str) -> None:
         cell.stop_run(why)

@@ -25,6 +25,7 @@ from .file_reuse import ReusableFiles
 from .mount_client import MountClient
 from .pool import Pool
 from .scheduler import Scheduler
+from .storage import WritableFolders, mounted_folders
 
 _REAP_INTERVAL = 0.005  # seconds between checks whether the cells of a leaving tenant are gone
 _CLOSE_TIMEOUT = (
@@ -52,6 +53,7 @@ class Tenants:
         self._mount_client = MountClient(control_client, mount_socket)
         self._clients = set[Client]()
         self._leaving = set[Client]()
+        self._folders = dict[Client, WritableFolders]()  # of those whose zygote is not ready
         self._scheduler, self._reply_batch = Scheduler(), ReplyBatch()
         self._count = 0
         control_client.register(listener.fileno(), self._on_connect)
@@ -80,6 +82,8 @@ class Tenants:
         client.paths_to_delete += request["delete"]
         client.write_file = ReusableFiles(request["reuse_folder"]).write
         targets = [mount["target"] for mount in request["mounts"]]
+        paths = [*self._spec["writable"], *mounted_folders(request["mounts"]).paths]
+        self._folders[client] = WritableFolders(paths)
         on_fetched = functools.partial(self._on_fetched, client, targets)
         self._mount_client.fetch(request["mounts"], on_fetched)
 
@@ -115,7 +119,14 @@ class Tenants:
             self._count += 1
             name, pid = f"tenant-{self._count}-", sender_pid(ancillary)
             client.pool = Pool(
-                client, zygote, pid, self._spec, self._cgroups, name, self._scheduler
+                client,
+                zygote,
+                pid,
+                self._spec,
+                self._cgroups,
+                name,
+                self._scheduler,
+                self._folders.pop(client),
             )
             client.send(protocol.encode_json(protocol.READY, 0, {}))
             client.flush()
@@ -149,6 +160,7 @@ class Tenants:
         ]:
             self._leaving.remove(client)
             self._clients.remove(client)
+            self._folders.pop(client, None)
             self._loop.remove_timer(client)
             self._take_over_deletions(client)
             client.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..linux import process_tree
 from .cgroups import CellCgroups
+from .storage import StorageMeter
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -22,13 +23,12 @@ _FRESH_CELL_BYTES = 16 << 20
 class UsageMeter:
     """Measure the current block of one cell, whose first process is `pid`.
 
-    is_reusable   the kernel can reset the counters, so that the cell can run another block
     peak_bytes    the highest sum of memory that `sample` has found
     """
 
     def __init__(self, cgroups: CellCgroups, name: str, pid: int) -> None:
         self.pid = pid
-        self.is_reusable = True
+        self._can_reset = True
         # What was used before the block, parsed from the texts below when it is first needed.
         self._baseline: UsageSample | None = None
         self._baseline_texts: list[tuple[bytes, bytes]] = []
@@ -73,7 +73,7 @@ class UsageMeter:
                 held = self._group_peak()
                 self._leftover_bytes = held if held > _FRESH_CELL_BYTES else 0
             except OSError:  # this kernel cannot reset it: each block needs a new cell
-                self.is_reusable = False
+                self._can_reset = False
 
     def start_session_block(self, *, alone: bool) -> None:
         """Start measuring a block in a cell whose processes live on.
@@ -145,16 +145,28 @@ class UsageMeter:
     def group_peak_bytes(self) -> int:
         """Return the peak memory that the control group has counted, 0 without one."""
         # Files of earlier blocks do not count, unless the kernel dropped them to make room.
-        left = min(self._leftover_bytes, self._file_bytes()) if self._leftover_bytes else 0
+        left = self._leftover_bytes
+        if left:
+            left = min(left, self._stat_bytes("file", "cache"))  # cgroup v2, v1
         return max(0, self._group_peak() - left)
 
-    def _file_bytes(self) -> int:
-        """Return the size of the file pages that the control group holds."""
+    def can_measure_another(self) -> bool:
+        """Return True if the cell can run another block, whose use can be told from this one's.
+
+        The kernel must be able to reset the counters. And files in memory (tmpfs), which it cannot
+        drop, would leave less of the memory limit to the next block.
+        """
+        if not self._can_reset or self._group_peak() <= _FRESH_CELL_BYTES:
+            return self._can_reset
+        return self._stat_bytes("shmem") <= _FRESH_CELL_BYTES
+
+    def _stat_bytes(self, *names: str) -> int:
+        """Return the first of the counters `names` that the memory control group has, or 0."""
         if self._cgroups.peak is not None:
             path = f"{self._folders[self._cgroups.peak[0]]}/memory.stat"
-            with contextlib.suppress(OSError, ValueError, LookupError):
+            with contextlib.suppress(OSError, ValueError):
                 counts = dict(line.split() for line in _read(path).splitlines())
-                return int(counts.get("file") or counts["cache"])  # cgroup v2, v1
+                return next((int(counts[name]) for name in names if name in counts), 0)
         return 0
 
     def _group_peak(self) -> int:
@@ -189,14 +201,15 @@ class UsageMeter:
             total.written_bytes - before.written_bytes,
         )
 
-    def exceeded_limit(self, limits: dict[str, Any]) -> str | None:
+    def exceeded_limit(self, limits: dict[str, Any], storage: StorageMeter) -> str | None:
         """Return the name of the limit that the block exceeds, or None."""
         if self.oom_kills():
             return "memory_bytes"
         sample = self.sample()
+        if limit := storage.exceeded_limit(sample.written_bytes, self._pids()):
+            return limit
         for name, used in (
             ("cpu_seconds", sample.cpu_seconds),
-            ("written_bytes", sample.written_bytes),
             ("memory_bytes", sample.memory_bytes),
         ):
             if limits.get(name) and used > limits[name]:

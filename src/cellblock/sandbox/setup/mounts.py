@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ from .namespaces import open_id_map
 
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
-_AT_FDCWD = -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP = 1, 2, 4, 0x100000
 
 
@@ -35,26 +35,48 @@ def open_trees(
 ) -> list[MountTree]:
     """Open what `mounts` name, with its attributes set, before the host disappears from view.
 
-    A mount is ``{"source", "target", "writable", "owned", "mapped", "device"}``. With `map_to`
-    (root only) the owner of a mapped mount appears as that user, and files that the user creates
-    belong to the owner. `id_maps` keeps the user namespaces for this, for later calls.
+    A mount is ``{"source", "target", "writable", "owned", "mapped", "device", "below"}``. With
+    `map_to` (root only) the owner of a mapped mount appears as that user, and files that the user
+    creates belong to the owner. `id_maps` keeps the user namespaces for this, for later calls.
+    `below` is a path in the work folder `source`, whose symbolic links are not followed.
     """
     return [_open_tree(mount, map_to if mount["mapped"] else None, id_maps) for mount in mounts]
 
 
 def _open_tree(mount: dict[str, Any], map_to: int | None, id_maps: IdMaps) -> MountTree:
-    source: str = mount["source"]
-    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
-    descriptor = syscalls.syscall(
-        syscalls.OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags, name=f"open_tree {source}"
-    )
+    opened = _open_below(mount["source"], mount["below"])
+    try:
+        is_folder = stat.S_ISDIR(os.fstat(opened).st_mode)
+        descriptor = _clone_tree(opened, mount["source"])
+    finally:
+        os.close(opened)
     attributes = (
         _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
     )
     _set_attributes(descriptor, attributes)
     if map_to is not None:
         _map_owner(descriptor, mount, map_to, id_maps)
-    return MountTree(descriptor, mount["target"], os.path.isdir(source))
+    return MountTree(descriptor, mount["target"], is_folder)
+
+
+def _open_below(source: str, below: str) -> int:
+    """Open `source`, or the path `below` it, in which code may have replaced any name by a link."""
+    opened = os.open(source, os.O_PATH | os.O_CLOEXEC)
+    for name in below.split("/") if below else ():
+        try:
+            inner = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+        finally:
+            os.close(opened)
+        opened = inner
+    if below and stat.S_ISLNK(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.ELOOP, f"{below} in {source} was replaced by a symbolic link")
+    return opened
+
+
+def _clone_tree(opened: int, source: str) -> int:
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE | _AT_EMPTY_PATH
+    return syscalls.syscall(syscalls.OPEN_TREE, opened, b"", flags, name=f"open_tree {source}")
 
 
 def _set_attributes(
@@ -85,9 +107,10 @@ def _map_owner(descriptor: int, mount: dict[str, Any], user: int, id_maps: IdMap
     except OSError:
         if mount["owned"]:
             _chown_tree(source, owner, user)
-        elif mount["writable"]:
+        elif mount["writable"] and not mount["below"]:
             raise _id_map_error(source) from None
-        # A read-only mount stays as it is: the modes of its files decide.
+        # A read-only mount stays as it is: the modes of its files decide. So does a path in the
+        # work folder, whose owner was changed with it.
 
 
 def _chown_tree(source: str, owner: Owner, user: int) -> None:

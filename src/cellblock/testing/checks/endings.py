@@ -244,8 +244,8 @@ async def file_size_limit_applies(target: ConformanceTarget) -> None:
 async def written_bytes_limit_is_reported(target: ConformanceTarget) -> None:
     code = """
 import os
-for number in range(400):
-    with open("much", "wb") as file:
+for number in range(100):
+    with open(f"much-{number}", "wb") as file:
         file.write(b"x" * (4 << 20))
         file.flush()
         os.fsync(file.fileno())
@@ -254,6 +254,17 @@ for number in range(400):
     assert (result.exit_code, result.outcome, result.limit) == (137, "killed", "written_bytes"), (
         result
     )
+
+
+@check
+async def files_limit_is_reported(target: ConformanceTarget) -> None:
+    async with target.executor(limits=Limits(files=1000)) as (executor, _):
+        few = "for number in range(500): open(f'few-{number}', 'w').close()\nprint('made')"
+        result = await executor.execute_code_blocks([CodeBlock(few, "python")])
+        assert (result.exit_code, result.limit) == (0, None), result
+        many = few.replace("few", "many").replace("500", "20000")
+        result = await executor.execute_code_blocks([CodeBlock(many, "python")])
+        assert (result.exit_code, result.outcome, result.limit) == (137, "killed", "files"), result
 
 
 @check

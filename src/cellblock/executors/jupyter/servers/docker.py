@@ -20,9 +20,11 @@ from ....containers.gateway.attach import AttachedStreams
 from ....containers.gateway.image import gateway_image
 from ....containers.gateway.port_forward import PortForward
 from ....containers.gateway.spec import GatewaySpec
+from ....containers.guarantees import ContainerSettings, container_guarantees
 from ....containers.images import OnPull, inspect_image
 from ....errors import BackendError, ContainerEngineUnavailable, ImageUnavailable
 from ....limits import GIB, LOCAL_LIMITS, Limits
+from ....sandbox.guarantees import Guarantee
 from ...argument_checks import check_limits
 from ..connection_info import JupyterConnectionInfo
 from ..inbox import KernelDied
@@ -145,6 +147,22 @@ class DockerJupyterServer(ManagedJupyterServer, Component):
     def limits(self) -> Limits:
         """The limits of the server and all its kernels together."""
         return self._spec.limits
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what is guaranteed with these settings. More is known of a started server."""
+        spec = self._spec
+        settings = ContainerSettings(
+            limits=spec.limits,
+            network=spec.network,
+            read_only=spec.custom_image_name is None,
+            folders=() if spec.bind_dir is None else (str(spec.bind_dir),),
+            variables=tuple(spec.docker_env),
+            create_kwargs=spec.create_kwargs,
+            runtime=spec.runtime,
+            filters_blocks=False,
+            client=self._client,
+        )
+        return container_guarantees(settings)
 
     # on the background loop
 

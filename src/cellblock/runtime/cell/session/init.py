@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from ...handshake import MAX_PACKET
+from ...handshake import MAX_MOUNTS, MAX_PACKET
 from ...linux import process_tree, syscalls
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
@@ -110,7 +110,7 @@ class SessionInit:
 
     def _handle_order(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(
-            self._socket, MAX_PACKET, 16, socket.MSG_CMSG_CLOEXEC
+            self._socket, MAX_PACKET, 1 + MAX_MOUNTS, socket.MSG_CMSG_CLOEXEC
         )
         if not data:
             self._exit()

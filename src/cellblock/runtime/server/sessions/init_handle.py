@@ -20,6 +20,7 @@ from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_p
 from ...linux.pidfd import PidFd
 from ..cgroups import CellCgroups
 from ..interfaces import EventSource
+from ..storage import StorageMeter
 from ..usage import UsageMeter, exceeded_cpu_limit
 
 _MAX_EXITS = 1000  # that are remembered
@@ -232,9 +233,9 @@ class SessionInitHandle:
             0 if self._usage is None else self._usage.group_peak_bytes() or self._usage.peak_bytes
         )
 
-    def exceeded_limit(self, limits: dict[str, Any]) -> str | None:
+    def exceeded_limit(self, limits: dict[str, Any], storage: StorageMeter) -> str | None:
         """Return the name of the limit that the running block exceeds, or None."""
-        return None if self._usage is None else self._usage.exceeded_limit(limits)
+        return None if self._usage is None else self._usage.exceeded_limit(limits, storage)
 
     # the end
 

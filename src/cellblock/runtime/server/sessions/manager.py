@@ -21,6 +21,7 @@ from ..event_loop import FOREVER
 from ..interfaces import FrameSender
 from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
+from ..storage import WritableFolders, mounted_folders
 from .session import LiveSession
 
 _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
@@ -182,12 +183,17 @@ class SessionManager:
             self._refuse(job, error)
             return
         targets = [mount["target"] for mount in job.request["mounts"]]
+        self._set_folders(job, session)
         session.init.send_order(
             {"op": "mount", "targets": targets},
             mounts,
             functools.partial(self._on_mounted, job, session),
         )
         _close_all(mounts)
+
+    def _set_folders(self, job: Job, session: LiveSession) -> None:
+        paths = [*self._spec["writable"], *mounted_folders(job.request["mounts"]).paths]
+        session.folders = WritableFolders(paths)
 
     def _on_mounted(self, job: Job, session: LiveSession, answer: dict[str, Any]) -> None:
         if "error" in answer:
@@ -252,6 +258,7 @@ class SessionManager:
 
     def _create_branch(self, job: Job, session: LiveSession) -> LiveSession:
         branch = self._create_session()
+        self._set_folders(job, branch)
         branch.init.parent = session.init
         session.init.branches.add(branch.init)
         branch.on_gone = functools.partial(self._on_branch_gone, job, session, branch)

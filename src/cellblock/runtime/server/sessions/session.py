@@ -17,6 +17,7 @@ from ..cell import Job, Run
 from ..cgroups import CellCgroups
 from ..event_loop import FOREVER
 from ..interfaces import FrameSender
+from ..storage import WritableFolders
 from .channel import Channel
 from .checkpoints import CheckpointSet
 from .init_handle import SessionInitHandle
@@ -27,6 +28,7 @@ from .request import SessionRequest, parse_answer
 # All in seconds.
 _USAGE_CHECK_INTERVAL = 0.05
 _INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 _RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
 _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
@@ -44,6 +46,7 @@ class LiveSession:
         self, loop: FrameSender, name: str, spec: dict[str, Any], cgroups: CellCgroups
     ) -> None:
         self._loop, self._limits = loop, spec["limits"]
+        self.folders = WritableFolders(spec["writable"])
         self.on_ready: Callable[[], None] = lambda: None
         self.on_gone: Callable[[str], None] = lambda _why: None
         self.on_answer: Callable[[dict[str, Any]], None] | None = None
@@ -181,14 +184,14 @@ class LiveSession:
             self._loop.send(protocol.encode_json(protocol.FAILED, job.number, error))
             return None
         try:
-            run = Run(job, self._limits)
+            run = Run(job, self._limits, self.folders)
         except OSError as error:
             self._loop.send(job.file_error_frame(error))
             return None
         request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
         if request.is_block:
             self.output.begin_block(run)
-            self._check_usage_at = time.monotonic() + _USAGE_CHECK_INTERVAL
+            self._check_usage_at = time.monotonic() + run.storage.check_after(_USAGE_CHECK_INTERVAL)
         if request.is_kill:
             self._kill_main(request)
         elif self._main_ready:
@@ -230,8 +233,8 @@ class LiveSession:
         request = self.request
         if request is None or request.run.why is not None or request.answer is not None:
             return
-        # After a mere interrupt the session would keep the memory, and exceed the limit again.
-        grace = 0.0 if why == "memory_bytes" else _INTERRUPT_GRACE
+        # After a mere interrupt the session would keep the memory, or could go on writing.
+        grace = 0.0 if why in _KILLING_LIMITS else _INTERRUPT_GRACE
         request.run.why, request.kill_at = why, time.monotonic() + grace
         if self.main is not None:
             self.main.signal(signal.SIGCONT)
@@ -256,9 +259,10 @@ class LiveSession:
                 request.run.deadline = FOREVER
                 self.stop_request("wall_seconds")
             elif now >= self._check_usage_at:
-                self._check_usage_at = now + _USAGE_CHECK_INTERVAL
-                if limit := self.init.exceeded_limit(self._limits):
+                storage = request.run.storage
+                if limit := self.init.exceeded_limit(self._limits, storage):
                     self.stop_request(limit)
+                self._check_usage_at = now + storage.check_after(_USAGE_CHECK_INTERVAL)
         if now >= self._start_by and self.main is not None:
             self._start_by = FOREVER
             self.main.kill_and_close()
@@ -385,7 +389,9 @@ class LiveSession:
         cpu = self.init.cpu_seconds() or cpu
         return {
             "status": status,
-            "why": request.run.why or self.init.limit_that_ended(self._limits, cpu, status),
+            "why": request.run.why
+            or self.init.limit_that_ended(self._limits, cpu, status)
+            or request.run.storage.limit_exceeded_at_end(),
             "wall": time.monotonic() - request.run.started,
             "cpu": cpu,
             "peak": self.init.peak_bytes(),

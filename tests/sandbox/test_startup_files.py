@@ -1,0 +1,249 @@
+"""Startup files in a work folder: what other programs run later as the user who owns it.
+
+Those that exist are read-only to blocks, and new ones are named in the result.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cellblock import CodeBlock, CodeResult, Policy
+from cellblock.sandbox.setup.mounts import open_trees
+from cellblock.sync import SandboxSessionCodeExecutor, SyncCodeExecutor
+from tests.sandbox.probes import MARK, checked_output, sandbox
+
+UNPROTECTED = Policy(protect_startup_files=False)
+HOOK = ".git/hooks/pre-commit"
+EXISTING = [
+    *(f".{name}" for name in ("bash_login", "bash_logout", "bash_profile", "bashrc", "cshrc")),
+    *(f".{name}" for name in ("envrc", "gitconfig", "kshrc", "login", "logout", "profile")),
+    *(f".{name}" for name in ("zlogin", "zprofile", "zshenv", "zshrc")),
+    ".git/config",
+    HOOK,
+    ".git/modules/sub/config",
+    ".gitmodules",
+    ".idea/workspace.xml",
+    ".vscode/tasks.json",
+]
+NEW = [".git/commondir", ".git/config.worktree", ".git/hooks/post-commit", ".vscode/settings.json"]
+# Each tries to replace a startup file in another way, and says whether that worked.
+ATTEMPTS = [
+    "printf x >> {path}",
+    "rm {path} && printf x > {path}",
+    "printf x > new && mv -f new {path}",
+    "ln -sf /etc/passwd {path}",
+    "chmod 777 {path}",
+]
+MOVED = [".git/modules/sub", ".git/hooks", ".vscode", ".git"]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git outside the sandbox, without the configuration of the machine."""
+    environment = {**os.environ, "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with startup files of every kind."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    git(folder, "config", "user.email", "a@example.com")
+    git(folder, "config", "user.name", "A")
+    for path in EXISTING:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if path != ".git/config":
+            (folder / path).write_text("")
+    (folder / HOOK).chmod(0o755)
+    return folder
+
+
+def run(executor: SyncCodeExecutor, code: str, language: str = "sh") -> CodeResult:
+    return executor.execute_code_blocks([CodeBlock(code, language)])
+
+
+def succeeds(executor: SyncCodeExecutor, command: str) -> bool:
+    return MARK in run(executor, f"{{ {command}; }} 2> /dev/null && echo {MARK}").output
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path: (folder / path).read_text() for path in EXISTING}
+
+
+@pytest.fixture(params=["command line", "session"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def open_executor(kind: str, folder: Path, policy: Policy | None = None) -> SyncCodeExecutor:
+    executor = sandbox(folder, policy=policy)  # skips the test without a sandbox
+    if kind == "command line":
+        return executor
+    return SandboxSessionCodeExecutor(30, folder, policy=policy)
+
+
+def test_blocks_cannot_change_startup_files_that_exist(kind: str, project: Path) -> None:
+    before = contents(project)
+    with open_executor(kind, project) as executor:
+        for path in EXISTING:
+            for attempt in ATTEMPTS:
+                assert not succeeds(executor, attempt.format(path=path)), (path, attempt)
+        for number, path in enumerate(MOVED):
+            assert not succeeds(executor, f"mv {path} old{number}"), path
+        for path in EXISTING:
+            code = f"open({path!r}, 'a').write('x')"
+            result = run(executor, code, "python")
+            assert "Read-only file system" in result.output, path
+            assert not result.startup_files
+    assert contents(project) == before
+    with open_executor(kind, project, UNPROTECTED) as executor:
+        for path in EXISTING:
+            assert succeeds(executor, ATTEMPTS[0].format(path=path)), path
+            assert path in run(executor, f"open({path!r}, 'a').write('y')", "python").startup_files
+        for number, path in enumerate(MOVED):
+            assert succeeds(executor, f"mv {path} moved{number}"), path
+
+
+def test_a_block_with_the_name_of_a_startup_file_is_refused(kind: str, project: Path) -> None:
+    (project / "link").symlink_to(".git/hooks")
+    names = [*EXISTING, ".git/hooks/post-commit", "link/pre-commit"]
+    with open_executor(kind, project) as executor:
+        for name in names:
+            for language in ("python", "sh", "yaml"):
+                result = run(executor, f"# filename: {name}\n", language)
+                assert result.exit_code == 1
+                assert "is read-only, because other programs run it" in result.output
+    assert (project / HOOK).read_text() == ""
+    with open_executor(kind, project, UNPROTECTED) as executor:
+        result = run(executor, f"# filename: {HOOK}\nprint(1)", "python")
+        assert (result.exit_code, result.startup_files) == (0, [HOOK])
+
+
+def test_git_works_in_a_protected_repository(kind: str, project: Path) -> None:
+    with open_executor(kind, project) as executor:
+        checked_output(executor, "echo 1 > a && git add a && git commit -qm one", "sh")
+        checked_output(
+            executor, "git checkout -qb other && echo 2 > a && git commit -qam two", "sh"
+        )
+        checked_output(executor, "git stash list && git reset -q --hard HEAD^ && git gc -q", "sh")
+        result = run(executor, "git commit -q --allow-empty -m three")
+        assert (result.output, result.startup_files) == ("", [])
+    assert git(project, "log", "--format=%s").split() == ["three", "one"]
+
+
+@pytest.mark.parametrize("path", NEW)
+def test_new_startup_files_are_named(kind: str, path: str, tmp_path: Path) -> None:
+    with open_executor(kind, tmp_path) as executor:
+        (tmp_path / "other").write_text("")
+        inner = f"sub/{path}"
+        for made in (path, inner):
+            result = run(executor, f"mkdir -p $(dirname {made}) && echo x > {made}")
+            assert (result.startup_files, made in result.files) == ([made], True)
+        assert run(executor, "echo x > ordinary").startup_files == []
+        code = f"open({path!r}, 'a').write('y')"  # not protected, since a block has made it
+        assert run(executor, code, "python").startup_files == [path]
+
+
+def test_a_folder_that_is_renamed_to_one_of_startup_files_is_named(
+    kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "prepared" / "hooks").mkdir(parents=True)
+    (tmp_path / "prepared" / "hooks" / "pre-commit").write_text("")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "tasks.json").write_text("")
+    with open_executor(kind, tmp_path) as executor:
+        assert run(executor, "mv prepared .git").startup_files == [HOOK]
+        assert run(executor, "mv tasks .vscode").startup_files == [".vscode/tasks.json"]
+        assert run(executor, "ln -s /tmp/x .envrc").startup_files == [".envrc"]
+
+
+def test_a_saved_block_with_the_name_of_a_new_startup_file_is_named(tmp_path: Path) -> None:
+    with sandbox(tmp_path, execution_policies={"sh": "save"}) as executor:
+        assert run(executor, "# filename: .envrc\nx").startup_files == [".envrc"]
+        assert run(executor, "print(1)", "python").startup_files == []
+
+
+def test_many_files_do_not_hide_a_new_startup_file(tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    for number in range(105_000):  # hidden, so that each is only counted
+        first = tmp_path / "many" / f".{number // 30_000 * 30_000}"
+        if first.exists():
+            (tmp_path / "many" / f".{number}").hardlink_to(first)
+        else:
+            first.write_text("")
+    with sandbox(tmp_path) as executor:
+        assert run(executor, "echo x > .envrc").startup_files == [".envrc"]
+
+
+def test_restoring_a_checkpoint_keeps_protected_files(project: Path) -> None:
+    with open_executor("session", project) as executor:
+        assert isinstance(executor, SandboxSessionCodeExecutor)
+        run(executor, "echo 1 > a && git add a && git commit -qm one")
+        checkpoint = executor.checkpoint()
+        run(executor, "echo 2 > a && git commit -qam two && echo x > .new")
+        (project / ".vscode" / "tasks.json").write_text("changed by the user")
+        executor.restore(checkpoint)
+        assert (project / ".vscode" / "tasks.json").read_text() == "changed by the user"
+        assert not (project / ".new").exists()
+        assert git(project, "log", "--format=%s").split() == ["one"]
+        for path in EXISTING:  # still protected
+            assert "Read-only" in run(executor, f"open({path!r}, 'a')", "python").output
+        checked_output(executor, "echo 3 > a && git commit -qam three", "sh")
+        (branch,) = executor.fork()
+        with branch:
+            checked_output(branch, f"open({HOOK!r}, 'a').write('x')")  # of its own copy
+    assert (project / HOOK).read_text() == ""
+
+
+def test_a_link_in_the_work_folder_is_not_followed_to_the_machine(
+    kind: str, tmp_path: Path
+) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    (outside / "hooks").mkdir(parents=True)
+    (outside / "config").write_text(MARK)
+    work.mkdir()
+    (work / ".git").symlink_to(outside)
+    (work / ".vscode").symlink_to(outside)
+    with open_executor(kind, work) as executor:
+        assert MARK not in run(executor, "cat .git/config .vscode/config").output
+        assert run(executor, "rm .vscode; mkdir .vscode; echo x > .vscode/x").startup_files == [
+            ".vscode/x"
+        ]
+
+
+def test_a_git_file_that_names_the_repository_is_read_only(kind: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: ../other\n")
+    with open_executor(kind, tmp_path) as executor:
+        assert not succeeds(executor, "echo 'gitdir: evil' > .git")
+        assert not succeeds(executor, "rm .git")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can clone mounts outside a sandbox")
+@pytest.mark.parametrize("below", ["link", "link/config", "sub/link"])
+def test_a_path_that_became_a_link_is_not_mounted(below: str, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "config").write_text("")
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    for link in ("link", "sub/link"):
+        (tmp_path / "work" / link).symlink_to(tmp_path / "outside")
+    mount = {
+        "source": str(tmp_path / "work"),
+        "target": "/workspace/x",
+        "writable": False,
+        "owned": False,
+        "mapped": False,
+        "device": False,
+    }
+    for tree in open_trees([{**mount, "below": "sub"}], None, {}):
+        os.close(tree.descriptor)
+    with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
+        open_trees([{**mount, "below": below}], None, {})
