@@ -1,6 +1,10 @@
 """Agents: take messages, return messages."""
 
+from .approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse, ApprovalRules
+from .assistant_agent import AssistantAgent
 from .base import BaseChatAgent, ChatAgent, Response, Task, TaskResult, TaskRunner
+from .code_executor_agent import CodeExecutorAgent
+from .handoff import Handoff
 from .messages import (
     AgentMessage,
     BaseAgentEvent,
@@ -26,9 +30,15 @@ from .messages import (
     ToolCallSummaryMessage,
     UserInputRequestedEvent,
 )
+from .user_proxy_agent import UserProxyAgent
 
 __all__ = [
     "AgentMessage",
+    "ApprovalFuncType",
+    "ApprovalRequest",
+    "ApprovalResponse",
+    "ApprovalRules",
+    "AssistantAgent",
     "BaseAgentEvent",
     "BaseChatAgent",
     "BaseChatMessage",
@@ -37,8 +47,10 @@ __all__ = [
     "ChatAgent",
     "CodeApprovalEvent",
     "CodeExecutionEvent",
+    "CodeExecutorAgent",
     "CodeGenerationEvent",
     "CodeOutputEvent",
+    "Handoff",
     "HandoffMessage",
     "MessageFactory",
     "ModelClientStreamingChunkEvent",
@@ -57,4 +69,5 @@ __all__ = [
     "ToolCallRequestEvent",
     "ToolCallSummaryMessage",
     "UserInputRequestedEvent",
+    "UserProxyAgent",
 ]

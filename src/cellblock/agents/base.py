@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, SerializeAsAny
 
 from ..cancellation import CancellationToken
 from ..components import Component
+from .cancellable import until_cancelled
 from .messages import AgentMessage, BaseAgentEvent, BaseChatMessage, TextMessage
 
 Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
@@ -185,11 +187,13 @@ class BaseChatAgent(ChatAgent, ABC):
                 transcript.append(message)
                 yield message
         token = cancellation_token or CancellationToken()
-        async for item in self.on_messages_stream(messages, token):
-            message = item.chat_message if isinstance(item, Response) else item
-            if not is_transient(message):
-                transcript.append(message)
-            yield message
+        stream = until_cancelled(self.on_messages_stream(messages, token), token)
+        async with aclosing(stream):
+            async for item in stream:
+                message = item.chat_message if isinstance(item, Response) else item
+                if not is_transient(message):
+                    transcript.append(message)
+                yield message
         yield TaskResult(messages=transcript)
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:

@@ -1,6 +1,16 @@
 """Chat models: messages, clients, and contexts that choose what a model sees."""
 
+from .anthropic import AnthropicChatCompletionClient
+from .cache import CacheStore, ChatCompletionCache
+from .cassette import CassetteChatCompletionClient
 from .client import ChatCompletionClient, ModelInfo, validate_model_info
+from .contexts import (
+    BufferedChatCompletionContext,
+    ChatCompletionContext,
+    HeadAndTailChatCompletionContext,
+    TokenLimitedChatCompletionContext,
+    UnboundedChatCompletionContext,
+)
 from .image import Image
 from .messages import (
     AssistantMessage,
@@ -16,25 +26,41 @@ from .messages import (
     TopLogprob,
     UserMessage,
 )
+from .model_family import ModelFamily
+from .openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
+from .replay import ReplayChatCompletionClient
 from .tool_schema import ParametersSchema, ToolSchema
 
 __all__ = [
+    "AnthropicChatCompletionClient",
     "AssistantMessage",
+    "AzureOpenAIChatCompletionClient",
+    "BufferedChatCompletionContext",
+    "CacheStore",
+    "CassetteChatCompletionClient",
+    "ChatCompletionCache",
     "ChatCompletionClient",
+    "ChatCompletionContext",
     "ChatCompletionTokenLogprob",
     "CreateResult",
     "FinishReasons",
     "FunctionCall",
     "FunctionExecutionResult",
     "FunctionExecutionResultMessage",
+    "HeadAndTailChatCompletionContext",
     "Image",
     "LLMMessage",
+    "ModelFamily",
     "ModelInfo",
+    "OpenAIChatCompletionClient",
     "ParametersSchema",
+    "ReplayChatCompletionClient",
     "RequestUsage",
     "SystemMessage",
+    "TokenLimitedChatCompletionContext",
     "ToolSchema",
     "TopLogprob",
+    "UnboundedChatCompletionContext",
     "UserMessage",
     "validate_model_info",
 ]

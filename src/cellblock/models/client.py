@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Required, TypedDict
@@ -36,11 +37,21 @@ class ModelInfo(TypedDict, total=False):
     multiple_system_messages: bool | None
 
 
+# `ModelInfo.__required_keys__` is empty, because annotations are text in this module.
+_REQUIRED_FIELDS = set(ModelInfo.__annotations__) - {"multiple_system_messages"}
+
+
 def validate_model_info(model_info: Mapping[str, Any]) -> None:
     """Raise `ValueError` if a required field of `ModelInfo` is missing."""
-    missing = sorted(ModelInfo.__required_keys__ - set(model_info))
+    missing = sorted(_REQUIRED_FIELDS - set(model_info))
     if missing:
         raise ValueError(f"model_info lacks {', '.join(missing)}. See cellblock.models.ModelInfo.")
+
+
+def raise_if_cancelled(token: Token | None) -> None:
+    """Raise `asyncio.CancelledError` if `token` is cancelled."""
+    if token is not None and token.is_cancelled():
+        raise asyncio.CancelledError("The cancellation token was cancelled.")
 
 
 class ChatCompletionClient(Component, ABC):

@@ -1,0 +1,151 @@
+"""Run blocks for an agent: approval, live output, and what is shown of the result."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ..aio.shielded import wait_shielded
+from ..blocks import CodeBlock
+from ..cancellation import CancellationToken
+from ..events import Event, Output
+from ..executors.base import CodeExecutor
+from ..models.messages import LLMMessage
+from ..observation import Picture, observe
+from ..results import CodeResult, ResultBuilder
+from .approval import ApprovalFuncType, ApprovalRules, decide
+from .cancellable import cancelled_by
+from .messages import CodeApprovalEvent, CodeOutputEvent
+
+T = TypeVar("T")
+
+
+class RunsCodeBlocks(Protocol):
+    """An executor: one of ours, AutoGen's, or an AutoGen user's own."""
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> Any:
+        """Run blocks. Return an object with the attributes `exit_code` and `output`."""
+        ...
+
+
+@dataclass(frozen=True)
+class CodeRun:
+    """What blocks did. The output of `result` is what a model should read."""
+
+    result: CodeResult
+    pictures: tuple[Picture, ...] = ()
+
+
+RunEvent = CodeApprovalEvent | CodeOutputEvent
+
+
+@dataclass(frozen=True)
+class CodeRunner:
+    """How an agent runs code. `source` is its name."""
+
+    source: str
+    executor: RunsCodeBlocks
+    approval: ApprovalFuncType | ApprovalRules | None
+    max_output_characters: int | None
+
+    async def run(
+        self,
+        blocks: list[CodeBlock],
+        *,
+        context: list[LLMMessage],
+        token: CancellationToken,
+        attempt: int = 0,
+    ) -> AsyncGenerator[RunEvent | CodeRun, None]:
+        """Run `blocks` if they are approved. Yield events as they happen, and the `CodeRun` last.
+
+        Raise `CancelledError` if `token` is cancelled before the blocks run. If it is cancelled
+        then, the result says so; an executor that is not one of ours is interrupted. Raise the
+        errors of the executor and of the approval function.
+        """
+        if self.approval is not None:
+            with cancelled_by(token):
+                decision = await decide(self.approval, blocks, context)
+            yield CodeApprovalEvent(
+                source=self.source,
+                retry_attempt=attempt,
+                approved=decision.approved,
+                reason=decision.reason,
+                hints=list(decision.hints),
+            )
+            if not decision.approved:
+                text = f"Code execution was not approved. Reason: {decision.reason}"
+                yield CodeRun(CodeResult(1, text, outcome="error"))
+                return
+        with cancelled_by(token):
+            pass  # cancelled by whoever saw the last event
+        if isinstance(self.executor, CodeExecutor):
+            stream = self._run_streamed(self.executor, blocks, token, attempt)
+            async with aclosing(stream):
+                async for item in stream:
+                    yield item
+        else:
+            # Some of these do not look at the token.
+            with cancelled_by(token):
+                result = await self.executor.execute_code_blocks(blocks, token)
+            yield self._shown(_our_result(result))
+
+    async def _run_streamed(
+        self,
+        executor: CodeExecutor,
+        blocks: list[CodeBlock],
+        token: CancellationToken,
+        attempt: int,
+    ) -> AsyncGenerator[RunEvent | CodeRun, None]:
+        builder = ResultBuilder()
+        async with aclosing(executor.execute_stream(blocks, token)) as events:
+            while (event := await _finish(_next_event(events), token)) is not None:
+                builder.add_event(event)
+                # After a cancellation nobody waits for more than the result.
+                if isinstance(event, Output) and not token.is_cancelled():
+                    yield CodeOutputEvent(
+                        content=event.text,
+                        source=self.source,
+                        retry_attempt=attempt,
+                        block=event.block,
+                        stream=event.stream,
+                    )
+        yield self._shown(builder.session_result() if executor.is_live else builder.result())
+
+    def _shown(self, result: CodeResult) -> CodeRun:
+        seen = observe(result, max_characters=self.max_output_characters)
+        return CodeRun(dataclasses.replace(result, output=seen.text), seen.pictures)
+
+
+async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _finish(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
+    """Return the result of `work`, which ends by itself after `token` is cancelled.
+
+    A cancellation of this task for the sake of `token` does not interrupt it: the output would be
+    lost.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if token.is_cancelled():
+            return await task
+        task.cancel()
+        await wait_shielded(asyncio.wait([task]))
+        raise
+
+
+def _our_result(result: Any) -> CodeResult:
+    """Return the result of somebody else's executor as one of ours."""
+    if isinstance(result, CodeResult):
+        return result
+    exit_code = int(result.exit_code)
+    return CodeResult(exit_code, str(result.output), outcome="error" if exit_code else "ok")

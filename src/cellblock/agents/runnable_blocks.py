@@ -1,0 +1,35 @@
+"""Choose the blocks of a message that an agent runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..blocks import CodeBlock, extract_code_blocks
+from ..languages import find_language
+
+# Models use these names for the same thing.
+_FAMILIES = {"bash": "sh"}
+
+
+def language_family(tag: str) -> str:
+    """Return one name for all tags of a language: "python" for "py3", "sh" for "sh" and "bash"."""
+    language = find_language(tag)
+    name = tag.strip().lower() if language is None else language.name
+    return _FAMILIES.get(name, name)
+
+
+def runnable_blocks(markdown: str, languages: Sequence[str]) -> list[CodeBlock]:
+    """Return the blocks of `markdown` in one of `languages`. Their code ends with a line end.
+
+    Fences without a tag count only if no other fence does: beside code, they often hold its output.
+    """
+    families = {language_family(tag) for tag in languages}
+    for infer in (False, True):
+        blocks = [
+            CodeBlock(f"{block.code}\n" if block.code else "", block.language)
+            for block in extract_code_blocks(markdown, infer_languages=infer)
+            if language_family(block.language) in families
+        ]
+        if blocks:
+            return blocks
+    return []

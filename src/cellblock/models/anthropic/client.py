@@ -1,0 +1,133 @@
+"""AnthropicChatCompletionClient: Claude over Anthropic's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Required, TypedDict, Unpack, cast
+
+from pydantic import SecretStr
+
+from ..client import ModelInfo
+from ..messages import CreateResult
+from ..model_family import anthropic_model
+from ..model_request import ModelRequest
+from ..service_client import ServiceClient, reveal, split_secrets
+from .answers import ClaudeMessage
+from .convert import (
+    json_text,
+    to_json_fields,
+    to_messages,
+    to_result,
+    to_system,
+    to_tool_choice,
+    to_tools,
+)
+from .stream import ClaudeStream
+
+if TYPE_CHECKING:
+    import anthropic
+
+_MAX_TOKENS = 4096  # the service requires a limit; this is AutoGen's
+
+
+class AnthropicCreateArguments(TypedDict, total=False):
+    """What every request says; the service's documentation explains the fields."""
+
+    max_tokens: int | None
+    metadata: Mapping[str, str] | None
+    stop_sequences: list[str] | None
+    temperature: float | None
+    thinking: Mapping[str, Any] | None
+    tool_choice: Any
+    tools: Any
+    top_k: int | None
+    top_p: float | None
+
+
+class AnthropicArguments(AnthropicCreateArguments, total=False):
+    """The arguments of `AnthropicChatCompletionClient`.
+
+    max_tokens       longest answer; None means 4096
+    timeout          seconds to wait for the service; None means 600
+    max_retries      how often a failed request is sent again; None means 2
+    model_info       what the model can do; required for a model that is not known
+    context_window   how many tokens the model can read and write together
+    """
+
+    model: Required[str]
+    api_key: str | SecretStr | None
+    base_url: str | None
+    timeout: float | None
+    max_retries: int | None
+    model_info: ModelInfo | None
+    context_window: int | None
+    default_headers: Mapping[str, str] | None
+
+
+class AnthropicChatCompletionClient(ServiceClient):
+    """Ask Claude.
+
+    `AnthropicArguments` lists the parameters. Without `api_key` the environment variable
+    `ANTHROPIC_API_KEY` counts; a saved configuration never has the key. JSON of a class comes from
+    a tool that the model must call; with tools or `thinking`, and for any JSON, the model is
+    instructed. The service does not accept the results of tools with `thinking`, because messages
+    do not keep its signatures: such a request is sent without.
+    """
+
+    service: ClassVar[str] = "Anthropic"
+    _client: anthropic.AsyncAnthropic
+
+    def __init__(self, **arguments: Unpack[AnthropicArguments]) -> None:
+        plain, secrets = split_secrets(type(self), cast(Any, arguments), AnthropicArguments)
+        self._api_key = secrets["api_key"]
+        super().__init__(plain, anthropic_model(plain["model"]))
+
+    def _open(self) -> anthropic.AsyncAnthropic:
+        try:
+            import anthropic
+        except ImportError as error:
+            raise ImportError(
+                "This client needs the package anthropic. "
+                "Install it: pip install 'cellblock[anthropic]'"
+            ) from error
+        names = ("base_url", "timeout", "max_retries", "default_headers")
+        given = {name: self._arguments[name] for name in names if name in self._arguments}
+        return anthropic.AsyncAnthropic(api_key=reveal(self._api_key), **given)
+
+    @property
+    def _endpoint(self) -> Any:
+        return self._client.messages.create
+
+    def _request_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        names = AnthropicCreateArguments.__optional_keys__
+        body: dict[str, Any] = {"max_tokens": _MAX_TOKENS}
+        body |= {name: item for name, item in self._arguments.items() if name in names}
+        body |= {"model": self._model, "messages": to_messages(request.messages)}
+        if request.tools:
+            body |= {"tools": to_tools(request.tools), "tool_choice": to_tool_choice(request)}
+        extra = request.extra_create_args
+        is_thinking = _is_enabled(extra.get("thinking", body.get("thinking")))
+        body |= to_json_fields(request, can_force_tool=not is_thinking)
+        instruction = json_text(request, can_force_tool=not is_thinking)
+        if system := "\n\n".join(filter(None, (to_system(request.messages), instruction))):
+            body["system"] = system
+        body |= extra
+        if is_thinking and _ends_with_tool_result(body["messages"]):
+            del body["thinking"]
+        return body
+
+    def _read(self, answer: object, request: ModelRequest) -> CreateResult:
+        return to_result(ClaudeMessage.model_validate(answer), request)
+
+    def _collector(self, request: ModelRequest) -> ClaudeStream:
+        return ClaudeStream(request)
+
+
+def _is_enabled(thinking: Any) -> bool:
+    return bool(thinking) and thinking.get("type") != "disabled"
+
+
+def _ends_with_tool_result(messages: list[dict[str, Any]]) -> bool:
+    return bool(messages) and any(
+        block.get("type") == "tool_result" for block in messages[-1]["content"]
+    )

@@ -1,0 +1,223 @@
+"""ChatCompletionCache: ask a model only once for the same answer."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, cast
+
+from pydantic import ValidationError
+
+from ..cancellation import Token
+from ..components import SavedComponent
+from ..errors import ComponentError
+from .client import ChatCompletionClient, JsonOutput, ModelInfo, ToolChoice, raise_if_cancelled
+from .messages import CreateResult, LLMMessage, RequestUsage
+from .recorded import RecordedAnswer, request_values
+from .tool_schema import ToolLike
+
+
+class CacheStore(Protocol):
+    """Where a cache keeps answers, such as a `diskcache.Cache`. Keys and values are text."""
+
+    def get(self, key: str, /) -> Any:
+        """Return the value under `key`, or None."""
+        ...
+
+    def set(self, key: str, value: str, /) -> Any:
+        """Keep `value` under `key`."""
+        ...
+
+
+class ChatCompletionCache(ChatCompletionClient):
+    """Ask `client`, and keep its answers. The same request again gets the kept answer.
+
+    store   a folder to keep answers in (needs the extra `cache`), or an object with `get` and
+            `set`. None means memory, until the cache is gone
+
+    Requests are the same if messages, tools, `tool_choice`, `json_output`, `extra_create_args` and
+    the client's configuration are. What a store returns that is not an answer is ignored.
+
+    Usage is that of `client`: kept answers do not count.
+    """
+
+    component_type: ClassVar[str] = "chat_completion_cache"
+
+    def __init__(
+        self,
+        client: ChatCompletionClient,
+        store: CacheStore | str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.client = client
+        self._folder = Path(store) if isinstance(store, str | os.PathLike) else None
+        self._is_saveable = store is None or self._folder is not None
+        self._store = _open_store(store)
+        self._client_values = _configuration_of(client)
+
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[ToolLike] = (),
+        tool_choice: ToolChoice = "auto",
+        json_output: JsonOutput = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: Token | None = None,
+    ) -> CreateResult:
+        """Return the kept answer, with `cached` set; otherwise that of the client."""
+        raise_if_cancelled(cancellation_token)
+        key = self._key(
+            request_values(messages, tools, tool_choice, json_output, extra_create_args)
+        )
+        if kept := self._kept(key):
+            return kept.cached_result()
+        result = await self.client.create(
+            messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            json_output=json_output,
+            extra_create_args=extra_create_args,
+            cancellation_token=cancellation_token,
+        )
+        self._keep(key, RecordedAnswer(result=result))
+        return result
+
+    async def create_stream(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[ToolLike] = (),
+        tool_choice: ToolChoice = "auto",
+        json_output: JsonOutput = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: Token | None = None,
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the kept answer in its pieces, then whole; otherwise that of the client."""
+        raise_if_cancelled(cancellation_token)
+        key = self._key(
+            request_values(messages, tools, tool_choice, json_output, extra_create_args)
+        )
+        if kept := self._kept(key):
+            for item in kept.cached_stream():
+                yield item
+            return
+        pieces: list[str] = []
+        stream = self.client.create_stream(
+            messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            json_output=json_output,
+            extra_create_args=extra_create_args,
+            cancellation_token=cancellation_token,
+        )
+        async with contextlib.aclosing(stream):
+            async for item in stream:
+                if isinstance(item, str):
+                    pieces.append(item)
+                else:
+                    self._keep(key, RecordedAnswer(result=item, pieces=pieces))
+                yield item
+
+    def _key(self, request: Mapping[str, Any]) -> str:
+        text = json.dumps([self._client_values, request], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _kept(self, key: str) -> RecordedAnswer | None:
+        text = self._store.get(key)
+        if not isinstance(text, str):
+            return None
+        try:
+            return RecordedAnswer.model_validate_json(text)
+        except ValidationError:
+            return None
+
+    def _keep(self, key: str, answer: RecordedAnswer) -> None:
+        self._store.set(key, answer.model_dump_json())
+
+    async def close(self) -> None:
+        """Close the client, and the files of a folder. The cache stays usable."""
+        await self.client.close()
+        if self._folder is not None:
+            cast(Any, self._store).close()
+
+    def actual_usage(self) -> RequestUsage:
+        """Return the usage of the client."""
+        return self.client.actual_usage()
+
+    def total_usage(self) -> RequestUsage:
+        """Return the usage of the client."""
+        return self.client.total_usage()
+
+    def count_tokens(
+        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
+    ) -> int:
+        """Return what the client says."""
+        return self.client.count_tokens(messages, tools=tools)
+
+    def remaining_tokens(
+        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
+    ) -> int:
+        """Return what the client says."""
+        return self.client.remaining_tokens(messages, tools=tools)
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """What the model of the client can do."""
+        return self.client.model_info
+
+    def _to_config(self) -> dict[str, object]:
+        if not self._is_saveable:
+            raise ComponentError(
+                "A ChatCompletionCache with a store object cannot be saved. "
+                "Pass a folder as store=."
+            )
+        folder = None if self._folder is None else str(self._folder)
+        return {"client": self.client.dump_component().to_dict(), "store": folder}
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, object]) -> Self:
+        store = config.get("store")
+        if not (store is None or isinstance(store, str)):
+            raise ComponentError(
+                f"A saved cache can have a folder as its store, not {store!r:.200}."
+            )
+        return cls(
+            ChatCompletionClient.load_component(cast(SavedComponent, config["client"])), store
+        )
+
+
+class _MemoryStore:
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def get(self, key: str, /) -> str | None:
+        return self._values.get(key)
+
+    def set(self, key: str, value: str, /) -> None:
+        self._values[key] = value
+
+
+def _open_store(store: CacheStore | str | os.PathLike[str] | None) -> CacheStore:
+    if store is None:
+        return _MemoryStore()
+    if not isinstance(store, str | os.PathLike):
+        return store
+    try:
+        import diskcache
+    except ImportError as error:
+        raise ImportError(
+            "A cache in a folder needs diskcache. Install it: pip install 'cellblock[cache]'"
+        ) from error
+    return cast(CacheStore, diskcache.Cache(os.fspath(store), disk=diskcache.JSONDisk))
+
+
+def _configuration_of(client: ChatCompletionClient) -> object:
+    """Return what tells `client` from clients of other models."""
+    try:
+        return client.dump_component().to_dict()
+    except ComponentError:
+        return [type(client).__qualname__, dict(client.model_info)]

@@ -1,0 +1,78 @@
+"""ModelRequest: the arguments of a request, and whether a model can do it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from .client import JsonOutput, ModelInfo, ToolChoice
+from .messages import LLMMessage, UserMessage
+from .tool_schema import ToolLike, name_of
+
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """The arguments of `ChatCompletionClient.create`."""
+
+    messages: Sequence[LLMMessage]
+    tools: Sequence[ToolLike] = ()
+    tool_choice: ToolChoice = "auto"
+    json_output: JsonOutput = None
+    extra_create_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def output_type(self) -> type[BaseModel] | None:
+        """The class whose JSON is requested, or None."""
+        return self.json_output if isinstance(self.json_output, type) else None
+
+    def check(self, info: ModelInfo) -> None:
+        """Raise `ValueError` if a model with the abilities `info` cannot do this."""
+        self._check_json(info)
+        if not info["vision"] and any(map(_has_image, self.messages)):
+            raise ValueError("Model does not support vision and image was provided")
+        if self.tools and not info["function_calling"]:
+            raise ValueError("Model does not support function calling")
+        names = [name_of(tool) for tool in self.tools]
+        for name in names:
+            if not _TOOL_NAME.fullmatch(name):
+                raise ValueError(
+                    f"Invalid name: {name}. Only letters, numbers, '_' and '-' are allowed, "
+                    "and at most 64 characters."
+                )
+        if isinstance(self.tool_choice, str):
+            if self.tool_choice not in ("auto", "required", "none"):
+                raise ValueError(
+                    "tool_choice must be a Tool object, 'auto', 'required', or 'none', "
+                    f"got {self.tool_choice!r}"
+                )
+        elif not names:
+            raise ValueError("tool_choice specified but no tools provided")
+        elif name_of(self.tool_choice) not in names:
+            raise ValueError(
+                f"tool_choice references '{name_of(self.tool_choice)}' "
+                "but it's not in the provided tools"
+            )
+
+    def _check_json(self, info: ModelInfo) -> None:
+        wanted = cast(object, self.json_output)
+        if wanted is None or isinstance(wanted, bool):
+            if wanted and not info["json_output"]:
+                raise ValueError("Model does not support JSON output.")
+        elif not (isinstance(wanted, type) and issubclass(wanted, BaseModel)):
+            raise ValueError(
+                f"json_output must be a boolean or a Pydantic model class, got {wanted!r:.100}"
+            )
+        elif not (info["structured_output"] or info["json_output"]):
+            raise ValueError("Model does not support structured output.")
+
+
+def _has_image(message: LLMMessage) -> bool:
+    return isinstance(message, UserMessage) and any(
+        not isinstance(part, str) for part in message.content
+    )

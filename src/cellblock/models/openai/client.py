@@ -1,0 +1,116 @@
+"""OpenAIChatCompletionClient: OpenAI, and every server that speaks its protocol."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+
+from ..messages import CreateResult
+from ..model_family import openai_model
+from ..model_request import ModelRequest
+from ..service_client import ServiceClient, reveal, split_secrets
+from .answers import Completion
+from .arguments import CREATE_ARGUMENTS, OpenAIArguments
+from .convert import (
+    create_arguments,
+    to_messages,
+    to_response_format,
+    to_result,
+    to_tool_choice,
+    to_tools,
+    with_instruction,
+)
+from .stream import CompletionStream
+
+if TYPE_CHECKING:
+    import openai
+
+_OPENAI_HOST = "api.openai.com"
+
+
+class BaseOpenAIChatCompletionClient(ServiceClient):
+    """What the clients of OpenAI and of Azure share. They differ in how they connect."""
+
+    service: ClassVar[str] = "OpenAI"
+    _client: openai.AsyncOpenAI
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        super().__init__(arguments, openai_model(arguments["model"]))
+
+    @abstractmethod
+    def _open(self) -> openai.AsyncOpenAI:
+        """Return the SDK's client."""
+
+    @property
+    def _endpoint(self) -> Any:
+        return self._client.chat.completions.create
+
+    def _connection(self) -> dict[str, Any]:
+        """Return the arguments of the SDK's client, without those that were not given."""
+        names = ("organization", "base_url", "timeout", "max_retries", "default_headers")
+        return {name: self._arguments[name] for name in names if name in self._arguments}
+
+    def _request_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        info = self._model_info
+        messages = request.messages
+        if request.output_type and not info["structured_output"]:
+            messages = with_instruction(messages, request.output_type)
+        prefixes: bool = self._arguments.get("add_name_prefixes", False)
+        names: bool = self._arguments.get("include_name_in_message", True)
+        body = create_arguments(self._arguments, CREATE_ARGUMENTS)
+        body |= {
+            "model": self._model,
+            "messages": to_messages(messages, info, add_name_prefixes=prefixes, include_name=names),
+        }
+        body |= to_response_format(request, info, schema_in_json_mode=self._is_other_server())
+        if request.tools:
+            body["tools"] = to_tools(request.tools)
+            body["tool_choice"] = to_tool_choice(request.tool_choice)
+        else:
+            body.pop("parallel_tool_calls", None)  # refused without tools
+        body |= request.extra_create_args
+        # Without it the service sends no usage. An empty one is for servers that do not know it.
+        options = body.pop("stream_options", {"include_usage": True})
+        return {**body, "stream_options": options} if stream and options else body
+
+    def _is_other_server(self) -> bool:
+        return self._client.base_url.host != _OPENAI_HOST
+
+    def _read(self, answer: object, request: ModelRequest) -> CreateResult:
+        return to_result(Completion.model_validate(answer))
+
+    def _collector(self, request: ModelRequest) -> CompletionStream:
+        return CompletionStream()
+
+
+class OpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
+    """Ask OpenAI, or any server that speaks its chat completions protocol (`base_url`).
+
+    `OpenAIArguments` lists the parameters. Without `api_key` the environment variable
+    `OPENAI_API_KEY` counts; a saved configuration never has the key. A model that is not OpenAI's
+    needs `model_info`. Streams ask for the usage; `stream_options={}` does not.
+    """
+
+    def __init__(self, **arguments: Unpack[OpenAIArguments]) -> None:
+        plain, secrets = split_secrets(type(self), cast(Any, arguments), OpenAIArguments)
+        self._api_key = secrets["api_key"]
+        super().__init__(plain)
+
+    def _open(self) -> openai.AsyncOpenAI:
+        sdk = import_openai()
+        try:
+            return sdk.AsyncOpenAI(api_key=reveal(self._api_key), **self._connection())
+        except sdk.OpenAIError as error:
+            raise ValueError("No API key. Pass api_key=, or set OPENAI_API_KEY.") from error
+
+
+def import_openai() -> Any:
+    """Return the module `openai`. Raise `ImportError` with the command that installs it."""
+    try:
+        import openai
+    except ImportError as error:
+        raise ImportError(
+            "This client needs the package openai. Install it: pip install 'cellblock[openai]'"
+        ) from error
+    return openai

@@ -1,0 +1,76 @@
+"""The errors of the services' SDKs as `ModelError`. The SDKs name their errors alike."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from typing import cast
+
+from pydantic import ValidationError
+
+from ..errors import CellblockError, ModelError
+
+_ADVICE = {
+    400: "Check the arguments of the client.",
+    401: "Check the API key.",
+    403: "Check what the API key may do.",
+    404: "Check model= and the address of the service.",
+    413: "Send fewer or shorter messages.",
+    429: "Wait, or raise max_retries=.",
+}
+_MAX_QUOTE = 500
+
+
+@contextlib.contextmanager
+def service_errors(service: str, address: str) -> Generator[None]:
+    """Raise `ModelError` for every error of the SDK, with the HTTP status and the request ID."""
+    try:
+        yield
+    except CellblockError:
+        raise
+    except Exception as error:
+        status: int | None = getattr(error, "status_code", None)
+        request_id: str | None = getattr(error, "request_id", None)
+        text = _describe(error, service, address, status, request_id)
+        raise ModelError(text, status=status, request_id=request_id) from error
+
+
+def _describe(
+    error: Exception, service: str, address: str, status: int | None, request_id: str | None
+) -> str:
+    kind = type(error).__name__
+    if status is not None and status >= 400:
+        number = f", request ID {request_id}" if request_id else ""
+        advice = f" {_ADVICE[status]}" if status in _ADVICE else ""
+        return f"{service} answered with status {status}{number}: {_quote(error)}{advice}"
+    if "Timeout" in kind:
+        return f"{service} at {address} did not answer in time. Raise timeout=."
+    if "Connection" in kind:
+        cause = str(error.__cause__ or error) or type(error.__cause__).__name__
+        return f"{service} at {address} cannot be reached: {cause}. Check the address."
+    if isinstance(error, ValueError):
+        return f"{service} at {address} sent an answer that cannot be read: {_quote(error)}"
+    return f"The request to {service} failed: {_quote(error)}"
+
+
+def _quote(error: Exception) -> str:
+    """Return what the service says about `error`, as a sentence."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(step) for step in first["loc"]) or "the answer"
+        text = f"{place}: {first['msg']}, not {first['input']!r:.100}"
+    else:
+        text = _message(getattr(error, "body", None)) or str(error) or type(error).__name__
+    text = text if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE]}…"
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def _message(body: object) -> str:
+    """Return the message in the body of an error: {"error": {"message": …}}, or a part of it."""
+    if isinstance(body, str):
+        return body
+    if not isinstance(body, Mapping):
+        return ""
+    fields = cast(Mapping[str, object], body)
+    message = fields.get("message")
+    return message if isinstance(message, str) else _message(fields.get("error"))

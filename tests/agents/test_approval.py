@@ -1,0 +1,263 @@
+"""Who decides whether code runs, and what a static look at code finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from cellblock import CodeBlock, ComponentError, load_component
+from cellblock.agents import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ApprovalRules,
+    CodeApprovalEvent,
+    CodeExecutorAgent,
+    TextMessage,
+)
+from tests.agents.scripted import executor, run_agent
+
+__all__ = ["executor"]
+
+PYTHON = "```python\nprint('ran')\n```"
+ALLOW_ALL: dict[str, Any] = dict.fromkeys(
+    ("network", "install", "outside_path", "process", "dynamic_code"), "allow"
+)
+
+
+def hints(code: str, language: str = "python", **settings: Any) -> list[str]:
+    """Return the hints of rules that allow everything."""
+    rules = ApprovalRules(**{**ALLOW_ALL, **settings})
+    decision = asyncio.run(rules.decide([CodeBlock(code, language)], []))
+    assert decision.approved
+    return list(decision.hints)
+
+
+# functions
+
+
+def yes(request: ApprovalRequest) -> ApprovalResponse:
+    return ApprovalResponse(approved=True, reason="Fine.")
+
+
+def no(request: ApprovalRequest) -> ApprovalResponse:
+    return ApprovalResponse(approved=False, reason="Not this.")
+
+
+async def later_no(request: ApprovalRequest) -> ApprovalResponse:
+    await asyncio.sleep(0)
+    return no(request)
+
+
+class Refuser:
+    async def __call__(self, request: ApprovalRequest) -> ApprovalResponse:
+        return no(request)
+
+
+def test_an_approved_block_runs_and_the_decision_is_an_event(executor: Any) -> None:
+    items = run_agent(CodeExecutorAgent("a", executor, approval_func=yes), PYTHON)
+    assert [type(item) for item in items] == [CodeApprovalEvent, TextMessage]
+    assert items[0].to_text() == "Code execution was approved. Reason: Fine."
+    assert items[1].to_text() == "ran\n"
+
+
+@pytest.mark.parametrize("function", [no, later_no, Refuser()], ids=["plain", "async", "object"])
+def test_a_refused_block_does_not_run(
+    executor: Any, function: Callable[[ApprovalRequest], Awaitable[ApprovalResponse]]
+) -> None:
+    agent = CodeExecutorAgent("a", executor, approval_func=function)
+    event, answer = run_agent(agent, "```sh\ntouch ran\n```")
+    assert isinstance(event, CodeApprovalEvent)
+    assert (event.approved, event.reason) == (False, "Not this.")
+    assert answer.to_text() == "Code execution was not approved. Reason: Not this."
+    assert "ran" not in run_agent(CodeExecutorAgent("b", executor), "```sh\nls\n```")[-1].to_text()
+
+
+def test_the_function_sees_all_blocks_as_markdown(executor: Any) -> None:
+    seen: list[ApprovalRequest] = []
+
+    def decide(request: ApprovalRequest) -> ApprovalResponse:
+        seen.append(request)
+        return no(request)
+
+    agent = CodeExecutorAgent("a", executor, approval_func=decide)
+    run_agent(agent, f"{PYTHON}\n\n```bash\nls\n```")
+    assert seen[0].code == "```python\nprint('ran')\n\n```\n\n```bash\nls\n\n```"
+    assert seen[0].context == []
+
+
+@pytest.mark.parametrize("answer", [True, None, "yes"])
+def test_an_answer_that_is_no_response_is_refused(executor: Any, answer: Any) -> None:
+    agent = CodeExecutorAgent("a", executor, approval_func=lambda request: answer)
+    with pytest.raises(ValueError, match="must return an ApprovalResponse, not"):
+        run_agent(agent, PYTHON)
+
+
+def test_an_error_of_the_function_is_raised(executor: Any) -> None:
+    def fail(request: ApprovalRequest) -> ApprovalResponse:
+        raise KeyError("nobody")
+
+    with pytest.raises(KeyError, match="nobody"):
+        run_agent(CodeExecutorAgent("a", executor, approval_func=fail), PYTHON)
+
+
+# rules
+
+
+def decide(rules: ApprovalRules, *blocks: tuple[str, str]) -> tuple[bool, str]:
+    decision = asyncio.run(rules.decide([CodeBlock(code, tag) for tag, code in blocks], []))
+    return decision.approved, decision.reason
+
+
+def test_rules_allow_what_no_rule_is_about() -> None:
+    rules = ApprovalRules()
+    assert decide(rules, ("python", "print(1 / 2)"), ("sh", "ls; python job.py > out.txt")) == (
+        True,
+        "The rules allow it.",
+    )
+
+
+def test_a_rule_that_asks_without_a_function_denies() -> None:
+    assert decide(ApprovalRules(), ("python", "import requests")) == (
+        False,
+        "Nobody can be asked about block 0, line 1: network (imports requests).",
+    )
+
+
+def test_the_strictest_rule_wins() -> None:
+    rules = ApprovalRules(network="ask", install="deny", ask=yes)
+    assert decide(rules, ("sh", "curl https://a.example"))[0]
+    assert decide(rules, ("sh", "curl https://a.example\npip install x")) == (
+        False,
+        "The rules deny block 0, line 2: install (pip install).",
+    )
+
+
+@pytest.mark.parametrize(("function", "approved"), [(yes, True), (later_no, False)])
+def test_a_rule_that_asks_calls_the_function_with_the_hints(function: Any, approved: bool) -> None:
+    seen: list[list[str]] = []
+
+    async def ask(request: ApprovalRequest) -> ApprovalResponse:
+        seen.append(request.hints)
+        answer = function(request)
+        return answer if isinstance(answer, ApprovalResponse) else await answer
+
+    assert decide(ApprovalRules(ask=ask), ("sh", "wget x.example"))[0] is approved
+    assert seen == [["block 0, line 1: network (wget)"]]
+    assert decide(ApprovalRules(ask=ask), ("sh", "ls"))[0]
+    assert len(seen) == 1
+
+
+def test_a_language_is_meant_under_all_its_names() -> None:
+    rules = ApprovalRules(languages={"shell": "deny", "py": "allow"}, other="deny")
+    assert decide(rules, ("bash", "ls")) == (False, "The rules deny block 0: language bash.")
+    assert decide(rules, ("python3", "1"))[0]
+    assert not decide(rules, ("ruby", "1"))[0]
+    both = ApprovalRules(languages={"sh": "allow", "bash": "deny"})
+    assert not decide(both, ("sh", "ls"))[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import os\nimport urllib.request as r", ["line 2: network (imports urllib.request)"]),
+        ("from http import client", ["line 1: network (imports http.client)"]),
+        ("from http import HTTPStatus\nimport urllib.parse", []),
+        ("read_csv('https://a.example/x')", ["line 1: network (https://a.example/x)"]),
+        ("'see https://a.example'", []),
+        ("import os as o\no.system('ls')", ["line 2: process (calls os.system)"]),
+        ("from os import popen as p\np('ls')", ["line 2: process (calls os.popen)"]),
+        ("os.system('ls')", []),  # never imported: the name is something else
+        (
+            "import subprocess\nsubprocess.run(['pip', 'install', 'x'])",
+            ["line 1: process (imports subprocess)", "line 2: install (pip install)"],
+        ),
+        (
+            "eval('1')\nmodel.eval()\nimport re\nre.compile('a')",
+            ["line 1: dynamic code (calls eval)"],
+        ),
+        ("open('/etc/passwd')", ["line 1: outside path (/etc/passwd)"]),
+        ("open('data/../../x')", ["line 1: outside path (data/../../x)"]),
+        ("open('~/x')\nopen('data/x..y')", ["line 1: outside path (~/x)"]),
+        ("open('/workspace/x')\nopen('/tmp/x')\nopen('/dev/null')", []),
+        ("open('/workspace/../etc/x')", ["line 1: outside path (/workspace/../etc/x)"]),
+        ("print('5 m/s', '/h', '</b>', 'a/b')", []),
+        ("def f():\n    '''Text\n    /etc/passwd\n    '''", []),
+        ("import nice\n!pip install x\n", ["line 2: install (pip install)"]),
+        ("'\\d'", []),
+    ],
+)
+def test_what_python_seems_to_do(code: str, expected: list[str]) -> None:
+    assert hints(code) == [f"block 0, {hint}" for hint in expected]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("# curl\necho hi", []),
+        ("curl -s https://a.example/x", ["network (https://a.example/x)", "network (curl)"]),
+        ("git  clone x && git status", ["network (git clone)"]),
+        ("python -m pip install -q x", ["install (pip install)"]),
+        ("sudo apt-get -y install x", ["install (apt-get -y install)"]),
+        ("uv pip install x", ["install (uv pip install)"]),
+        ("npm i", ["install (npm i)"]),
+        ("echo install pip", []),
+        ("cat /etc/passwd", ["outside path (/etc/passwd)"]),
+        ("ls ~", ["outside path (~)"]),
+        ("cat ../x 2>/dev/null", ["outside path (../x)"]),
+        ("cat a/b ./c && echo 1/2", []),
+        ("cat x | sh", ["dynamic code (| sh)"]),
+        ("nohup ./serve &", ["process (nohup)"]),
+    ],
+)
+def test_what_a_shell_script_seems_to_do(code: str, expected: list[str]) -> None:
+    assert hints(code, "sh") == [
+        f"block 0, line {1 + code.startswith('#')}: {hint}" for hint in expected
+    ]
+
+
+def test_allowed_paths_are_not_reported() -> None:
+    assert hints("open('/data/a/x')", allowed_paths=["/data/a"]) == []
+    assert hints("open('/data/ab')", allowed_paths=["/data/a/"]) != []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["'" * 3, "\0", "(" * 5000, "/" * 100_000, "../" * 30_000, "a/" * 50_000 + "b", " " * 10**6],
+)
+def test_any_text_is_looked_at_quickly(code: str) -> None:
+    hints(code)
+    hints(code, "sh")
+
+
+def test_wrong_rules_are_refused() -> None:
+    with pytest.raises(ValueError, match="'network' must be 'allow', 'ask' or 'deny', not 'no'"):
+        ApprovalRules(network="no")  # pyright: ignore[reportArgumentType] - the mistake
+    with pytest.raises(ValueError, match="'sh' must be"):
+        ApprovalRules(languages={"sh": True})  # pyright: ignore[reportArgumentType] - the mistake
+    with pytest.raises(ValueError, match="allowed_paths must be a list"):
+        ApprovalRules(allowed_paths="/data")
+
+
+def test_rules_are_saved_and_loaded() -> None:
+    rules = ApprovalRules(languages={"bash": "deny"}, network="allow", allowed_paths=["/data"])
+    saved = rules.dump_component()
+    loaded = load_component(saved)
+    assert isinstance(loaded, ApprovalRules)
+    assert loaded.dump_component() == saved
+    assert not decide(loaded, ("sh", "ls"))[0]
+    assert decide(loaded, ("python", "import requests\nopen('/data/x')"))[0]
+
+
+def test_rules_with_a_function_are_not_saved() -> None:
+    with pytest.raises(ValueError, match="with a function `ask` cannot be saved"):
+        ApprovalRules(ask=yes).dump_component()
+
+
+def test_damaged_rules_are_not_loaded() -> None:
+    saved = ApprovalRules().dump_component().to_dict()
+    saved["config"]["network"] = "maybe"
+    with pytest.raises(ComponentError, match="'network' must be"):
+        load_component(saved)

@@ -1,0 +1,354 @@
+"""A run of CodeExecutorAgent ends: by its limits, by a model that repeats itself, by a token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from cellblock import (
+    CancellationToken,
+    CodeResult,
+    LocalCommandLineCodeExecutor,
+    SandboxCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
+)
+from cellblock.agents import (
+    AgentMessage,
+    ApprovalRequest,
+    ApprovalResponse,
+    ApprovalRules,
+    CodeApprovalEvent,
+    CodeExecutionEvent,
+    CodeExecutorAgent,
+    CodeGenerationEvent,
+    CodeOutputEvent,
+    TextMessage,
+    ThoughtEvent,
+)
+from cellblock.models import CreateResult, ModelInfo, ReplayChatCompletionClient
+from tests.agents.scripted import executor, model, run_agent
+
+__all__ = ["executor"]
+
+CODE = "```python\nprint('hello')\n```"
+BAD = "```python\nraise SystemExit('bad')  # {}\n```"
+FOREVER = "```python\nprint('begun', flush=True)\nwhile True: pass\n```"
+YES = json.dumps({"reason": "Try.", "retry": True})
+
+
+def check_stopped(items: list[Any], reason: str, answer: str) -> None:
+    thought, last = items[-2:]
+    assert isinstance(thought, ThoughtEvent)
+    assert (thought.content, last.content) == (reason, answer)
+    assert last.metadata == {"stop_reason": reason}
+
+
+# a model that makes no progress
+
+
+def test_the_same_code_again_is_not_run(executor: Any) -> None:
+    client = model(BAD.format(1), YES, BAD.format(1), "I give up.")
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=9)
+    items = run_agent(agent, "Go.")
+    assert sum(isinstance(item, CodeExecutionEvent) for item in items) == 1
+    check_stopped(items, "The model wrote the same code again. It was not run.", "I give up.")
+
+
+def test_the_same_error_again_ends_the_attempts(executor: Any) -> None:
+    client = model(BAD.format(1), YES, BAD.format(2), "I give up.")
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=9)
+    items = run_agent(agent, "Go.")
+    assert sum(isinstance(item, CodeExecutionEvent) for item in items) == 2
+    check_stopped(items, "The code failed with the same error again.", "I give up.")
+
+
+def test_the_same_error_in_another_file_is_the_same(executor: Any) -> None:
+    codes = [f"```python\n# {number}\n1 / 0\n```" for number in range(2)]
+    client = model(codes[0], YES, codes[1], "I give up.")
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=9)
+    check_stopped(
+        run_agent(agent, "Go."), "The code failed with the same error again.", "I give up."
+    )
+
+
+@pytest.mark.parametrize(
+    "decision", ["", "Yes, please!", "{}", '{"retry": "perhaps", "reason": ""}', "[true]", "null"]
+)
+def test_nonsense_instead_of_a_decision_ends_the_attempts(executor: Any, decision: str) -> None:
+    client = model(BAD.format(1), decision, "I give up.")
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=9)
+    check_stopped(
+        run_agent(agent, "Go."),
+        "The model did not say in the requested form whether to try again.",
+        "I give up.",
+    )
+
+
+@pytest.mark.parametrize("answers", [[""], [" \n"], [CODE, ""]])
+def test_an_empty_answer_is_told(executor: Any, answers: list[str]) -> None:
+    agent = CodeExecutorAgent("a", executor, model_client=model(*answers))
+    check_stopped(run_agent(agent, "Go."), "The model's answer is empty.", answers[-1])
+
+
+# tokens and seconds
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(1, 1), (45, 1), (120, 2), (10_000, 4)])
+def test_after_too_many_tokens_the_model_is_not_asked_again(
+    executor: Any, limit: int, calls: int
+) -> None:
+    client = model(BAD.format(1), YES, CODE, "Done.")
+    agent = CodeExecutorAgent(
+        "a", executor, model_client=client, max_retries_on_error=1, max_tokens=limit
+    )
+    items = run_agent(agent, "Go.")
+    assert len(client.create_calls) == calls
+    if calls == 4:
+        assert items[-1].content == "Done."
+        assert items[-1].metadata == {}
+    else:
+        reason = items[-1].metadata["stop_reason"]
+        assert f"the limit is {limit} (max_tokens)" in reason
+        check_stopped(
+            items,
+            reason,
+            "The script ran, then exited with an error (POSIX exit code: 1)\n"
+            "Its output was:\nbad\n",
+        )
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_the_time_limit_ends_the_code_and_keeps_its_output(executor: Any, has_model: bool) -> None:
+    client = model(FOREVER) if has_model else None
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_seconds=0.5)
+    items = run_agent(agent, FOREVER)
+    execution = items[-3]
+    assert isinstance(execution, CodeExecutionEvent)
+    assert execution.result.exit_code == 125
+    assert "begun\n" in execution.result.output
+    check_stopped(
+        items, "The time limit of 0.5 seconds (max_seconds) is over.", execution.result.output
+    )
+    assert run_agent(CodeExecutorAgent("b", executor), CODE)[-1].content == "hello\n"
+
+
+class StuckModel(ReplayChatCompletionClient):
+    """A model that never gives the answer after its scripted ones."""
+
+    def __init__(self, *answers: str, on_stuck: Any = None) -> None:
+        info = ModelInfo(
+            vision=False,
+            function_calling=False,
+            json_output=True,
+            family="unknown",
+            structured_output=True,
+        )
+        super().__init__([*answers, "never given"], info)
+        self._on_stuck = on_stuck
+
+    async def create(self, *arguments: Any, **settings: Any) -> CreateResult:
+        if len(self.create_calls) == len(self.chat_completions) - 1:
+            if self._on_stuck is not None:
+                self._on_stuck()
+            await asyncio.Event().wait()
+        return await super().create(*arguments, **settings)
+
+    async def create_stream(
+        self, *arguments: Any, **settings: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        yield "I "
+        yield await self.create(*arguments, **settings)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("answers", [[], [CODE], [BAD, YES]])
+def test_the_time_limit_ends_the_wait_for_a_model(
+    executor: Any, stream: bool, answers: list[str]
+) -> None:
+    agent = CodeExecutorAgent(
+        "a",
+        executor,
+        model_client=StuckModel(*answers),
+        model_client_stream=stream,
+        max_retries_on_error=1,
+        max_seconds=1,
+    )
+    items = run_agent(agent, "Go.")
+    reason = "The time limit of 1 seconds (max_seconds) is over."
+    results = [item.to_text() for item in items if isinstance(item, CodeExecutionEvent)]
+    check_stopped(items, reason, results[-1] if results else reason)
+
+
+# tokens that are cancelled, tasks that are cancelled, streams that are closed
+
+
+async def run_until_cancelled(
+    agent: CodeExecutorAgent,
+    task: str,
+    token: CancellationToken,
+    cancel_at: type[AgentMessage] | None = None,
+) -> list[Any]:
+    """Return what the agent does until it raises `CancelledError`.
+
+    Cancel `token` when an item of type `cancel_at` comes.
+    """
+    seen: list[Any] = []
+
+    async def collect() -> None:
+        async for item in agent.run_stream(task=task, cancellation_token=token):
+            seen.append(item)
+            if cancel_at is not None and isinstance(item, cancel_at):
+                token.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await collect()
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
+    return seen
+
+
+async def check_usable(executor: Any) -> None:
+    agent = CodeExecutorAgent("b", executor, approval_func=ApprovalRules())
+    assert (await agent.run(task=CODE)).messages[-1].to_text() == "hello\n"
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_a_token_that_is_cancelled_before_runs_nothing(executor: Any, has_model: bool) -> None:
+    client = model("unused")
+    agent = CodeExecutorAgent("a", executor, model_client=client if has_model else None)
+    token = CancellationToken()
+    token.cancel()
+    seen = asyncio.run(run_until_cancelled(agent, CODE, token))
+    assert [type(item) for item in seen] == [TextMessage]
+    assert client.create_calls == []
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("answers", [[], [BAD], [BAD, YES], [CODE]])
+def test_a_token_ends_the_wait_for_a_model(executor: Any, stream: bool, answers: list[str]) -> None:
+    token = CancellationToken()
+    client = StuckModel(*answers, on_stuck=token.cancel)
+    agent = CodeExecutorAgent(
+        "a", executor, model_client=client, model_client_stream=stream, max_retries_on_error=1
+    )
+
+    async def run() -> list[str]:
+        await run_until_cancelled(agent, "Go.", token)
+        await check_usable(executor)
+        return [type(message).__name__ for message in await agent.model_context.get_messages()]
+
+    # The task, the code and its result are there. So is the correction, if there is one.
+    expected = ["UserMessage", "AssistantMessage", "UserMessage", "UserMessage"]
+    count = {0: 1, 1: 3, 2: 4}[len(answers)]
+    assert asyncio.run(run()) == expected[:count]
+
+
+def test_a_token_ends_the_wait_for_an_approval(executor: Any) -> None:
+    token = CancellationToken()
+
+    async def decide(request: ApprovalRequest) -> ApprovalResponse:
+        token.cancel()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    agent = CodeExecutorAgent("a", executor, approval_func=decide)
+    seen = asyncio.run(run_until_cancelled(agent, CODE, token))
+    assert [type(item) for item in seen] == [TextMessage]
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_token_ends_the_code_and_its_output_is_kept(has_model: bool, is_live: bool) -> None:
+    async def run() -> tuple[list[Any], list[Any]]:
+        kind = SandboxSessionCodeExecutor if is_live else SandboxCommandLineCodeExecutor
+        async with kind() as executor:
+            client = model(FOREVER) if has_model else None
+            agent = CodeExecutorAgent("a", executor, model_client=client)
+            seen = await run_until_cancelled(agent, FOREVER, CancellationToken(), CodeOutputEvent)
+            await check_usable(executor)
+            return seen, await agent.model_context.get_messages()
+
+    seen, context = asyncio.run(run())
+    event = seen[-1]
+    assert isinstance(event, CodeExecutionEvent)
+    assert event.result.exit_code == 125
+    assert event.to_text().endswith("begun\n\nCancelled: Code execution was cancelled.")
+    if has_model:
+        assert context[-1].content == event.to_text()
+
+
+class StuckExecutor:
+    """Somebody else's executor, which never ends and does not look at the token."""
+
+    def __init__(self, token: CancellationToken) -> None:
+        self._token = token
+
+    async def execute_code_blocks(self, code_blocks: Any, cancellation_token: Any) -> CodeResult:
+        self._token.cancel()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_a_token_interrupts_somebody_elses_executor() -> None:
+    token = CancellationToken()
+    agent = CodeExecutorAgent("a", StuckExecutor(token), approval_func=ApprovalRules())
+    seen = asyncio.run(run_until_cancelled(agent, CODE, token))
+    assert [type(item) for item in seen] == [TextMessage, CodeApprovalEvent]
+
+
+@pytest.mark.parametrize("way", ["close", "cancel"])
+@pytest.mark.parametrize("has_model", [True, False])
+def test_a_stream_that_is_closed_or_cancelled_leaves_nothing_running(
+    has_model: bool, way: str
+) -> None:
+    task = "```python\nimport os\nprint(os.getpid(), flush=True)\nwhile True: pass\n```"
+
+    async def run() -> int:
+        with pytest.warns(UserWarning, match="local machine"):
+            executor = LocalCommandLineCodeExecutor()
+        agent = CodeExecutorAgent(
+            "a",
+            executor,
+            model_client=model(task) if has_model else None,
+            approval_func=ApprovalRules(),
+        )
+        async with executor:
+            pid = 0
+            stream = agent.run_stream(task=task)
+            async for item in stream:
+                if isinstance(item, CodeOutputEvent):
+                    pid = int(item.content)
+                    break
+            if way == "close":
+                await stream.aclose()
+            else:
+                rest = asyncio.ensure_future(anext(stream))
+                await asyncio.sleep(0)
+                rest.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await rest
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+            await check_usable(executor)
+        return pid
+
+    assert asyncio.run(run()) > 0
+
+
+def test_what_was_seen_before_a_cancellation_goes_on_afterwards(executor: Any) -> None:
+    token = CancellationToken()
+    client = model(CODE, "Done.")
+    agent = CodeExecutorAgent("a", executor, model_client=client)
+
+    async def run() -> list[Any]:
+        await run_until_cancelled(agent, "First.", token, CodeGenerationEvent)
+        await agent.run(task="Second.")
+        return [message.content for message in await agent.model_context.get_messages()]
+
+    assert asyncio.run(run()) == ["First.", CODE, "Second.", "Done."]

@@ -1,0 +1,99 @@
+"""The scripted model; what it has in common with AutoGen's is in `tests/transcripts`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cellblock import CancellationToken, ComponentError
+from cellblock.models import (
+    CreateResult,
+    FunctionCall,
+    ModelInfo,
+    ReplayChatCompletionClient,
+    RequestUsage,
+    UserMessage,
+)
+
+HELLO = [UserMessage(content="hello there", source="user")]
+VISION = ModelInfo(
+    vision=True, function_calling=True, json_output=True, family="x", structured_output=True
+)
+
+
+def call_result() -> CreateResult:
+    return CreateResult(
+        finish_reason="function_calls",
+        content=[FunctionCall(id="1", name="add", arguments="{}")],
+        usage=RequestUsage(3, 4),
+        cached=False,
+    )
+
+
+def test_streamed_calls_are_recorded_as_the_others_are() -> None:
+    async def run() -> ReplayChatCompletionClient:
+        client = ReplayChatCompletionClient(["one", "two"])
+        async for _ in client.create_stream(HELLO, extra_create_args={"seed": 1}):
+            pass
+        await client.create(HELLO)
+        return client
+
+    calls = asyncio.run(run()).create_calls
+    assert [call["messages"] for call in calls] == [HELLO, HELLO]
+    assert [call["extra_create_args"] for call in calls] == [{"seed": 1}, {}]
+
+
+def test_a_stream_that_is_closed_early_has_used_its_answer() -> None:
+    async def run() -> object:
+        client = ReplayChatCompletionClient(["one two", "three"])
+        stream = client.create_stream(HELLO)
+        assert await anext(stream) == "one "
+        await stream.aclose()
+        return (await client.create(HELLO)).content
+
+    assert asyncio.run(run()) == "three"
+
+
+def test_a_recorded_call_keeps_its_messages_when_the_list_grows() -> None:
+    async def run() -> ReplayChatCompletionClient:
+        client, messages = ReplayChatCompletionClient(["one"]), list(HELLO)
+        await client.create(messages)
+        messages.append(UserMessage(content="later", source="user"))
+        return client
+
+    assert asyncio.run(run()).create_calls[0]["messages"] == HELLO
+
+
+def test_a_cancelled_token_ends_a_call_and_the_next_words_of_a_stream() -> None:
+    async def run() -> None:
+        client, token = ReplayChatCompletionClient(["one two three"] * 2), CancellationToken()
+        stream = client.create_stream(HELLO, cancellation_token=token)
+        assert await anext(stream) == "one "
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await anext(stream)
+        with pytest.raises(asyncio.CancelledError):
+            await client.create(HELLO, cancellation_token=token)
+
+    asyncio.run(run())
+
+
+def test_results_and_model_info_are_saved_and_loaded() -> None:
+    saved = ReplayChatCompletionClient(["one", call_result()], VISION).dump_component()
+    loaded = ReplayChatCompletionClient.load_component(saved.to_json())
+    assert loaded.chat_completions == ["one", call_result()]
+    assert loaded.model_info == VISION
+
+
+def test_a_damaged_configuration_is_refused() -> None:
+    saved = ReplayChatCompletionClient(["one"]).dump_component().to_dict()
+    saved["config"]["chat_completions"] = [{"content": "no usage"}]
+    with pytest.raises(ComponentError, match="ReplayChatCompletionClient"):
+        ReplayChatCompletionClient.load_component(saved)
+
+
+def test_an_incomplete_model_info_is_refused() -> None:
+    info: ModelInfo = {"vision": True}  # type: ignore[typeddict-item]  # pyright: ignore[reportAssignmentType] - the mistake
+    with pytest.raises(ValueError, match="model_info lacks family, function_calling"):
+        ReplayChatCompletionClient([], info)

@@ -1,0 +1,1 @@
+"""Tests of teams, conditions and the console."""

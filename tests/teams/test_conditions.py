@@ -1,0 +1,65 @@
+"""What conditions do beyond AutoGen's: see also the scenario `conditions`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cellblock.agents import CodeOutputEvent, ModelClientStreamingChunkEvent, TextMessage
+from cellblock.errors import TerminatedException
+from cellblock.teams import (
+    FunctionalTermination,
+    MaxMessageTermination,
+    SourceMatchTermination,
+    StopMessageTermination,
+    TerminationCondition,
+    TextMentionTermination,
+)
+
+TEXT = TextMessage(content="x", source="a")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        MaxMessageTermination(1, include_agent_event=True),
+        TextMentionTermination("x"),
+        SourceMatchTermination(["a"]),
+        FunctionalTermination(lambda messages: len(messages) > 0),
+    ],
+)
+def test_transient_events_do_not_count(condition: TerminationCondition) -> None:
+    async def scenario() -> None:
+        chunk = ModelClientStreamingChunkEvent(content="x", source="a")
+        output = CodeOutputEvent(content="x", source="a", block=0, stream="stdout")
+        assert await condition([chunk, output]) is None
+        assert await condition([chunk, TEXT]) is not None
+
+    asyncio.run(scenario())
+
+
+def test_a_condition_that_was_reached_must_be_reset() -> None:
+    async def scenario() -> None:
+        either = StopMessageTermination() | MaxMessageTermination(1)
+        both = MaxMessageTermination(1) & MaxMessageTermination(1)
+        for condition in (MaxMessageTermination(1), either, both):
+            assert await condition([TEXT]) is not None
+            with pytest.raises(TerminatedException):
+                await condition([TEXT])
+            await condition.reset()
+            assert await condition([TEXT]) is not None
+
+    asyncio.run(scenario())
+
+
+def test_at_least_one_message_is_needed() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        MaxMessageTermination(0)
+
+
+def test_an_async_function_is_awaited() -> None:
+    async def never(messages: object) -> bool:
+        return False
+
+    assert asyncio.run(FunctionalTermination(never)([TEXT])) is None
