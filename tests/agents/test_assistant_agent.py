@@ -202,13 +202,14 @@ def test_a_workbench_that_raises_is_an_error_for_the_model() -> None:
     [
         ("", "hello"),
         ("[1]", "Error: the arguments are not a JSON object: [1]"),
+        ("[" * 100_000, "Error: maximum recursion depth exceeded while decoding a JSON array"),
         ("null", "Error: the arguments are not a JSON object: null"),
     ],
 )
 def test_arguments_must_be_an_object(arguments: str, answer: str) -> None:
     agent = AssistantAgent("a", model(calls("hello", arguments=arguments)), tools=[hello])
     result = asyncio.run(agent.run(task="go"))
-    assert result.messages[-1].to_text() == answer
+    assert result.messages[-1].to_text().startswith(answer)
 
 
 def test_a_handoff_with_others_warns_and_brings_their_results() -> None:

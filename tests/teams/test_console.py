@@ -33,6 +33,14 @@ PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+# Code can display anything.
+DISPLAYS: list[dict[str, Any]] = [
+    {"image/png": f"{PNG[:40]}\n{PNG[40:]}\n"},
+    {"image/png": "not Base64"},
+    {"image/png": "\N{SNOWMAN}"},
+    {"image/jpeg": 3},
+    {"text/plain": "text"},
+]
 CODE = CodeBlock("print(1)", "python")
 
 
@@ -130,7 +138,7 @@ def test_pictures_are_saved_and_their_paths_printed(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     image = Image.from_base64(PNG)
     message = MultiModalMessage(content=["see", image, image], source="a")
-    printed = show([message, *code_run("1\n", displays=[{"image/png": PNG}])], out, monkeypatch)
+    printed = show([message, *code_run("1\n", displays=DISPLAYS)], out, monkeypatch)
     paths = [Path(path) for path in re.findall(r"^\[Image: (.*)\]$", printed, re.MULTILINE)]
     assert [path.name for path in paths] == ["image-1.png", "image-2.png", "image-3.png"]
     assert {path.read_bytes() for path in paths} == {image.data}

@@ -44,6 +44,17 @@ def test_only_a_candidate_is_accepted() -> None:
     assert feedback.content == "ann cannot be selected. Please select from: ['bob', 'cid']."
 
 
+def test_without_a_choice_the_last_speaker_speaks_again_unless_it_is_no_candidate() -> None:
+    def not_bob(messages: Any) -> list[str]:
+        return ["bob"] if len(messages) == 1 else ["ann", "cid"]
+
+    answers = ["nobody"] * 3
+    team = create(["bob", *answers], max_turns=2)
+    assert sources(asyncio.run(team.run(task="go"))) == ["user", "bob", "bob"]
+    team = create(answers, max_turns=2, candidate_func=not_bob)
+    assert sources(asyncio.run(team.run(task="go"))) == ["user", "bob", "ann"]
+
+
 @pytest.mark.parametrize(
     ("answer", "chosen"),
     [

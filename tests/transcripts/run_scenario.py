@@ -31,6 +31,7 @@ MODULES = {
         "autogen_agentchat.teams",
         "autogen_agentchat.ui",
         "autogen_ext.code_executors.local",
+        "autogen_ext.models.openai",
         "autogen_ext.models.replay",
         "autogen_ext.tools.code_execution",
     ),

@@ -57,7 +57,7 @@ class AgentTools:
     async def _call(self, call: FunctionCall, token: CancellationToken) -> ToolOutcome:
         try:
             arguments: object = json.loads(call.arguments or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return _failure(call, f"Error: {error}")
         if not isinstance(arguments, dict):
             return _failure(call, f"Error: the arguments are not a JSON object: {call.arguments}")

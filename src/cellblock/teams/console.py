@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,7 +54,7 @@ async def Console(
     )
     output = _ConsoleOutput(printer, output_stats=output_stats)
     result: ResultT | None = None
-    async with aclosing(stream):
+    async with contextlib.aclosing(stream):
         async for item in stream:
             if isinstance(item, TaskResult):
                 result = item
@@ -191,10 +191,12 @@ def _pictures_of(result: CodeResult) -> tuple[list[Image], list[Path]]:
     files = [path for block in result.blocks for path in block.output_files]
     if files:
         return [], files
-    images = [
-        Image.from_bytes(base64.b64decode(content), mime_type)
-        for display in result.displays
-        for mime_type, content in display.items()
-        if mime_type in ("image/png", "image/jpeg") and isinstance(content, str)
-    ]
+    images: list[Image] = []
+    for display in result.displays:
+        for mime_type in ("image/png", "image/jpeg"):
+            content = display.get(mime_type)
+            if isinstance(content, str):  # code can display anything
+                with contextlib.suppress(ValueError):
+                    data = base64.b64decode("".join(content.split()), validate=True)
+                    images.append(Image.from_bytes(data, mime_type))
     return images, []

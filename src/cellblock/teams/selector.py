@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Self, cast
 
 from ..agents.context import add_to_context
@@ -110,17 +111,28 @@ class SelectorGroupChat(BaseGroupChat):
             token=token,
         )
         name: str | None = None
-        async for item in choosing:
-            if isinstance(item, str):
-                name = item
-            elif self._emit_team_events:
-                yield item
-        yield name or self._previous_speaker or candidates[0]
+        async with aclosing(choosing):
+            async for item in choosing:
+                if isinstance(item, str):
+                    name = item
+                elif self._emit_team_events:
+                    yield item
+        yield name or self._speaker_without_choice(candidates)
+
+    def _speaker_without_choice(self, candidates: Sequence[str]) -> str:
+        """Return who speaks if the model does not choose: the last speaker, as in AutoGen.
+
+        Only `candidate_func` excludes it: that is a rule, and no advice.
+        """
+        previous = self._previous_speaker
+        if previous is None or (self._candidate_func is not None and previous not in candidates):
+            return candidates[0]
+        return previous
 
     async def _ask_selector_func(self) -> str | None:
         if self._selector_func is None:
             return None
-        answer = self._selector_func(self._thread)
+        answer = self._selector_func(list(self._thread))
         speaker = await answer if inspect.isawaitable(answer) else answer
         if speaker is not None and speaker not in self._participants:
             raise ValueError(
@@ -135,7 +147,7 @@ class SelectorGroupChat(BaseGroupChat):
             if self._allow_repeated_speaker:
                 return names
             return [name for name in names if name != self._previous_speaker]
-        answer = self._candidate_func(self._thread)
+        answer = self._candidate_func(list(self._thread))
         candidates = await answer if inspect.isawaitable(answer) else answer
         if not candidates:
             raise ValueError(
