@@ -134,6 +134,11 @@ def test_language_is_inferred_if_the_info_string_has_none(info: str) -> None:
     assert extract_pairs(f"```{info}\npip install x\n```") == [("sh", "pip install x")]
 
 
+def test_languages_are_not_inferred_if_nobody_asks() -> None:
+    blocks = extract_code_blocks("```\nprint(1)\n```\n```sh\nls\n```", infer_languages=False)
+    assert [block.language for block in blocks] == ["", "sh"]
+
+
 def test_untagged_fence_without_code_has_no_language() -> None:
     assert extract_pairs("```\nsrc/\n  app.py\n```") == [("", "src/\n  app.py")]
 

@@ -11,8 +11,20 @@ from pathlib import Path
 import pytest
 
 from cellblock.sandbox.probe import unavailable_reason
+from tests.containers import docker_engine
+from tests.docs.markdown_pages import matches
 
 ROOT = Path(__file__).parent.parent
+OUTPUT = ROOT / "tests" / "examples" / "output"
+# Examples about agents; `settings.py` is what they share.
+AGENTS = [
+    "given_code.py",
+    "gpu_request.py",
+    "coder_and_executor.py",
+    "self_repair.py",
+    "message_runtime.py",
+    pytest.param("load_data.py", marks=pytest.mark.network),  # it installs a package
+]
 
 
 def run(argv: list[str], folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -93,3 +105,32 @@ def test_analysis_example_continues_after_a_segfault(live: None, tmp_path: Path)
     assert (tmp_path / "coding/wind.csv").read_text().count("\n") == 366
     assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["1.png", "2.png"]
     assert [*(tmp_path / "coding").glob("*.png")] == []
+
+
+def run_agents(example: str, folder: Path, *options: str) -> str:
+    """Run an example about agents, and return what it prints."""
+    done = run([sys.executable, str(ROOT / "examples" / example), *options], folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert list(folder.iterdir()) == []
+    return done.stdout
+
+
+@pytest.mark.parametrize("example", AGENTS)
+def test_agents_in_the_sandbox_say_what_they_said_before(example: str, tmp_path: Path) -> None:
+    if reason := unavailable_reason():
+        pytest.skip(reason)
+    output = run_agents(example, tmp_path)
+    assert matches(output, (OUTPUT / f"{Path(example).stem}.txt").read_text()), output
+
+
+@pytest.mark.parametrize("example", AGENTS)
+def test_agents_with_docker_say_the_same(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = docker_engine.use_shared_engine(monkeypatch, "python")
+    output = run_agents(example, tmp_path, "--docker", image)
+    expected = OUTPUT / f"{Path(example).stem}_docker.txt"
+    if not expected.exists():
+        expected = OUTPUT / f"{Path(example).stem}.txt"
+    assert matches(output, expected.read_text()), output

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from .components import Component, ComponentModel, load_component, register_component
     from .environments.virtualenv import create_virtual_env
     from .errors import (
+        AgentError,
         BackendError,
         BackendLost,
+        CassetteMismatch,
         CellblockError,
         CheckpointError,
         ComponentError,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
         ExecutorStopped,
         FunctionError,
         ImageUnavailable,
+        ModelError,
+        ModelOutputError,
         PackageError,
         SandboxUnavailable,
         SessionError,
@@ -77,14 +81,16 @@ if TYPE_CHECKING:
         fold,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
+    "AgentError",
     "Alias",
     "BackendError",
     "BackendLost",
     "BlockResult",
     "CancellationToken",
+    "CassetteMismatch",
     "CellblockError",
     "Checkpoint",
     "CheckpointError",
@@ -124,6 +130,8 @@ __all__ = [
     "LocalCommandLineCodeExecutor",
     "LocalJupyterServer",
     "MarkdownCodeExtractor",
+    "ModelError",
+    "ModelOutputError",
     "Mount",
     "Output",
     "OutputTruncated",
@@ -156,9 +164,10 @@ _MODULES = {
     "components": "Component ComponentModel load_component register_component",
     "environments.virtualenv": "create_virtual_env",
     "errors": (
-        "BackendError BackendLost CellblockError CheckpointError ComponentError "
-        "ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
-        "PackageError SandboxUnavailable SessionError UnsupportedValue WorkspaceError"
+        "AgentError BackendError BackendLost CassetteMismatch CellblockError CheckpointError "
+        "ComponentError ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
+        "ModelError ModelOutputError PackageError SandboxUnavailable SessionError UnsupportedValue "
+        "WorkspaceError"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",

@@ -35,7 +35,7 @@ class CodeBlockLike(Protocol):
         ...
 
 
-def extract_code_blocks(markdown: str) -> list[CodeBlock]:
+def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[CodeBlock]:
     """Return the fenced code blocks of `markdown` in order. Accepts any text.
 
     Raise `ValueError` for anything else.
@@ -45,8 +45,8 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
 
     `code` is the text between the lines of the fence, without the last line end. As CommonMark
     requires, line ends become LF and NUL becomes U+FFFD. `language` is the tag as written. The
-    language of a fence without a tag is inferred; it is "" if that fails. A byte order mark at the
-    start is ignored.
+    language of a fence without a tag is inferred; it is "" if that fails, or if `infer_languages`
+    is False. A byte order mark at the start is ignored.
     """
     if not isinstance(markdown, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ValueError(
@@ -64,13 +64,14 @@ def extract_code_blocks(markdown: str) -> list[CodeBlock]:
         token for token in parser.parse(markdown.removeprefix("\ufeff")) if token.type == "fence"
     )
     return [
-        _make_block(token.content.removesuffix("\n"), unescapeAll(token.info)) for token in fences
+        _make_block(token.content.removesuffix("\n"), unescapeAll(token.info), infer_languages)
+        for token in fences
     ]
 
 
-def _make_block(code: str, info: str) -> CodeBlock:
+def _make_block(code: str, info: str, infer: bool) -> CodeBlock:
     language = _language_tag(info)
-    if not language and (language := infer_language(code)) == "unknown":
+    if not language and infer and (language := infer_language(code)) == "unknown":
         language = ""
     return CodeBlock(code, language)
 

@@ -70,6 +70,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def matches(output: str, shown: str) -> bool:
+    """Return True if `output` is what a page shows. There, `...` stands for any text."""
+    pattern = re.escape(shown.rstrip()).replace(re.escape("..."), ".*")
+    return re.fullmatch(pattern, output.rstrip(), re.DOTALL) is not None
+
+
 def _language(token: Token) -> str:
     return (token.info.split() or [""])[0] if token.type == "fence" else ""
 

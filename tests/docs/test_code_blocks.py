@@ -25,7 +25,7 @@ import pytest
 
 from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
-from tests.docs.markdown_pages import PAGES, ROOT, PageBlock, blocks, page_name
+from tests.docs.markdown_pages import PAGES, ROOT, PageBlock, blocks, matches, page_name
 from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
 
@@ -113,11 +113,6 @@ class PageRun:
         return done.stdout
 
 
-def matches(output: str, shown: str) -> bool:
-    pattern = re.escape(shown.rstrip()).replace(re.escape("..."), ".*")
-    return re.fullmatch(pattern, output.rstrip(), re.DOTALL) is not None
-
-
 @pytest.mark.parametrize("page", runnable_pages())
 def test_code_of_a_page_does_what_the_page_shows(
     page: Path,
@@ -166,8 +161,8 @@ def missing(command: str) -> str | None:
     elif program == "cellblock":
         if not arguments[0].startswith("-") and arguments[0] not in command_names():
             return f"cellblock {arguments[0]}"
-    elif program in ("python", "python3") and arguments[0] == "-m":
-        if importlib.util.find_spec(arguments[1]) is None:
+    elif program in ("python", "python3"):
+        if arguments[0] == "-m" and importlib.util.find_spec(arguments[1]) is None:
             return arguments[1]
     elif program not in PROGRAMS:
         return program

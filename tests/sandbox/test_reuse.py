@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import CodeBlock, Mount, Policy
+from cellblock import CodeBlock, Limits, Mount, Policy
 from cellblock.sync import SyncCodeExecutor
 from tests.sandbox.probes import (
     MARK,
@@ -154,7 +154,8 @@ def is_found_later(executor: SyncCodeExecutor, leave: str, find: str) -> bool:
 
 @pytest.fixture(scope="module", params=["all protections", "without Landlock"])
 def sandboxed(request: pytest.FixtureRequest) -> Iterator[SyncCodeExecutor]:
-    executor = sandbox()
+    # Without control groups, shared memory is refused under a memory limit.
+    executor = sandbox(limits=Limits(memory_bytes=None))
     with without_landlock() if request.param == "without Landlock" else contextlib.nullcontext():
         executor.start()
     yield executor
@@ -187,7 +188,7 @@ def test_next_block_without_sandbox_finds(name: str, unprotected: SyncCodeExecut
 @pytest.mark.parametrize("name", LEFTOVERS)
 def test_another_executor_does_not_find(name: str, sandboxed: SyncCodeExecutor) -> None:
     leave, find = LEFTOVERS[name]
-    with sandbox() as other:
+    with sandbox(limits=Limits(memory_bytes=None)) as other:
         waiting = f"{fill_in(leave, 77)}\nopen('left', 'w')\nimport time; time.sleep(9)"
         with contextlib.closing(sandboxed.execute_stream([CodeBlock(waiting, "python")])) as events:
             next(iter(events))

@@ -222,7 +222,7 @@ def test_a_stream_yields_thinking_between_tags_and_text() -> None:
         {"type": "text_delta", "text": "y"},
     )
     *pieces, result = ask_stream(streamed(*thinking, *text))
-    assert pieces == ["<think>", "H", "m.", "</think>", "He", "y"]
+    assert pieces == ["<think>H", "m.", "</think>", "He", "y"]
     assert result == CreateResult(
         content="Hey",
         finish_reason="stop",
@@ -251,7 +251,9 @@ def test_calls_arrive_in_pieces() -> None:
 
 
 def test_a_busy_service_is_asked_again() -> None:
-    busy = json_reply({"type": "error", "error": {"message": "Overloaded"}}, 529, retry_after_ms="1")
+    busy = json_reply(
+        {"type": "error", "error": {"message": "Overloaded"}}, 529, retry_after_ms="1"
+    )
     result, requests = ask(busy, message(), client={"max_retries": 1})
     assert (result.content, len(requests)) == ("Hey", 2)
 

@@ -75,13 +75,13 @@ def test_reasoning_is_streamed_between_tags_and_is_the_thought(field: str) -> No
         chunk(role="assistant", content=None, **{field: "H"}), chunk(**{field: "m."}),
         chunk(content="Hi"), chunk("stop"),
     )  # fmt: skip
-    assert pieces == ["<think>", "H", "m.", "</think>", "Hi"]
+    assert pieces == ["<think>H", "m.", "</think>", "Hi"]
     assert (result.thought, result.content) == ("Hm.", "Hi")
 
 
 def test_reasoning_that_ends_without_an_answer_is_closed() -> None:
     pieces, result = collect(chunk(reasoning_content="Hm"), chunk("length"))
-    assert pieces == ["<think>", "Hm", "</think>"]
+    assert pieces == ["<think>Hm", "</think>"]
     assert (result.thought, result.content, result.finish_reason) == ("Hm", "", "length")
 
 

@@ -56,7 +56,7 @@ class ClaudeStream:
     def _show(self, thinking: str | None, text: str | None) -> list[str]:
         pieces: list[str] = []
         if thinking:
-            pieces += [thinking] if self._is_reasoning else ["<think>", thinking]
+            pieces.append(thinking if self._is_reasoning else f"<think>{thinking}")
             self._is_reasoning = True
         return [*pieces, text] if text else pieces
 

@@ -49,7 +49,7 @@ class CompletionStream:
         pieces: list[str] = []
         message = self._message
         if reasoning := delta.reasoning_content or delta.reasoning:
-            pieces += [reasoning] if self._is_reasoning else ["<think>", reasoning]
+            pieces.append(reasoning if self._is_reasoning else f"<think>{reasoning}")
             self._is_reasoning = True
             message.reasoning_content = (message.reasoning_content or "") + reasoning
         if self._is_reasoning and (delta.content or delta.tool_calls or delta.refusal):

@@ -1,0 +1,1 @@
+"""What the examples print, and how their conversations are recorded."""
