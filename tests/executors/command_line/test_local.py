@@ -201,11 +201,12 @@ def test_it_starts_itself_on_first_use(tmp_path: Path) -> None:
     )
 
 
-def test_shared_memory_left_by_a_block_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rest", ["", "if os.fork() == 0: time.sleep(100)"])
+def test_shared_memory_left_by_a_block_is_removed(tmp_path: Path, rest: str) -> None:
     name = f"cellblock_test_{os.getpid()}"
     code = (
-        f"from multiprocessing import shared_memory\n"
-        f"kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)"
+        f"import os, time\nfrom multiprocessing import shared_memory\n"
+        f"kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)\n{rest}"
     )
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         for _ in range(5):

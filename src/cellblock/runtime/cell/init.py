@@ -45,7 +45,7 @@ _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").sign
 # Without the layers of Python's `socket` module.
 _detach: Callable[[socket.socket], int] = importlib.import_module("_socket").socket.detach
 
-_TRACKER_TIMEOUT = 0.5  # seconds; a resource tracker needs milliseconds after its program's end
+_TRACKER_TIMEOUT = 10.0  # seconds; a resource tracker needs milliseconds on an idle machine
 _SIGINT, _SIGTERM, _SIG_DFL = int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIG_DFL)
 _ANCILLARY_BYTES = socket.CMSG_SPACE((2 + MAX_MOUNTS) * 4)  # descriptors in one packet
 
@@ -245,12 +245,17 @@ def _supervise(main: int, kill: Callable[[], None], *, at_once: bool) -> bytes:
 
 
 def _await_resource_trackers() -> None:
-    """Let Python's resource tracker remove shared memory that its program has left behind."""
+    """Let Python's resource tracker remove shared memory that its program has left behind.
+
+    A tracker ends after the last process of its program, so the other processes are killed here.
+    """
     deadline = time.monotonic() + _TRACKER_TIMEOUT
-    while (
-        any(map(_is_resource_tracker, process_tree.children(os.getpid())))
-        and time.monotonic() < deadline
-    ):
+    while any(map(_is_resource_tracker, process_tree.children(os.getpid()))):
+        for pid in process_tree.descendants(os.getpid()):
+            if not _is_resource_tracker(pid):
+                process_tree.send_signal(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.001)
 
 
