@@ -23,7 +23,7 @@ TASK = (
 )
 CODER = (
     "You solve tasks with Python code. Write one complete program in a ```python block and print "
-    "what you want to know; somebody else runs it and shows you the output. "
+    "what you want to know; another agent runs it and shows you the output. "
     "When you know the answer, say it in one sentence, and end with TERMINATE."
 )
 

@@ -17,7 +17,7 @@ from cellblock.teams import Console, RoundRobinGroupChat, TextMentionTermination
 
 TASK = "Who of our people lives in Lisbon? Show them as a table, the oldest first."
 CODER = (
-    "You write Python code in ```python blocks; somebody else runs it and shows you the output. "
+    "You write Python code in ```python blocks; another agent runs it and shows you the output. "
     "When the output answers the task, reply with TERMINATE alone.\n\n"
 )
 

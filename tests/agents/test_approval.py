@@ -122,7 +122,8 @@ def test_rules_allow_what_no_rule_is_about() -> None:
 def test_a_rule_that_asks_without_a_function_denies() -> None:
     assert decide(ApprovalRules(), ("python", "import requests")) == (
         False,
-        "Nobody can be asked about block 0, line 1: network (imports requests).",
+        "The rules ask about block 0, line 1: network (imports requests), "
+        "but there is no `ask` function.",
     )
 
 

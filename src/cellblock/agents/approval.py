@@ -125,7 +125,8 @@ class ApprovalRules(Component):
             case "ask" if self._ask is not None:
                 return await ask_function(self._ask, blocks, context, hints)
             case "ask":
-                return Approval(False, f"Nobody can be asked about {decisive}.", hints)
+                reason = f"The rules ask about {decisive}, but there is no `ask` function."
+                return Approval(False, reason, hints)
             case "deny":
                 return Approval(False, f"The rules deny {decisive}.", hints)
 

@@ -17,7 +17,7 @@ _MESSAGE = "The cancellation token was cancelled."
 def cancelled_by(token: CancellationToken) -> Generator[None]:
     """While the context is open, raise `CancelledError` in this task if `token` is cancelled.
 
-    The context must not contain a `yield`: the code after it may belong to somebody else.
+    The context must not contain a `yield`: the code after it may belong to the caller.
     """
     _raise_if_cancelled(token)
     with _cancels_task(token):

@@ -83,7 +83,7 @@ class CodeRunner:
                 yield CodeRun(CodeResult(1, text, outcome="error"))
                 return
         with cancelled_by(token):
-            pass  # cancelled by whoever saw the last event
+            pass  # cancelled by a reader of the last event
         if isinstance(self.executor, CodeExecutor):
             stream = self._run_streamed(self.executor, blocks, token, attempt)
             async with aclosing(stream):
@@ -106,7 +106,7 @@ class CodeRunner:
         async with aclosing(executor.execute_stream(blocks, token)) as events:
             while (event := await _finish(_next_event(events), token)) is not None:
                 builder.add_event(event)
-                # After a cancellation nobody waits for more than the result.
+                # After a cancellation only the result is awaited.
                 if isinstance(event, Output) and not token.is_cancelled():
                     yield CodeOutputEvent(
                         content=event.text,
@@ -144,7 +144,7 @@ async def _finish(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
 
 
 def _our_result(result: Any) -> CodeResult:
-    """Return the result of somebody else's executor as one of ours."""
+    """Return the result of a foreign executor as one of ours."""
     if isinstance(result, CodeResult):
         return result
     exit_code = int(result.exit_code)

@@ -58,7 +58,7 @@ class RunBudget:
             raise asyncio.CancelledError("The cancellation token was cancelled.")
 
     def is_time_over(self) -> bool:
-        """Return True if the time is over, and nobody else cancelled the run."""
+        """Return True if the time is over and the run was not cancelled from outside."""
         task = asyncio.current_task()
         is_cancelled = self._caller_token.is_cancelled() or (task is not None and task.cancelling())
         return self.token.is_cancelled() and not is_cancelled

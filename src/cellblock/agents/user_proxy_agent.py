@@ -173,7 +173,7 @@ async def _run_in_daemon_thread(function: SyncInputFunc, prompt: str) -> str:
             if not answer.done():
                 finish()
 
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(finish_if_awaited)
 
     threading.Thread(target=run, name="cellblock-user-input", daemon=True).start()

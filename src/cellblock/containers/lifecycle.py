@@ -117,7 +117,7 @@ class ContainerLifecycle:
         except BackendError as error:
             if not self._spec.devices:
                 raise
-            raise BackendError(f"{error} {_GPU_ADVICE}") from error
+            raise BackendError(f"{str(error).rstrip('.')}. {_GPU_ADVICE}") from error
         await self._run_init_command(container)
 
     async def _run_init_command(self, container: Container) -> None:

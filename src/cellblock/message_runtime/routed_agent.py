@@ -61,7 +61,7 @@ def event(
     strict: bool = True,
     match: Match | None = None,
 ) -> Any:
-    """Do as `message_handler` does, for messages that nobody waits for."""
+    """Do as `message_handler` does, for messages whose reply is not awaited."""
     also = match or _match_all
     return _mark(func, lambda message, context: not context.is_rpc and also(message, context))
 

@@ -31,7 +31,7 @@ class CantHandleException(Exception):
 
 @dataclass
 class _Delivery:
-    """A message on its way to `recipient`. `answer` is None if nobody waits for it."""
+    """A message on its way to `recipient`. `answer` is None if no reply is awaited."""
 
     message: Any
     recipient: AgentId
@@ -51,8 +51,8 @@ class SingleThreadedAgentRuntime(AgentRuntime):
 
     Messages are handled in the order in which they were sent; each is handled in a task of its own.
 
-    With `ignore_unhandled_exceptions` an exception of a handler that nobody waits for is logged.
-    Otherwise it ends the runtime, and `stop`, `stop_when` and `stop_when_idle` raise it.
+    An exception of a handler whose reply is not awaited ends the runtime, and `stop`, `stop_when`
+    and `stop_when_idle` raise it. With `ignore_unhandled_exceptions` it is logged instead.
     """
 
     def __init__(self, *, ignore_unhandled_exceptions: bool = True) -> None:

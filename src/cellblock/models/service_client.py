@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 from pydantic import BaseModel, SecretStr
 
 from ..cancellation import Token, on_cancel
-from .client import ChatCompletionClient, JsonOutput, ModelInfo, ToolChoice, validate_model_info
+from .client import (
+    ChatCompletionClient,
+    JsonOutput,
+    ModelInfo,
+    ToolChoice,
+    raise_if_cancelled,
+    validate_model_info,
+)
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_family import KnownModel
 from .model_request import ModelRequest
@@ -149,7 +156,7 @@ class ServiceClient(ChatCompletionClient):
             extra_create_args=extra_create_args or {},
         )
         request.check(self._model_info)
-        _raise_if_cancelled(cancellation_token)
+        raise_if_cancelled(cancellation_token)
         return self._finish(await _run(self._send(request), cancellation_token), request)
 
     async def create_stream(
@@ -174,7 +181,7 @@ class ServiceClient(ChatCompletionClient):
             extra_create_args=extra_create_args or {},
         )
         request.check(self._model_info)
-        _raise_if_cancelled(cancellation_token)
+        raise_if_cancelled(cancellation_token)
         async with contextlib.aclosing(self._stream(request)) as items:
             while (item := await _run(anext(items, None), cancellation_token)) is not None:
                 yield item if isinstance(item, str) else self._finish(item, request)
@@ -265,11 +272,6 @@ def _to_secret(value: str | SecretStr | None) -> SecretStr | None:
 def reveal(secret: SecretStr | None) -> str | None:
     """Return the text of `secret`, for the service's SDK."""
     return secret.get_secret_value() if secret else None
-
-
-def _raise_if_cancelled(token: Token | None) -> None:
-    if token is not None and token.is_cancelled():
-        raise asyncio.CancelledError("The cancellation token was cancelled.")
 
 
 async def _run(awaitable: Awaitable[ResultT], token: Token | None) -> ResultT:

@@ -29,7 +29,7 @@ class SelectorGroupChat(BaseGroupChat):
     selector_prompt          what it is asked, with {roles}, {participants} and {history}
     allow_repeated_speaker   the last speaker may be chosen again
     max_selector_attempts    wrong answers of the model before the last speaker speaks again, or the
-                             first candidate if nobody has spoken
+                             first candidate before the first turn
     selector_func            chooses instead of the model, from the conversation; None as its answer
                              leaves the choice to the model. May be async
     candidate_func           returns the names that the model may choose from. May be async

@@ -24,8 +24,8 @@ class FunctionTool(BaseTool[BaseModel, Any]):
     The schema comes from the signature: types, defaults, and descriptions such as
     `Annotated[str, "The city"]`. A parameter `cancellation_token` receives the token.
 
-    A function that is not async runs in a thread. If its call is cancelled nobody waits for it any
-    more, but it runs to its end.
+    A function that is not async runs in a thread. If its call is cancelled, the thread still runs
+    to its end.
 
     name             None means the function's name
     global_imports   accepted for AutoGen's sake, and ignored
