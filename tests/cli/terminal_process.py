@@ -29,9 +29,11 @@ PROMPT = ">>>"
 class TerminalCommand:
     """`cellblock` with `arguments`, in a terminal."""
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str, environment: dict[str, str] | None = None, columns: int = 200
+    ) -> None:
         master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (50, 200))
+        termios.tcsetwinsize(slave, (50, columns))
         # This terminal does not answer queries, such as that for the cursor position.
         environment = {
             **os.environ,

@@ -17,7 +17,9 @@ from .. import __version__
 from ..errors import CellblockError, SandboxUnavailable
 
 _COMMANDS = {
+    "chat": "Let a model write code, approve it, and see it run.",
     "clean": "Remove control groups and containers left behind by crashed processes.",
+    "compat": "Check what scripts and notebooks written for AutoGen need.",
     "doctor": "Check what the sandbox guarantees here, and find the container engine.",
     "repl": "Start an interactive Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",

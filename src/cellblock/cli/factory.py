@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..executors.session.base import InputPrompt
     from ..executors.session.sandbox import SandboxSessionCodeExecutor
     from .repl.executor import ReplExecutor
-    from .settings import ReplSettings
 
 SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
 InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"
@@ -106,13 +105,18 @@ class _PullProgressNotes:
 
 
 def make_repl_session(
-    settings: ReplSettings, folder: str, input_callback: InputCallback | None, *, has_colours: bool
+    settings: Settings,
+    folder: str,
+    input_callback: InputCallback | None,
+    *,
+    image_folder: str,
+    has_colours: bool,
 ) -> ReplExecutor:
-    """Create the session of the REPL. `input_callback` answers `input()` in the session."""
+    """Create a session that a person watches. `input_callback` answers `input()` in the session."""
     from .repl.executor import ImageFiles, ReplExecutor
 
     session = _create_session(ReplExecutor, settings, folder, input_callback)
-    session.images = ImageFiles(settings.image_folder, folder)
+    session.images = ImageFiles(image_folder, folder)
     session.has_colours = has_colours
     return session
 

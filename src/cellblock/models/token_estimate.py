@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .messages import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, UserMessage
 from .tool_schema import ToolLike, schema_of
 
-_BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4
 # Role, separators and the name of the speaker.
 _TOKENS_PER_MESSAGE = 4
 # Of a picture with about 1000 x 1000 pixels; services differ.
@@ -31,7 +31,7 @@ def estimate_tokens(messages: Sequence[LLMMessage], tools: Sequence[ToolLike] = 
         for part in message.content
     )
     return (
-        -(-size // _BYTES_PER_TOKEN)
+        -(-size // BYTES_PER_TOKEN)
         + _TOKENS_PER_MESSAGE * len(messages)
         + _TOKENS_PER_IMAGE * images
     )

@@ -20,16 +20,27 @@ def parameters_schema(args_type: type[BaseModel], *, strict: bool) -> Parameters
     """
     whole = args_type.model_json_schema()
     definitions: Mapping[str, Any] = whole.pop("$defs", {})
-    schema = _Inliner(definitions, strict).inline(whole, ())
+    schema = inline_definitions(whole, definitions, strict=strict)
     parameters = {
         "type": "object",
         "properties": schema.get("properties", {}),
         "required": schema.get("required", []),
         "additionalProperties": schema.get("additionalProperties", False),
     }
-    if _has_reference(parameters):
+    if has_reference(parameters):
         parameters["$defs"] = definitions
     return cast(ParametersSchema, parameters)
+
+
+def inline_definitions(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], *, strict: bool = False
+) -> dict[str, Any]:
+    """Return `schema` with the definitions that it refers to in their places.
+
+    A reference inside the definition to which it points is left. `strict` is as in
+    `parameters_schema`.
+    """
+    return cast(dict[str, Any], _Inliner(definitions, strict).inline(dict(schema), ()))
 
 
 class _Inliner:
@@ -68,11 +79,11 @@ class _Inliner:
         return {"additionalProperties": False, **schema}
 
 
-def _has_reference(node: Any) -> bool:
+def has_reference(node: Any) -> bool:
     """Return True if a reference is left in `node`."""
     if isinstance(node, list):
-        return any(_has_reference(item) for item in cast(list[Any], node))
+        return any(has_reference(item) for item in cast(list[Any], node))
     if not isinstance(node, dict):
         return False
     values = cast(dict[str, Any], node)
-    return isinstance(values.get("$ref"), str) or any(map(_has_reference, values.values()))
+    return isinstance(values.get("$ref"), str) or any(map(has_reference, values.values()))

@@ -10,10 +10,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from ... import __version__
-from ...cancellation import CancellationToken
 from ...errors import CellblockError, WorkspaceError
-from ...executors.displays import strip_terminal_codes
-from ...executors.session.base import InputPrompt
 from ..factory import (
     WORK_DIR,
     InputCallback,
@@ -22,6 +19,7 @@ from ..factory import (
     make_repl_session,
     work_folder,
 )
+from ..input_prompter import InputPrompter
 from ..interrupts import ReplInterrupts, RunInterrupts
 from ..render import Renderer
 from ..settings import ReplSettings
@@ -67,7 +65,11 @@ class _ReplLoop:
         """Start the session, yield it, and stop it on exit."""
         with interrupts, work_folder(self.folder, is_default=self.settings.work_dir is None):
             session = make_repl_session(
-                self.settings, self.folder, ask, has_colours=has_colours(os.environ)
+                self.settings,
+                self.folder,
+                ask,
+                image_folder=self.settings.image_folder,
+                has_colours=has_colours(os.environ),
             )
             try:
                 with install_progress(self.print_note):
@@ -140,9 +142,9 @@ async def run_at_terminal(settings: ReplSettings) -> int:
     loop, interrupts = _ReplLoop(settings), ReplInterrupts()
     completer = ReplCompleter()
     terminal = Terminal(_history_path(loop), completer)
-    prompter = _InputPrompter(terminal)
+    prompter = InputPrompter(terminal)
     async with loop.open_session(interrupts, prompter.read_answer) as session:
-        prompter.session = completer.session = session
+        prompter.screen = completer.session = session
         loop.print_note(
             f"cellblock {__version__}: Python in a sandbox, work folder {loop.folder}; "
             ":help lists the commands, Ctrl-D ends the session"
@@ -172,30 +174,3 @@ def _history_path(loop: _ReplLoop) -> Path | None:
         loop.print_note(f"the history of this session is not saved: {error}")
         return None
     return path
-
-
-class _InputPrompter:
-    """Answer calls of `input()` in a block with a line from the terminal."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._loop = asyncio.get_running_loop()
-        self.session: ReplSession | None = None
-        self.token = CancellationToken()
-
-    async def read_answer(self, prompt: InputPrompt) -> str:
-        """Return the answer to `prompt`. Runs on another event loop than the terminal."""
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(self._read_at_prompt(prompt), self._loop)
-        )
-
-    async def _read_at_prompt(self, prompt: InputPrompt) -> str:
-        assert self.session is not None
-        await self.session.wait_for_output()
-        self.session.start_new_line()
-        try:
-            text = strip_terminal_codes(prompt)
-            return await self._terminal.read_answer(text, is_hidden=prompt.hidden)
-        except (KeyboardInterrupt, EOFError):
-            self.token.cancel()  # the session cannot receive "no answer"
-            return ""

@@ -1,0 +1,71 @@
+"""Chats: agents that converse, with models, tools, code and people, as AutoGen 0.2 has them."""
+
+from .agent import Agent, ChatMessage, LLMAgent
+from .agent_state import HumanInputMode
+from .assistant_agent import AssistantAgent
+from .cache import AbstractCache, Cache
+from .chat_queue import a_initiate_chats, initiate_chats
+from .chat_result import ChatResult
+from .code_utils import DEFAULT_MODEL, FAST_MODEL
+from .config_lists import (
+    config_list_from_dotenv,
+    config_list_from_json,
+    config_list_from_models,
+    config_list_gpt4_gpt35,
+    config_list_openai_aoai,
+    filter_config,
+    get_config_list,
+)
+from .conversable_agent import ConversableAgent
+from .errors import (
+    AgentNameConflict,
+    InvalidCarryOverType,
+    NoEligibleSpeaker,
+    SenderRequired,
+    UndefinedNextAgent,
+)
+from .group_chat import GroupChat
+from .group_chat_manager import GroupChatManager
+from .io import IOConsole, IOStream
+from .model_requests.model_client import ModelClient
+from .model_wrapper import OpenAIWrapper
+from .tool_registration import register_function
+from .usage import gather_usage_summary
+from .user_proxy_agent import UserProxyAgent
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "FAST_MODEL",
+    "AbstractCache",
+    "Agent",
+    "AgentNameConflict",
+    "AssistantAgent",
+    "Cache",
+    "ChatMessage",
+    "ChatResult",
+    "ConversableAgent",
+    "GroupChat",
+    "GroupChatManager",
+    "HumanInputMode",
+    "IOConsole",
+    "IOStream",
+    "InvalidCarryOverType",
+    "LLMAgent",
+    "ModelClient",
+    "NoEligibleSpeaker",
+    "OpenAIWrapper",
+    "SenderRequired",
+    "UndefinedNextAgent",
+    "UserProxyAgent",
+    "a_initiate_chats",
+    "config_list_from_dotenv",
+    "config_list_from_json",
+    "config_list_from_models",
+    "config_list_gpt4_gpt35",
+    "config_list_openai_aoai",
+    "filter_config",
+    "gather_usage_summary",
+    "get_config_list",
+    "initiate_chats",
+    "register_function",
+]

@@ -1,0 +1,162 @@
+"""AutoGen 0.2's functions about code: extract it from a message, infer its language, run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..aio.background_loop import background_loop
+from ..blocks import infer_language
+from ..environments.virtualenv import create_virtual_env
+from .code_places import CodePlaces
+from .code_task import DEFAULT_TIMEOUT, TIMEOUT_MSG, CodeSettings, CodeTask, FinishedCode
+from .docker_use import (
+    UseDocker,
+    check_can_use_docker_or_throw,
+    decide_use_docker,
+    in_docker_container,
+    is_docker_running,
+)
+
+__all__ = [
+    "CODE_BLOCK_PATTERN",
+    "DEFAULT_MODEL",
+    "DEFAULT_TIMEOUT",
+    "FAST_MODEL",
+    "PYTHON_VARIANTS",
+    "SENTINEL",
+    "TIMEOUT_MSG",
+    "UNKNOWN",
+    "check_can_use_docker_or_throw",
+    "content_str",
+    "create_virtual_env",
+    "decide_use_docker",
+    "execute_code",
+    "extract_code",
+    "in_docker_container",
+    "infer_lang",
+    "is_docker_running",
+]
+
+UNKNOWN = "unknown"
+"""The language of text in which no code was found."""
+DEFAULT_MODEL = "gpt-4"
+"""The model that old examples name by default."""
+FAST_MODEL = "gpt-3.5-turbo"
+"""The cheaper model that old examples name."""
+PYTHON_VARIANTS = ["python", "Python", "py"]
+"""Tags of Python."""
+CODE_BLOCK_PATTERN = r"```[ \t]*(\w+)?[ \t]*\r?\n(.*?)\r?\n[ \t]*```"
+"""The pattern of a code block: a language, if one is named, and the code."""
+SENTINEL = object()
+"""Stands for "not given", where None means something else."""
+
+# A block, which may be empty or on one line, or text in single backticks.
+_BLOCK_OR_SINGLE_LINE = re.compile(
+    r"```(?:[ \t]*(\w+)[ \t]*(?=\r?\n))?\s*(.*?)\s*```|`([^`]+)`", re.DOTALL
+)
+
+
+def extract_code(
+    text: str | list[Any] | None,
+    pattern: str = CODE_BLOCK_PATTERN,
+    detect_single_line_code: bool = False,
+) -> list[tuple[str, str]]:
+    """Return the code in `text` as pairs of language and code.
+
+    The language is "" where none is named. If there is no code, the only pair is
+    `("unknown", text)`. `text` may be the parts of a multimodal message. `detect_single_line_code`
+    also finds `code` in single backticks; it ignores `pattern` and returns [] if there is no code.
+    """
+    content = content_str(text)
+    if detect_single_line_code:
+        return [
+            (match[1].strip() if match[1] else "", (match[2] or match[3] or "").strip())
+            for match in _BLOCK_OR_SINGLE_LINE.finditer(content)
+        ]
+    found = cast("list[tuple[str, str]]", re.findall(pattern, content, flags=re.DOTALL))
+    return found or [(UNKNOWN, content)]
+
+
+def infer_lang(code: str) -> str:
+    """Return "sh" for a python or pip command, "python" if `code` compiles, else "unknown"."""
+    return infer_language(code)
+
+
+def content_str(content: str | list[Any] | None) -> str:
+    """Return the text of a message's content, with `<image>` for each picture; "" for None.
+
+    Raise `TypeError`, `ValueError` or `AssertionError` if the content is malformed.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    # Messages come from untyped callers and from models.
+    if not isinstance(content, list):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"content must be None, str, or list, but got {type(content)}")
+    return "".join([_part_str(part) for part in content])
+
+
+def _part_str(part: object) -> str:
+    if not isinstance(part, Mapping):
+        raise TypeError(
+            "Wrong content format: every element should be dict if the content is a list."
+        )
+    values = cast("Mapping[str, Any]", part)
+    if "type" not in values:
+        raise AssertionError("Wrong content format. Missing 'type' key in content's dict.")
+    match values["type"]:
+        case "text":
+            return values["text"]
+        case "image_url":
+            return "<image>"
+        case other:
+            raise ValueError(f"Wrong content format: unknown type {other} within the content")
+
+
+def execute_code(
+    code: str | None = None,
+    timeout: float | None = None,
+    filename: str | None = None,
+    work_dir: str | None = None,
+    use_docker: UseDocker | object = SENTINEL,
+    lang: str | None = "python",
+    *,
+    sandbox: bool = True,
+) -> tuple[int, str, str | None]:
+    """Run code in a fresh process and return its exit code, its output and the image.
+
+    code         the code; None runs the existing file `filename`
+    timeout      seconds that the code may run; None: 600
+    filename     name of the file in `work_dir`; None: a temporary file
+    work_dir     folder of the code; None: a temporary folder, which is removed
+    use_docker   see `UseDocker`; not given: see `decide_use_docker`
+    sandbox      without Docker, run the code in a sandbox with this machine's network. False: run
+                 it on this machine, with your rights
+
+    The output is what the code wrote to standard output, or after a failure to standard error.
+    After `timeout` the exit code is 1 and the output "Timeout". The image is None without Docker.
+
+    Raise `AssertionError` if there is no code and no file, `NotImplementedError` for an unknown
+    language, `RuntimeError` if Docker is wanted and not running, and the errors of
+    `cellblock.CodeExecutor` if the code could not run.
+    """
+    if use_docker is SENTINEL:
+        use_docker = decide_use_docker(None)
+    task = CodeTask(code, lang or "python", filename)
+    if not task.is_runnable:
+        raise NotImplementedError(f"{lang} not recognized in code execution")
+    check_can_use_docker_or_throw(use_docker)
+    settings = CodeSettings.create(
+        use_docker=use_docker, work_dir=work_dir, timeout=timeout, sandbox=sandbox
+    )
+    done = background_loop().run(_run_once(task, settings))
+    return done.exit_code, done.logs, done.image
+
+
+async def _run_once(task: CodeTask, settings: CodeSettings) -> FinishedCode:
+    places = CodePlaces()
+    try:
+        return await places.run(task, settings)
+    finally:
+        await places.close()

@@ -1,0 +1,69 @@
+"""What an executor of AutoGen 0.2 is: its methods, its results, its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
+
+from ...blocks import CodeBlock
+from ...results import CodeResult, CommandLineCodeResult
+
+__all__ = [
+    "CodeBlock",
+    "CodeExecutionConfig",
+    "CodeExecutor",
+    "CodeExtractor",
+    "CodeResult",
+    "CommandLineCodeResult",
+    "IPythonCodeResult",
+]
+
+
+@runtime_checkable
+class CodeExtractor(Protocol):
+    """What finds the code in a message."""
+
+    def extract_code_blocks(self, message: str | list[Any] | None) -> list[CodeBlock]:
+        """Return the code blocks of `message`: a text, the parts of a message, or None."""
+        ...
+
+
+@runtime_checkable
+class CodeExecutor(Protocol):
+    """What runs code blocks. An executor of your own needs these three methods."""
+
+    @property
+    def code_extractor(self) -> CodeExtractor:
+        """What finds the code in a message."""
+        ...
+
+    def execute_code_blocks(self, code_blocks: list[CodeBlock]) -> CodeResult:
+        """Run the blocks in order and return their result."""
+        ...
+
+    def restart(self) -> None:
+        """Forget what blocks have left behind, except files."""
+        ...
+
+
+@dataclass(repr=False)
+class IPythonCodeResult(CodeResult):
+    """The result of a Jupyter kernel. `output_files` are the pictures and pages it displayed."""
+
+    output_files: list[str] = field(default_factory=list[str])
+
+
+CodeExecutionConfig = TypedDict(
+    "CodeExecutionConfig",
+    {
+        "executor": Literal["ipython-embedded", "commandline-local"] | CodeExecutor,
+        "last_n_messages": int | Literal["auto"],
+        "timeout": int,
+        "use_docker": bool | str | list[str],
+        "work_dir": str,
+        "ipython-embedded": dict[str, Any],
+        "commandline-local": dict[str, Any],
+    },
+    total=False,
+)
+"""A `code_execution_config`."""

@@ -1,0 +1,1 @@
+"""One request to a model: parameters and messages, connection, answer, price, cached answer."""

@@ -1,0 +1,5 @@
+"""`cellblock chat`: a conversation with a model whose code runs here."""
+
+from .main import command
+
+__all__ = ["command"]

@@ -1,0 +1,154 @@
+"""Turn the pieces of a model's answer into styled lines. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.syntax import Syntax
+from rich.text import Text
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})([^`\n]*)$")
+_MAYBE_FENCE = re.compile(r"[ \t>]*(?:`{0,2}|~{0,2})$")
+_LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+")
+# Lines whose end matters: headings, tables, indented code.
+_WHOLE_LINE = re.compile(r"#{1,6} |\||    |\t")
+_THINK = re.compile(r"</?think>")
+# What moves the cursor or changes the order of characters would show other code than what runs.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c]")
+_HIGHLIGHTED_LINES = 300  # of a long block: highlighting looks at these before the last line
+_MIN_WIDTH = 20
+
+
+def visible(text: str) -> str:
+    """Return `text` with U+FFFD for each character that a terminal would not show."""
+    return _HIDDEN.sub("\ufffd", text)
+
+
+def highlight(code: str, language: str) -> Text:
+    """Return `code` in colours."""
+    text = Syntax("", language or "text", theme="ansi_dark").highlight(code)
+    text.rstrip()
+    return text
+
+
+class AnswerText:
+    """Wrap prose at `width` columns, and highlight fenced code line by line.
+
+    A word is complete when the next one begins, and a line of code when the next line does. A line
+    that does not fit goes on with the next one, as in a browser.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = max(width, _MIN_WIDTH)
+        self._rest = ""  # of the line that is not printed yet
+        self._is_line_start = True
+        self._column, self._indent = 0, 0
+        self._is_wrapped = False  # whether the line did not fit
+        self._has_open_line = False  # a line that did not fit, and that the next one may continue
+        self._fence = ""  # the marks that opened the block; "" outside
+        self._language = ""
+        self._code: list[str] = []
+        self._is_thought = False
+
+    def add(self, piece: str) -> Iterator[Text]:
+        """Add a piece of the answer, and yield what can be printed."""
+        *lines, last = (self._rest + piece.replace("\r\n", "\n")).split("\n")
+        for line in lines:
+            yield from self._end_line(visible(line))
+            self._rest = ""
+        self._rest = last
+        if not (self._fence or self._must_wait(last)):
+            words, space, rest = last.rpartition(" ")
+            if words.strip():
+                yield from self._prose(visible(words), visible(last))
+                self._rest = space + rest  # no line ends with a space
+
+    def end(self) -> Iterator[Text]:
+        """Yield the rest, up to the end of its line."""
+        if self._rest or not self._is_line_start:
+            yield from self._end_line(visible(self._rest))
+        yield from self._close_line()
+        self._rest, self._fence, self._code = "", "", []
+
+    def _must_wait(self, line: str) -> bool:
+        """Return True if the line must be complete before any of it is printed."""
+        if not self._is_line_start:
+            return False
+        return bool(
+            _WHOLE_LINE.match(line)
+            or _MAYBE_FENCE.match(line)
+            or _FENCE.match(line)
+            or _THINK.match(line)
+        )
+
+    def _end_line(self, line: str) -> Iterator[Text]:
+        fence = _FENCE.match(line) if self._is_line_start else None
+        if self._is_line_start and (fence or not line.strip() or _WHOLE_LINE.match(line)):
+            yield from self._close_line()
+        if self._fence:
+            if fence and fence[1].startswith(self._fence) and not fence[2].strip():
+                self._fence, self._code = "", []
+                yield Text(f"{line}\n", "dim")
+            else:
+                yield self._code_line(line)
+        elif fence:
+            self._fence, self._language = fence[1], (fence[2].split() or [""])[0]
+            yield Text(f"{line}\n", "dim")
+        elif self._is_line_start and _WHOLE_LINE.match(line):
+            yield Text(f"{line}\n", "bold" if line.startswith("#") else self._style)
+        else:
+            yield from self._prose(line, line)
+            self._has_open_line = self._is_wrapped
+            if not self._has_open_line:
+                yield Text("\n")
+                self._column = 0
+        self._is_line_start, self._is_wrapped = True, False
+
+    def _close_line(self) -> Iterator[Text]:
+        if self._has_open_line:
+            self._has_open_line, self._column = False, 0
+            yield Text("\n")
+
+    def _code_line(self, line: str) -> Text:
+        self._code = [*self._code[-_HIGHLIGHTED_LINES:], line]
+        lines = Syntax("", self._language or "text", theme="ansi_dark").highlight(
+            "\n".join(self._code)
+        )
+        text = lines.split("\n", allow_blank=True)[len(self._code) - 1]
+        return text.append("\n")
+
+    def _prose(self, text: str, line: str) -> Iterator[Text]:
+        """Yield words of a line of prose, with a line end before those that do not fit.
+
+        `line` is the line as far as it is known.
+        """
+        if self._is_line_start and text:
+            item = _LIST_ITEM.match(line)
+            if item:
+                yield from self._close_line()
+            if self._has_open_line:
+                self._has_open_line, text = False, f" {text.lstrip()}"
+            else:
+                self._indent = len(item[0]) if item else len(text) - len(text.lstrip(" "))
+        for word in re.findall(r"\s*\S+", text):
+            yield from self._word(word)
+            self._is_line_start = False
+
+    def _word(self, word: str) -> Iterator[Text]:
+        style = self._style
+        if tag := _THINK.search(word):
+            self._is_thought = not tag[0].startswith("</")
+            style = style or self._style
+            word = _THINK.sub("", word)
+        if self._column and self._column + cell_len(word.rstrip()) > self._width:
+            word = " " * self._indent + word.lstrip()
+            self._column, self._is_wrapped = 0, True
+            yield Text("\n")
+        self._column += cell_len(word)
+        yield Text(word, style)
+
+    @property
+    def _style(self) -> str:
+        return "dim italic" if self._is_thought else ""

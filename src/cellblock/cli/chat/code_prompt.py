@@ -1,0 +1,51 @@
+"""Ask the user at the terminal whether code may run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...blocks import CodeBlock
+from .approver import Answer, Approved, Refused
+from .editor import EditorError, edit
+from .output import ChatOutput
+from .terminal import ChatTerminal
+
+_KEYS = "[y]es  [n]o  [e]dit  [a]lways"
+
+
+class CodePrompt:
+    """Ask for one key: y, n and a reason, e for the editor, a for all further code."""
+
+    def __init__(self, terminal: ChatTerminal, output: ChatOutput) -> None:
+        self._terminal, self._output = terminal, output
+
+    async def __call__(self, blocks: Sequence[CodeBlock], hints: Sequence[str]) -> Answer:
+        """Return the answer. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
+        is_edited = False
+        for hint in hints:
+            self._output.note(f"look at {hint}")
+        while True:
+            what = "this" if len(blocks) == 1 else f"these {len(blocks)} blocks"
+            match await self._terminal.read_key(f"Run {what}?  {_KEYS}  ", "ynea"):
+                case "y":
+                    return Approved(blocks, is_edited)
+                case "a":
+                    return Approved(blocks, is_edited, for_all=True)
+                case "n":
+                    prompt = "Why not? (Enter: your turn) "
+                    return Refused((await self._terminal.read_answer(prompt)).strip())
+                case _:
+                    edited = await self._edit(blocks)
+                    is_edited = is_edited or list(edited) != list(blocks)
+                    blocks = edited
+
+    async def _edit(self, blocks: Sequence[CodeBlock]) -> Sequence[CodeBlock]:
+        """Return the blocks that the user edited, or `blocks` if that fails."""
+        try:
+            edited = await edit(blocks, os.environ)
+        except EditorError as error:
+            self._output.note(str(error))
+            return blocks
+        await self._output.show_code(edited)
+        return edited

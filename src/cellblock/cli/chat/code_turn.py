@@ -1,0 +1,70 @@
+"""Run blocks, and print what they do while they do it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from ...blocks import CodeBlock
+from ...cancellation import CancellationToken
+from ...errors import CellblockError
+from ...events import Ended
+from ...executors.base import CodeExecutor
+from ...results import ResultBuilder
+from .output import ChatOutput
+from .pictures.find import PictureFinder
+from .transcripts.entries import BlockRun, RunEntry, block_run
+from .transcripts.transcript import Transcript
+
+
+class CodeTurn:
+    """Run blocks in `executor`, whose work folder is `folder`."""
+
+    def __init__(
+        self, executor: CodeExecutor, folder: str, transcript: Transcript, output: ChatOutput
+    ) -> None:
+        self._executor, self._folder = executor, folder
+        self._transcript, self._output = transcript, output
+
+    async def run(
+        self, blocks: Sequence[CodeBlock], token: CancellationToken, *, is_edited: bool
+    ) -> RunEntry:
+        """Return what `blocks` did, which is in the transcript then.
+
+        Raise the errors of the executor. What happened until then is in the transcript.
+        """
+        self._output.start_blocks(blocks)
+        done: list[BlockRun] = []
+        try:
+            async with aclosing(self._run_blocks(blocks, token)) as runs:
+                async for run in runs:
+                    done.append(run)
+        except CellblockError as error:
+            block = blocks[len(done)]
+            done.append(
+                BlockRun(block.code, block.language, f"{error}\n", exit_code=1, outcome="error")
+            )
+            raise
+        finally:
+            self._output.start_new_line()
+            rest = [BlockRun(block.code, block.language) for block in blocks[len(done) :]]
+            entry = RunEntry((*done, *rest), is_edited)
+            self._transcript.add(entry)
+        return entry
+
+    async def _run_blocks(
+        self, blocks: Sequence[CodeBlock], token: CancellationToken
+    ) -> AsyncGenerator[BlockRun, None]:
+        """Print what happens, and yield each block that has ended."""
+        builder, finder = ResultBuilder(), PictureFinder(self._folder)
+        async with aclosing(self._executor.execute_stream(blocks, token)) as events:
+            async for event in events:
+                builder.add_event(event)
+                finder.add_event(event)
+                await self._output.write_event(event)
+                if isinstance(event, Ended):
+                    pictures = await asyncio.to_thread(finder.pictures)
+                    await self._output.show_pictures(pictures)
+                    yield block_run(blocks[event.block], builder.blocks[-1], pictures)
+                    finder = PictureFinder(self._folder)

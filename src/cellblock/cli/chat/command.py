@@ -1,0 +1,66 @@
+"""Run `cellblock chat`: once for one task, or taking turns with a user at a terminal."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+from ...errors import WorkspaceError
+from ..input_prompter import InputPrompter
+from ..interrupts import ReplInterrupts, RunInterrupts
+from ..repl.history import history_file, open_history
+from .code_prompt import CodePrompt
+from .conversation import TurnEnd
+from .demo import DEMO_TASK
+from .settings import ChatSettings
+from .setup import ChatSetup
+from .terminal import ChatTerminal
+from .terminal_loop import TerminalLoop
+
+_EXIT_UNFINISHED = 1
+
+
+async def run_once(settings: ChatSettings) -> int:
+    """Do the task without asking anybody, and return the exit code."""
+    chat, interrupts = ChatSetup(settings), RunInterrupts()
+    client = chat.make_client()
+    task = DEMO_TASK if settings.demo else str(settings.task)
+    end: TurnEnd = "interrupted"
+    try:
+        async with chat.open_executor(interrupts, None) as executor:
+            conversation = chat.make_conversation(
+                client, executor, lambda: nullcontext(interrupts.token), None
+            )
+            end = await chat.take_turn(conversation, task)
+    finally:
+        await client.close()
+    return interrupts.exit_code or (0 if end == "answered" else _EXIT_UNFINISHED)
+
+
+async def run_at_terminal(settings: ChatSettings) -> int:
+    """Take turns with the user until the user ends the conversation."""
+    chat, interrupts = ChatSetup(settings), ReplInterrupts()
+    client = chat.make_client()
+    terminal = ChatTerminal(_history_path(chat))
+    prompter = InputPrompter(terminal)
+    prompter.screen = chat.output
+    try:
+        async with chat.open_executor(interrupts, prompter.read_answer) as executor:
+            loop = TerminalLoop(chat, terminal, interrupts, prompter)
+            ask = CodePrompt(terminal, chat.output)
+            conversation = chat.make_conversation(client, executor, loop.interruptible, ask)
+            await (loop.play_demo(conversation) if settings.demo else loop.run(conversation))
+    finally:
+        await client.close()
+    return interrupts.exit_code
+
+
+def _history_path(chat: ChatSetup) -> Path | None:
+    try:
+        path = history_file(os.environ).with_name("chat_history")
+        open_history(path, chat.folder)
+    except (RuntimeError, WorkspaceError) as error:
+        chat.output.note(f"what you type is not saved in a history: {error}")
+        return None
+    return path

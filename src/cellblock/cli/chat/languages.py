@@ -1,0 +1,3 @@
+"""The languages whose blocks the command runs."""
+
+LANGUAGES = ("python", "sh", "bash")

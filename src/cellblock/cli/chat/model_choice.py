@@ -1,0 +1,68 @@
+"""Choose the model client that the options and the environment ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ...errors import ModelError
+from ...models.client import ChatCompletionClient, ModelInfo
+from ...models.model_family import openai_model
+from .prices import Price, known_price
+from .settings import ChatSettings
+
+_NO_MODEL = (
+    "no model is configured; --demo shows a recorded conversation without one.\n"
+    "Set OPENAI_API_KEY or ANTHROPIC_API_KEY, and pass --model NAME (or set CELLBLOCK_MODEL).\n"
+    "A server of your own needs no key: --base-url http://localhost:11434/v1 --model NAME"
+)
+# Of a model that is not known: text alone is safe to request.
+_PLAIN_MODEL = ModelInfo(
+    vision=False,
+    function_calling=False,
+    json_output=False,
+    family="unknown",
+    structured_output=False,
+)
+_NO_KEY = "none"  # for servers that need no key; the SDK does
+
+
+def make_client(settings: ChatSettings, environment: Mapping[str, str]) -> ChatCompletionClient:
+    """Return the client. Raise `ModelError` with three lines of advice if no model is configured.
+
+    Models whose names begin with "claude" are Anthropic's, unless `base_url` is given.
+    """
+    model, base_url = settings.model, settings.base_url
+    is_claude = bool(model) and str(model).startswith("claude") and not base_url
+    key = environment.get("ANTHROPIC_API_KEY" if is_claude else "OPENAI_API_KEY", "")
+    if not model or not (key or base_url):
+        raise ModelError(_NO_MODEL)
+    try:
+        return _anthropic(model) if is_claude else _openai(model, base_url, key)
+    except ImportError as error:
+        raise ModelError(str(error)) from error
+
+
+def _anthropic(model: str) -> ChatCompletionClient:
+    from ...models.anthropic import AnthropicChatCompletionClient
+    from ...models.model_family import anthropic_model
+
+    if anthropic_model(model) is not None:
+        return AnthropicChatCompletionClient(model=model)
+    return AnthropicChatCompletionClient(model=model, model_info=_PLAIN_MODEL)
+
+
+def _openai(model: str, base_url: str | None, key: str) -> ChatCompletionClient:
+    from ...models.openai import OpenAIChatCompletionClient
+
+    info = _PLAIN_MODEL if openai_model(model) is None else None
+    return OpenAIChatCompletionClient(
+        model=model, base_url=base_url or None, api_key=key or _NO_KEY, model_info=info
+    )
+
+
+def find_price(settings: ChatSettings) -> Price | None:
+    """Return the price of the model; None if it is not known, or not that of its usual service."""
+    if settings.price is not None or settings.base_url or not settings.model:
+        return settings.price
+    return known_price(os.path.basename(settings.model))

@@ -1,0 +1,169 @@
+"""What the command prints: answers, code, its output, pictures and notes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from ...blocks import CodeBlock
+from ...events import Event, Output
+from ..advice import Advisor
+from ..render import Renderer
+from ..stdio import have_same_destination, write
+from .answer_text import AnswerText, highlight, visible
+from .pictures.protocols import PictureProtocol, find_protocol
+from .transcripts.entries import Picture
+
+_QUIET_SECONDS = 0.02  # without events for this long, all output has been written
+_MAX_WIDTH = 100  # of prose: longer lines are hard to read
+
+
+class ChatOutput:
+    """Print to a terminal with colours and wrapped lines, or plainly to anything else.
+
+    folder        the work folder
+    advisor       knows the limits and the network of the blocks
+    """
+
+    def __init__(self, *, folder: str, advisor: Advisor, has_colours: bool) -> None:
+        self.is_terminal = sys.stdout.isatty()
+        self._folder, self._advisor, self._has_colours = folder, advisor, has_colours
+        self._same_destination = have_same_destination()
+        self._rich = Console(
+            file=sys.stdout, highlight=False, soft_wrap=True, no_color=not has_colours
+        )
+        self._answer: AnswerText | None = None
+        self._plain_answer = ""
+        self._renderer = self._make_renderer([])
+        self._pictures: PictureProtocol | None = None
+        self._has_code_output = False  # since the last answer
+        self._is_mid_line = False  # True if code left a line of stdout unfinished
+        self._last_output_at = 0.0  # time of the last write; infinity during a write
+
+    def _make_renderer(self, blocks: Sequence[CodeBlock]) -> Renderer:
+        return Renderer(
+            blocks,
+            folder=self._folder,
+            same_destination=self._same_destination,
+            advisor=self._advisor,
+            has_colours=self._has_colours,
+        )
+
+    def note(self, text: str) -> None:
+        """Print a note for each line of `text`, on lines of their own."""
+        for line in text.splitlines():
+            write(self._renderer.note(line))
+
+    # messages and answers
+
+    async def show_message(self, speaker: str, text: str) -> None:
+        """Print a message that nobody has typed here."""
+        await self._print([Text(f"{speaker}> ", "bold")])
+        await self.write_answer(text)
+        await self.end_answer()
+
+    async def write_answer(self, piece: str) -> None:
+        """Print a piece of an answer. It begins on a line of its own, below an empty one."""
+        if self._has_code_output:
+            self._has_code_output = False
+            self.start_new_line()
+            await asyncio.to_thread(click.echo, "\n" if self._is_mid_line else "")
+            self._is_mid_line = False
+        if not self.is_terminal:
+            self._plain_answer = piece
+            await asyncio.to_thread(click.echo, visible(piece), nl=False)
+            return
+        if self._answer is None:
+            self._answer = AnswerText(min(self._columns(), _MAX_WIDTH))
+        await self._print(self._answer.add(piece))
+
+    async def end_answer(self) -> None:
+        """End the line of the answer."""
+        if self._answer is not None:
+            await self._print(self._answer.end())
+            self._answer = None
+        elif self._plain_answer and not self._plain_answer.endswith("\n"):
+            click.echo()
+        self._plain_answer = ""
+
+    async def show_code(self, blocks: Sequence[CodeBlock]) -> None:
+        """Print `blocks`, highlighted."""
+        for block in blocks:
+            text = highlight(visible(block.code), block.language)
+            fence = [Text(f"```{block.language}\n", "dim"), text, Text("\n```\n", "dim")]
+            await self._print(fence)
+
+    async def _print(self, texts: Iterable[Text]) -> None:
+        def print_all() -> None:
+            for text in texts:
+                self._rich.print(text, end="")
+
+        await asyncio.to_thread(print_all)
+
+    def _columns(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    # code
+
+    def start_blocks(self, blocks: Sequence[CodeBlock]) -> None:
+        """Record that `blocks` run next."""
+        self._renderer = self._make_renderer(blocks)
+
+    async def write_event(self, event: Event) -> None:
+        """Print what running code did."""
+        self._last_output_at = float("inf")
+        self._has_code_output = True
+        if isinstance(event, Output) and event.stream == "stdout":
+            self._is_mid_line = not event.text.endswith("\n")
+        await asyncio.to_thread(write, list(self._renderer.render(event)))
+        self._last_output_at = time.monotonic()
+
+    async def show_pictures(self, pictures: Sequence[Picture]) -> None:
+        """Print the path of each picture, and show it if the terminal can."""
+        self.start_new_line()
+        if pictures and self.is_terminal and self._pictures is None:
+            self._pictures = await asyncio.to_thread(find_protocol, os.environ)
+        for picture in pictures:
+            if not _is_below(self._folder, picture.path):  # else listed with the other files
+                self.note(f"created {_shorten_path(picture.path)}")
+            if picture.image is not None and self._pictures is not None:
+                sequence = await asyncio.to_thread(self._pictures.encode, picture.image)
+                if sequence:
+                    await asyncio.to_thread(_write_sequence, sequence)
+
+    def start_new_line(self) -> None:
+        """End the line that a block left unfinished, if both streams go to the same terminal."""
+        if pieces := list(self._renderer.start_new_line()):
+            write(pieces)
+            self._is_mid_line = False
+
+    async def wait_for_output(self) -> None:
+        """Wait until the output of the running block is printed.
+
+        A prompt arrives separately from the output and could overtake it.
+        """
+        while time.monotonic() < self._last_output_at + _QUIET_SECONDS:  # noqa: ASYNC110 - silence sets no event
+            await asyncio.sleep(_QUIET_SECONDS / 4)
+
+
+def _write_sequence(sequence: str) -> None:
+    sys.stdout.write(f"{sequence}\n")
+    sys.stdout.flush()
+
+
+def _is_below(folder: str, path: str) -> bool:
+    return Path(path).absolute().is_relative_to(Path(folder).absolute())
+
+
+def _shorten_path(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative

@@ -1,0 +1,1 @@
+"""Pictures that code made: find them, and show them in the terminal."""

@@ -1,0 +1,31 @@
+"""The options of `cellblock chat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..settings import Settings
+
+ApprovalMode = Literal["always", "once", "never", "risky"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatSettings(Settings):
+    """The options of `cellblock chat`. See the help of the command."""
+
+    task: str | None
+    model: str | None
+    base_url: str | None
+    price: tuple[float, float] | None
+    approve: ApprovalMode
+    max_turns: int
+    save: str | None
+    resume: str | None
+    demo: bool
+    image_folder: str
+
+    @property
+    def limits_output(self) -> bool:
+        """See `Settings`. The model and the file of the transcript need bounded output."""
+        return True

@@ -1,0 +1,149 @@
+"""Open the parts of a conversation: model, executor, transcript, output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+
+from ...executors.base import CodeExecutor
+from ...models.client import ChatCompletionClient
+from ...models.messages import RequestUsage
+from ..factory import (
+    WORK_DIR,
+    InputCallback,
+    install_progress,
+    make_advisor,
+    make_executor,
+    make_repl_session,
+    work_folder,
+)
+from ..interrupts import ReplInterrupts, RunInterrupts
+from ..stdio import has_colours, replace_unencodable
+from .approver import Approver, AsksPerson
+from .code_turn import CodeTurn
+from .conversation import Conversation, Interruptible, TurnEnd
+from .demo import make_demo_client
+from .model_choice import find_price, make_client
+from .model_turn import ModelTurn
+from .output import ChatOutput
+from .prices import describe_usage
+from .settings import ChatSettings
+from .system_prompt import system_prompt
+from .transcripts.file import read_transcript
+from .transcripts.transcript import Transcript
+
+_ENDS: dict[TurnEnd, str] = {
+    "interrupted": "stopped",
+    "refused": "the code did not run",
+    "too many turns": "the model has answered {turns} times (--max-turns) and is not done",
+}
+
+
+class ChatSetup:
+    """Opens the parts of a conversation as `settings` ask. `output` and `transcript` are open."""
+
+    def __init__(self, settings: ChatSettings) -> None:
+        replace_unencodable()
+        self.settings = settings
+        self.folder = WORK_DIR if settings.work_dir is None else settings.work_dir
+        self.output = ChatOutput(
+            folder=self.folder,
+            advisor=make_advisor(settings),
+            has_colours=has_colours(os.environ),
+        )
+        self.transcript = _open_transcript(settings)
+        self._price = None if settings.demo else find_price(settings)
+
+    def make_client(self) -> ChatCompletionClient:
+        """Return the client of the model, or of the recorded conversation."""
+        if self.settings.demo:
+            return make_demo_client(is_slow=self.output.is_terminal)
+        return make_client(self.settings, os.environ)
+
+    @asynccontextmanager
+    async def open_executor(
+        self, interrupts: RunInterrupts | ReplInterrupts, ask: InputCallback | None
+    ) -> AsyncGenerator[CodeExecutor]:
+        """Start the executor, yield it, and stop it on exit."""
+        with interrupts, work_folder(self.folder, is_default=self.settings.work_dir is None):
+            executor = self._make_executor(ask)
+            try:
+                with install_progress(self.output.note):
+                    await executor.start()
+                interrupts.set_running()
+                yield executor
+            except asyncio.CancelledError:
+                if not interrupts.exit_code:
+                    raise
+                self.output.note("cancelled")
+            finally:
+                interrupts.set_stopping()
+                await executor.stop()
+
+    def _make_executor(self, ask: InputCallback | None) -> CodeExecutor:
+        if self.settings.executor != "session":
+            return make_executor(self.settings, self.folder, self.output.note)
+        return make_repl_session(
+            self.settings,
+            self.folder,
+            ask,
+            image_folder=self.settings.image_folder,
+            has_colours=False,  # the model reads the output
+        )
+
+    def make_conversation(
+        self,
+        client: ChatCompletionClient,
+        executor: CodeExecutor,
+        interruptible: Interruptible,
+        ask: AsksPerson | None,
+    ) -> Conversation:
+        """Return the conversation of its parts."""
+        prompt = system_prompt(self.settings, is_live=executor.is_live)
+        is_recorded = self.settings.demo and ask is None
+        mode = "never" if is_recorded else self.settings.approve
+        return Conversation(
+            model=ModelTurn(client, prompt, self.transcript, self.output),
+            code=CodeTurn(executor, self.folder, self.transcript, self.output),
+            approver=Approver(mode, ask),
+            transcript=self.transcript,
+            output=self.output,
+            max_turns=self.settings.max_turns,
+            interruptible=interruptible,
+        )
+
+    async def take_turn(self, conversation: Conversation, text: str) -> TurnEnd:
+        """Let the model answer `text`, and print why it is the user's turn, and the usage."""
+        before = conversation.model.usage
+        try:
+            end = await conversation.answer(text)
+        finally:
+            self._print_usage(before, conversation.model.usage)
+        if end in _ENDS:
+            self.output.note(_ENDS[end].format(turns=self.settings.max_turns))
+        return end
+
+    def _print_usage(self, before: RequestUsage, after: RequestUsage) -> None:
+        read = after.prompt_tokens - before.prompt_tokens
+        written = after.completion_tokens - before.completion_tokens
+        if not (read or written):
+            return
+        text = describe_usage(RequestUsage(read, written), self._price)
+        if before.prompt_tokens:
+            text += f"; in all {describe_usage(after, self._price)}"
+        self.output.note(text)
+
+
+def _open_transcript(settings: ChatSettings) -> Transcript:
+    """Return the transcript to go on with, or a new one. Raise `click.UsageError`."""
+    path = settings.save or settings.resume
+    try:
+        entries = [] if settings.resume is None else read_transcript(Path(settings.resume))
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+    return Transcript(None if path is None else Path(path), entries)

@@ -1,0 +1,94 @@
+"""The prompts at a terminal: messages, single keys, and answers to `input()`."""
+
+from __future__ import annotations
+
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import create_output
+
+_PROMPT = "you> "
+
+
+class ChatTerminal:
+    """Read what the user types. `history` is the history file; None means none is saved."""
+
+    def __init__(self, history: Path | None) -> None:
+        # If one of the streams is redirected to a file, use the other.
+        self._output = create_output(always_prefer_tty=True)
+        self._messages = PromptSession[str](
+            _PROMPT,
+            history=InMemoryHistory() if history is None else FileHistory(history),
+            enable_history_search=True,
+            multiline=True,
+            prompt_continuation=" " * len(_PROMPT),
+            key_bindings=_message_keys(),
+            output=self._output,
+        )
+        self._lines = PromptSession[str](history=InMemoryHistory(), output=self._output)
+
+    async def read_message(self) -> str:
+        """Return the next message. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
+
+        Enter ends it, Alt-Enter starts a new line, and pasted lines stay together.
+        """
+        return await self._messages.prompt_async(handle_sigint=False)
+
+    async def read_key(self, prompt: str, keys: Sequence[str]) -> str:
+        """Return the first of `keys` that is pressed from now on. Raise as `read_message` does.
+
+        What was typed before is dropped: it was no answer to this question.
+        """
+        session = PromptSession[str](
+            key_bindings=_single_keys(keys), output=self._output, history=InMemoryHistory()
+        )
+        clear_typeahead(session.input)
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        return await session.prompt_async(prompt, handle_sigint=False)
+
+    async def read_answer(self, prompt: str, *, is_hidden: bool = False) -> str:
+        """Return a line. Raise as `read_message` does. A hidden answer is not shown."""
+        session = PromptSession[str](output=self._output) if is_hidden else self._lines
+        return await session.prompt_async(prompt, handle_sigint=False, is_password=is_hidden)
+
+
+def _message_keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _alt_enter(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    del _enter, _alt_enter  # the key bindings hold them
+    return keys
+
+
+def _single_keys(accepted: Sequence[str]) -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add(Keys.Any)
+    def _press(event: KeyPressEvent) -> None:
+        key = event.key_sequence[0].key.lower()
+        if key in accepted:
+            event.app.current_buffer.text = key  # so that the screen shows it
+            event.app.exit(result=key)
+
+    # Neither a line end nor pasted text is an answer.
+    @keys.add("enter")
+    @keys.add(Keys.BracketedPaste)
+    def _ignore(event: KeyPressEvent) -> None:
+        del event
+
+    del _press, _ignore
+    return keys

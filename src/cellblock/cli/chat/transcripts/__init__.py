@@ -1,0 +1,1 @@
+"""The transcript of a conversation, and its files: Markdown and notebooks."""

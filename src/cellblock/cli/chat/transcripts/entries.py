@@ -1,0 +1,133 @@
+"""What happened in a conversation, in order; and what the model is shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ....blocks import CodeBlock
+from ....events import Outcome
+from ....models.image import Image
+from ....models.messages import AssistantMessage, LLMMessage, UserMessage
+from ....observation import observe
+from ....results import BlockResult, SessionCodeResult
+from .fences import fenced
+
+_NO_ANSWER = "(no answer)"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that code made. `path` is its file; `image` is None if only the path is known."""
+
+    path: str
+    image: Image | None = None
+
+
+@dataclass(frozen=True)
+class BlockRun:
+    """A block of code, and what it did. `outcome` is None if the block did not run.
+
+    files   the files that it created, relative to the work folder
+    """
+
+    code: str
+    language: str
+    output: str = ""
+    exit_code: int = 0
+    outcome: Outcome | None = None
+    limit: str | None = None
+    notice: str = ""
+    files: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+
+@dataclass(frozen=True)
+class UserEntry:
+    """What the user said."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class AnswerEntry:
+    """What the model said. `is_complete` is False if the user interrupted it."""
+
+    text: str
+    is_complete: bool = True
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """Blocks that ran. `is_edited` is True if the user changed the model's code before."""
+
+    blocks: tuple[BlockRun, ...]
+    is_edited: bool = False
+
+
+@dataclass(frozen=True)
+class RefusalEntry:
+    """The user did not let the code run. `reason` is "" if the user gave none."""
+
+    reason: str
+
+
+Entry = UserEntry | AnswerEntry | RunEntry | RefusalEntry
+
+
+def block_run(block: CodeBlock, result: BlockResult, pictures: Sequence[Picture]) -> BlockRun:
+    """Return `block` with what `result` says about it."""
+    return BlockRun(
+        block.code,
+        block.language,
+        output=result.output,
+        exit_code=result.exit_code,
+        outcome=result.outcome,
+        limit=result.limit,
+        notice=result.notice,
+        files=tuple(result.files),
+        pictures=tuple(pictures),
+    )
+
+
+def model_message(entry: Entry, *, has_vision: bool) -> LLMMessage:
+    """Return what the model is shown of `entry`: of code that ran, what `observe` shows."""
+    match entry:
+        case UserEntry(text=text):
+            return UserMessage(content=text, source="user")
+        case AnswerEntry(text=text):
+            return AssistantMessage(content=text.strip() or _NO_ANSWER, source="assistant")
+        case RefusalEntry(reason=reason):
+            text = f"Code execution was not approved. Reason: {reason or 'the user gave none'}"
+            return UserMessage(content=text, source="user")
+        case RunEntry(blocks=blocks):
+            text = _edited_code(entry) + _observed(blocks)
+            pictures = chain.from_iterable(block.pictures for block in blocks)
+            images = [picture.image for picture in pictures if picture.image is not None]
+            content = [text, *images] if images and has_vision else text
+            return UserMessage(content=content, source="code")
+
+
+def _edited_code(entry: RunEntry) -> str:
+    if not entry.is_edited:
+        return ""
+    code = "\n\n".join(fenced(block.code, block.language) for block in entry.blocks)
+    return f"The user changed the code before it ran:\n\n{code}\n\nIts output:\n"
+
+
+def _observed(blocks: Sequence[BlockRun]) -> str:
+    """Return what the model is shown of the blocks that ran: the result of one call."""
+    done = [block for block in blocks if block.outcome is not None]
+    if not done:
+        return "The code did not run."
+    last = done[-1]
+    result = SessionCodeResult(
+        exit_code=last.exit_code,
+        output="".join(block.output for block in done),
+        outcome=last.outcome or "ok",
+        limit=last.limit,
+        notice="\n".join(block.notice for block in done if block.notice),
+        files=list(dict.fromkeys(chain.from_iterable(block.files for block in done))),
+    )
+    return observe(result).text

@@ -1,0 +1,28 @@
+"""The transcript of a conversation, saved after each step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....models.messages import LLMMessage
+from .entries import Entry, model_message
+from .file import write_transcript
+
+
+class Transcript:
+    """Keep `entries`, and save them in the file `path` whenever one is added; None: nowhere."""
+
+    def __init__(self, path: Path | None, entries: Sequence[Entry] = ()) -> None:
+        self.path = path
+        self.entries = list(entries)
+
+    def add(self, entry: Entry) -> None:
+        """Add `entry`. Raise `WorkspaceError` if it cannot be saved; it is kept all the same."""
+        self.entries.append(entry)
+        if self.path is not None:
+            write_transcript(self.path, self.entries)
+
+    def model_messages(self, *, has_vision: bool) -> list[LLMMessage]:
+        """Return what the model is shown."""
+        return [model_message(entry, has_vision=has_vision) for entry in self.entries]

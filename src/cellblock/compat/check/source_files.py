@@ -1,0 +1,86 @@
+"""Find scripts and notebooks, and read their code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+_SUFFIXES = (".py", ".ipynb")
+_SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
+
+
+class UnreadableFile(Exception):
+    """A file is no script or notebook. The message says why."""
+
+
+@dataclass(frozen=True)
+class SourceCell:
+    """A piece of source code. `number` is that of a notebook's cell, from 1; None in a script."""
+
+    source: str | bytes
+    number: int | None = None
+
+    def place(self, line: int) -> str:
+        """Return the name of a line for a reader."""
+        return f"line {line}" if self.number is None else f"cell {self.number}, line {line}"
+
+
+def find_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files among `paths`, and the scripts and notebooks in their folders.
+
+    Hidden folders, virtual environments and installed packages are left out.
+    """
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for folder, folders, files in os.walk(path):
+            folders[:] = sorted(name for name in folders if _is_searched(Path(folder, name)))
+            yield from (Path(folder, name) for name in sorted(files) if name.endswith(_SUFFIXES))
+
+
+def _is_searched(folder: Path) -> bool:
+    is_skipped = folder.name.startswith(".") or folder.name in _SKIPPED_FOLDERS
+    return not is_skipped and not (folder / "pyvenv.cfg").exists()
+
+
+def read_cells(path: Path) -> list[SourceCell]:
+    """Return the code of a script or notebook. Raise `UnreadableFile` if that fails."""
+    try:
+        data = path.read_bytes()
+        return list(_notebook_cells(data)) if path.suffix == ".ipynb" else [SourceCell(data)]
+    except OSError as error:
+        raise UnreadableFile(error.strerror or str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"no notebook: {error}") from error
+
+
+def _notebook_cells(data: bytes) -> Iterator[SourceCell]:
+    """Yield the code cells of a notebook in Jupyter's format 4 or 3."""
+    notebook: Any = json.loads(data)
+    if not isinstance(notebook, dict):
+        raise ValueError("the file holds no JSON object")
+    cells: Any = cast("dict[str, Any]", notebook).get("cells")
+    if not isinstance(cells, list):
+        raise ValueError('"cells" is missing')
+    for number, cell in enumerate(cast("list[Any]", cells), 1):
+        if isinstance(cell, dict) and (source := _code_of(cast("dict[str, Any]", cell))):
+            yield SourceCell(_without_magics(source), number)
+
+
+def _code_of(cell: Mapping[str, Any]) -> str:
+    if cell.get("cell_type") != "code":
+        return ""
+    source = cell.get("source", "")
+    return "".join(map(str, cast("list[Any]", source))) if isinstance(source, list) else str(source)
+
+
+def _without_magics(source: str) -> str:
+    """Return `source` as Python: IPython's `%magic` and `!command` lines become calls."""
+    from IPython.core.inputtransformer2 import TransformerManager  # slow, and for notebooks only
+
+    return TransformerManager().transform_cell(source)

@@ -1,0 +1,53 @@
+"""Agents for tests of group chats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellblock.chat import Agent, ConversableAgent, GroupChat, GroupChatManager
+from cellblock.models import ReplayChatCompletionClient
+
+
+def speaker(name: str, *replies: Any, **options: Any) -> ConversableAgent:
+    """Return an agent without a model that says `replies`, then has no reply."""
+    options = {"human_input_mode": "NEVER", "llm_config": False, **options}
+    agent = ConversableAgent(name, **options)
+    left = list(replies)
+
+    def reply(recipient: Any, messages: Any, sender: Any, config: Any) -> tuple[bool, Any]:
+        return True, left.pop(0) if left else None
+
+    agent.register_reply([Agent, None], reply, position=len(agent._reply_func_list))
+    return agent
+
+
+def speakers(names: str = "abc", replies: int = 9, **options: Any) -> list[Agent]:
+    """Return an agent for each letter; agent `a` says a1, a2, …"""
+    return [
+        speaker(name, *(f"{name}{number}" for number in range(1, replies + 1)), **options)
+        for name in names
+    ]
+
+
+def manager_of(
+    agents: list[Agent], manager: dict[str, Any] | None = None, **options: Any
+) -> GroupChatManager:
+    """Return the manager of a group chat by turn, with options of both."""
+    chat = GroupChat(agents, [], **{"speaker_selection_method": "round_robin", **options})
+    return GroupChatManager(chat, **{"llm_config": False, **(manager or {})})
+
+
+def replay(*answers: str) -> dict[str, Any]:
+    """Return the `llm_config` of a model that says `answers`."""
+    entry = {"model": "replay", "model_client": ReplayChatCompletionClient(answers)}
+    return {"config_list": [entry]}
+
+
+def client_of(llm_config: Any) -> ReplayChatCompletionClient:
+    """Return the model in the `llm_config` of `replay`."""
+    return llm_config["config_list"][0]["model_client"]
+
+
+def said(manager: GroupChatManager) -> list[str]:
+    """Return what was said in the group chat, without the names."""
+    return [message["content"] for message in manager.groupchat.messages]

@@ -1,0 +1,162 @@
+"""Lists of model configurations: files, environment variables, filters."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock.chat import (
+    config_list_from_dotenv,
+    config_list_from_json,
+    config_list_from_models,
+    config_list_gpt4_gpt35,
+    config_list_openai_aoai,
+    filter_config,
+    get_config_list,
+)
+
+ENTRIES: list[dict[str, Any]] = [
+    {"model": "gpt-4", "api_key": "a", "tags": ["x", "y"]},
+    {"model": "gpt-3.5-turbo", "api_key": "b", "api_type": "azure"},
+    {"api_key": "c"},
+]
+VARIABLES = (
+    "OPENAI_API_KEY",
+    "OPENAI_API_BASE",
+    "AZURE_OPENAI_API_KEY",
+    "AZURE_OPENAI_API_BASE",
+    "OTHER_KEY",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, without keys in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # so that what the functions set is undone
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("filter_dict", "kept", "kept_by_exclusion"),
+    [
+        (None, [0, 1, 2], [0, 1, 2]),
+        ({}, [0, 1, 2], [0, 1, 2]),
+        ({"model": ["gpt-4"]}, [0], [1, 2]),
+        ({"model": "gpt-4"}, [0], [1, 2]),
+        ({"model": "gpt-4-32k"}, [], [0, 1, 2]),
+        ({"model": {"gpt-4", "gpt-3.5-turbo"}}, [0, 1], [2]),
+        ({"tags": ["y", "z"]}, [0], [1, 2]),
+        ({"tags": []}, [], [0, 1, 2]),
+        ({"api_type": ["azure", None], "model": ["gpt-4"]}, [], [2]),
+        ({"colour": ["red"]}, [], [0, 1, 2]),
+    ],
+)
+def test_a_filter_keeps_entries_with_the_values(
+    filter_dict: dict[str, Any] | None, kept: list[int], kept_by_exclusion: list[int]
+) -> None:
+    assert filter_config(ENTRIES, filter_dict) == [ENTRIES[number] for number in kept]
+    excluded = filter_config(ENTRIES, filter_dict, exclude=True)
+    assert excluded == [ENTRIES[number] for number in kept_by_exclusion]
+
+
+def test_json_is_read_from_a_file(folder: Path) -> None:
+    (folder / "OAI_CONFIG_LIST").write_text(json.dumps(ENTRIES))
+    assert config_list_from_json("OAI_CONFIG_LIST") == ENTRIES
+    assert config_list_from_json("OAI_CONFIG_LIST", file_location=str(folder)) == ENTRIES
+    only = config_list_from_json("OAI_CONFIG_LIST", filter_dict={"model": ["gpt-4"]})
+    assert only == ENTRIES[:1]
+
+
+def test_json_is_read_from_a_variable_before_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "LIST").write_text("[]")
+    monkeypatch.setenv("LIST", json.dumps(ENTRIES))
+    assert config_list_from_json("LIST") == ENTRIES
+    (folder / "elsewhere.json").write_text(json.dumps(ENTRIES[:1]))
+    monkeypatch.setenv("LIST", "elsewhere.json")
+    assert config_list_from_json("LIST") == ENTRIES[:1]
+
+
+def test_missing_and_damaged_json_is_named(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="neither an environment variable LIST nor a file"):
+        config_list_from_json("LIST")
+    (folder / "LIST").write_text("[{")
+    with pytest.raises(ValueError, match="LIST is not JSON"):
+        config_list_from_json("LIST")
+    (folder / "LIST").write_text('["gpt-4"]')
+    with pytest.raises(ValueError, match="not a list of model configurations"):
+        config_list_from_json("LIST")
+
+
+def test_keys_make_entries() -> None:
+    assert get_config_list(["a", " ", "b"]) == [{"api_key": "a"}, {"api_key": "b"}]
+    assert get_config_list(["a"], ["u"], "azure", "v") == [
+        {"api_key": "a", "base_url": "u", "api_type": "azure", "api_version": "v"}
+    ]
+    with pytest.raises(AssertionError, match="must match the length of base_urls"):
+        get_config_list(["a", "b"], ["u"])
+
+
+def test_keys_in_the_environment_make_entries_for_each_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert config_list_openai_aoai() == []
+    monkeypatch.setenv("OPENAI_API_KEY", "k1\nk2")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "z")
+    monkeypatch.setenv("AZURE_OPENAI_API_BASE", "b")
+    azure = {"api_key": "z", "base_url": "b", "api_type": "azure", "api_version": "2024-02-01"}
+    assert config_list_openai_aoai() == [{"api_key": "k1"}, {"api_key": "k2"}, azure]
+    assert config_list_openai_aoai(exclude="openai") == [azure]
+    assert config_list_from_models(model_list=["m"], exclude="aoai") == [
+        {"api_key": "k1", "model": "m"},
+        {"api_key": "k2", "model": "m"},
+    ]
+    assert config_list_gpt4_gpt35(exclude="openai") == [
+        {**azure, "model": "gpt-4"},
+        {**azure, "model": "gpt-3.5-turbo"},
+    ]
+
+
+def test_keys_in_files_come_before_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "key_openai.txt").write_text("from-file\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    assert config_list_openai_aoai(key_file_path=None) == [{"api_key": "from-environment"}]
+    assert config_list_openai_aoai() == [{"api_key": "from-file"}]
+
+
+def test_a_dotenv_file_in_a_folder_above_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".env").write_text("# keys\nexport OTHER_KEY=\"o t\"  # mine\nOPENAI_API_KEY='k'\n")
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder / "below")
+    settings = {"api_key_env_var": "OTHER_KEY", "base_url": "u", "api_type": "azure"}
+    assert config_list_from_dotenv(model_api_key_map={"m1": "OTHER_KEY", "m2": settings}) == [
+        {"api_key": "o t", "model": "m1"},
+        {"api_key": "o t", "base_url": "u", "api_type": "azure", "model": "m2"},
+        {"api_key": "k", "model": "gpt-4"},
+        {"api_key": "k", "model": "gpt-3.5-turbo"},
+    ]
+    only = config_list_from_dotenv(filter_dict={"model": ["gpt-4"]})
+    assert only == [{"api_key": "k", "model": "gpt-4"}]
+
+
+def test_models_without_a_key_are_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert config_list_from_dotenv("nowhere.env", {"m": "OTHER_KEY", "n": 3}) == []
+    assert "The specified .env file nowhere.env does not exist." in caplog.messages
+    assert any("API key not found or empty for model m." in text for text in caplog.messages)
+    assert any("Unsupported type <class 'int'> for model n" in text for text in caplog.messages)
+    assert "No configurations loaded." in caplog.messages

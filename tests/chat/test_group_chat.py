@@ -1,0 +1,75 @@
+"""The agents and messages of a group chat."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from cellblock.chat import AgentNameConflict, GroupChat
+from tests.chat.group import manager_of, speaker, speakers
+
+
+def test_the_parameters_and_defaults_are_autogens() -> None:
+    names = [each.name for each in fields(GroupChat) if each.init]
+    assert names == [
+        "agents", "messages", "max_round", "admin_name", "func_call_filter",
+        "speaker_selection_method", "max_retries_for_selecting_speaker", "allow_repeat_speaker",
+        "allowed_or_disallowed_speaker_transitions", "speaker_transitions_type",
+        "enable_clear_history", "send_introductions", "select_speaker_message_template",
+        "select_speaker_prompt_template", "select_speaker_auto_multiple_template",
+        "select_speaker_auto_none_template", "select_speaker_transform_messages",
+        "select_speaker_auto_verbose", "select_speaker_auto_model_client_cls",
+        "select_speaker_auto_llm_config", "role_for_select_speaker_messages",
+    ]  # fmt: skip
+    chat = GroupChat(agents=speakers(), messages=[])
+    assert (chat.max_round, chat.admin_name, chat.func_call_filter) == (10, "Admin", True)
+    assert (chat.speaker_selection_method, chat.allow_repeat_speaker) == ("auto", True)
+
+
+def test_messages_get_the_name_of_the_speaker_and_text_as_content() -> None:
+    a = speaker("a")
+    chat = GroupChat([a], [])
+    chat.append({"content": "x", "role": "user", "name": "other"}, a)
+    chat.append({"content": None, "role": "function", "name": "double"}, a)
+    chat.append({"content": [{"type": "text", "text": "y"}], "role": "assistant"}, a)
+    assert chat.messages == [
+        {"content": "x", "role": "user", "name": "a"},
+        {"content": "", "role": "function", "name": "double"},
+        {"content": "y", "role": "assistant", "name": "a"},
+    ]
+    chat.reset()
+    assert chat.messages == []
+
+
+def test_agents_are_found_by_name_in_group_chats_inside_as_well() -> None:
+    inner = manager_of(speakers("ab"), {"name": "inner"})
+    a: Any = speaker("a")
+    chat = GroupChat([inner, speaker("c")], [])
+    assert chat.agent_names == ["inner", "c"]
+    assert [each.name for each in chat.nested_agents()] == ["inner", "c", "a", "b"]
+    assert chat.agent_by_name("a") is None
+    assert chat.agent_by_name("a", recursive=True) is inner.groupchat.agents[0]
+    chat.agents.append(a)
+    assert chat.agent_by_name("a", recursive=True) is a
+    with pytest.raises(AgentNameConflict):
+        chat.agent_by_name("a", recursive=True, raise_on_name_conflict=True)
+
+
+def test_group_chats_that_contain_each_other_are_searched_once() -> None:
+    inner = manager_of([speaker("a")], {"name": "inner"})
+    outer = manager_of([inner, speaker("b")], {"name": "outer"})
+    inner.groupchat.agents.append(outer)
+    assert [each.name for each in outer.groupchat.nested_agents()] == ["inner", "b", "a", "outer"]
+
+
+def test_an_agent_without_a_description_is_worth_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chat = GroupChat([speaker("a", description=""), speaker("b", description="says b")], [])
+    with caplog.at_level(logging.WARNING):
+        text = chat.introductions_msg()
+    assert text.endswith("In attendance are:\n\na:\nb: says b")
+    assert "The agent 'a' has an empty description" in caplog.text

@@ -1,0 +1,406 @@
+"""OpenAIWrapper: requests to the models of a list of configurations."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from cellblock.chat import OpenAIWrapper
+from cellblock.errors import ModelError
+from cellblock.models import CreateResult, FunctionCall, ReplayChatCompletionClient, RequestUsage
+from tests.chat.console import console
+from tests.chat.model_service import HELLO, completion, entry, served, tool
+from tests.models.http_service import json_reply, stream_reply
+
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "GROQ_API_KEY")
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+
+
+class EchoClient:
+    """A client of the user's own: it repeats the last message."""
+
+    def __init__(self, config: dict[str, Any], suffix: str = "") -> None:
+        self.config, self._suffix = config, suffix
+        self.requests: list[dict[str, Any]] = []
+        self.threads: list[int] = []
+
+    def create(self, params: dict[str, Any]) -> Any:
+        self.requests.append(params)
+        self.threads.append(threading.get_ident())
+        text = params["messages"][-1]["content"] + self._suffix
+        return SimpleNamespace(
+            choices=[SimpleNamespace(message=SimpleNamespace(content=text))], model="echo"
+        )
+
+    def message_retrieval(self, response: Any) -> list[str]:
+        return [choice.message.content for choice in response.choices]
+
+    def cost(self, response: Any) -> float:
+        return 0.5
+
+    @staticmethod
+    def get_usage(response: Any) -> dict[str, Any]:
+        tokens = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+        return {**tokens, "cost": response.cost, "model": response.model}
+
+
+def echo(**options: Any) -> OpenAIWrapper:
+    """Return a wrapper whose only model is an `EchoClient`."""
+    wrapper = OpenAIWrapper(
+        config_list=[{"model": "x", "model_client_cls": "EchoClient", "device": "cpu"}],
+        cache_seed=None,
+    )
+    wrapper.register_model_client(EchoClient, **options)
+    return wrapper
+
+
+def replay(*answers: str | CreateResult, **settings: Any) -> OpenAIWrapper:
+    """Return a wrapper whose only model gives `answers`."""
+    client = ReplayChatCompletionClient(list(answers))
+    return OpenAIWrapper(config_list=[{"model": "m", "model_client": client, **settings}])
+
+
+def text_of(response: Any) -> Any:
+    return OpenAIWrapper.extract_text_or_completion_object(response)[0]
+
+
+def test_a_request_has_the_parameters_of_the_entry_and_of_the_call() -> None:
+    with served(completion()) as service:
+        wrapper = OpenAIWrapper(
+            config_list=[entry(service, temperature=0.5, tags=["a"])], cache_seed=None, top_p=0.1
+        )
+        response = wrapper.create(
+            messages=[{"role": "user", "content": "Hi", "name": "ann"}],
+            temperature=1,
+            max_tokens=9,
+            agent="me",
+        )
+    (request,) = service.requests
+    assert request.path == "/chat/completions"
+    assert request.headers["authorization"] == "Bearer sk-secret"
+    assert request.body == {
+        "model": "gpt-4o",
+        "messages": [{"role": "user", "content": "Hi", "name": "ann"}],
+        "stream": False,
+        "temperature": 0.5,
+        "top_p": 0.1,
+        "max_tokens": 9,
+    }
+    assert text_of(response) == "Hey"
+    assert response.choices[0].message.content == "Hey"
+    assert (response.config_id, response.pass_filter) == (0, True)
+
+
+def test_a_model_can_be_named_with_each_request() -> None:
+    with served(completion()) as service:
+        settings = entry(service)
+        del settings["model"]
+        wrapper = OpenAIWrapper(config_list=[settings], cache_seed=None)
+        assert wrapper.create(messages=HELLO, model="gpt-4").model == "gpt-4"
+        with pytest.raises(ValueError, match="has no model"):
+            wrapper.create(messages=HELLO)
+    assert [request.body["model"] for request in service.requests] == ["gpt-4"]
+
+
+def test_a_model_that_is_not_known_can_do_everything() -> None:
+    with served(completion()) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service, model="my-llama")], cache_seed=None)
+        wrapper.create(messages=HELLO, tools=[tool()])
+    assert service.requests[0].body["tools"][0]["function"]["name"] == "weather"
+
+
+def test_the_next_entry_is_asked_if_one_fails() -> None:
+    with served(json_reply({"error": {"message": "No."}}, status=400), completion()) as service:
+        wrapper = OpenAIWrapper(
+            config_list=[entry(service), entry(service, model="gpt-4")], cache_seed=None
+        )
+        response = wrapper.create(messages=HELLO)
+    assert (response.model, response.config_id) == ("gpt-4", 1)
+
+
+def test_the_error_of_the_last_entry_is_raised() -> None:
+    with served(json_reply({"error": {"message": "No credit."}}, status=429)) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service), entry(service)], cache_seed=None)
+        with pytest.raises(ModelError, match="No credit"):
+            wrapper.create(messages=HELLO)
+    assert len(service.requests) == 2
+
+
+def test_the_next_entry_is_asked_if_the_filter_refuses_the_answer() -> None:
+    seen: list[tuple[Any, str]] = []
+
+    def is_good(context: Any, response: Any) -> bool:
+        seen.append((context, text_of(response)))
+        return text_of(response) == "good"
+
+    with served(completion("bad"), completion("good"), completion("ugly")) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service)] * 2, cache_seed=None)
+        asked = {"messages": HELLO, "filter_func": is_good, "context": {"n": 1}}
+        first = wrapper.create(**asked)
+        second = wrapper.create(**asked)
+    assert (text_of(first), first.pass_filter) == ("good", True)
+    assert (text_of(second), second.pass_filter) == ("ugly", False)
+    assert seen[0] == ({"n": 1}, "bad")
+
+
+def test_templates_are_filled_with_the_context() -> None:
+    wrapper = echo()
+    context = {"x": "3"}
+    formatted = wrapper.create(
+        messages=[{"role": "user", "content": "a {x}"}],
+        context=context,
+        allow_format_str_template=True,
+    )
+    literal = wrapper.create(messages=[{"role": "user", "content": "a {x}"}], context=context)
+    called = wrapper.create(
+        messages=[{"role": "user", "content": lambda values: f"b {values['x']}"}],  # type: ignore[reportUnknownLambdaType]
+        context=context,
+    )
+    assert [text_of(each) for each in (formatted, literal, called)] == ["a 3", "a {x}", "b 3"]
+    assert OpenAIWrapper.instantiate("a {x}", {"x": 1}, True) == "a 1"
+    assert OpenAIWrapper.instantiate("a {x}", None, True) == "a {x}"
+
+
+def test_a_call_of_a_tool_is_returned_as_a_message() -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
+    with served(completion(None, tool_calls=calls)) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
+        message = text_of(wrapper.create(messages=HELLO, tools=[tool()], tool_choice="required"))
+    assert message.model_dump()["tool_calls"] == calls
+    assert service.requests[0].body["tool_choice"] == "required"
+
+
+def test_functions_in_the_old_style_are_offered_as_tools() -> None:
+    answer = CreateResult(
+        finish_reason="function_calls",
+        content=[FunctionCall("1", '{"a": 1}', "weather")],
+        usage=RequestUsage(1, 1),
+        cached=False,
+    )
+    message = text_of(
+        replay(answer).create(messages=HELLO, functions=[tool()["function"]])
+    ).model_dump()
+    assert message["function_call"] == {"name": "weather", "arguments": '{"a": 1}'}
+    assert message["tool_calls"] is None
+
+
+def test_json_of_a_class_can_be_asked_for() -> None:
+    class City(BaseModel):
+        name: str
+
+    with served(completion('{"name": "Rome"}')) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
+        response = wrapper.create(messages=HELLO, response_format=City)
+    assert City.model_validate_json(text_of(response)).name == "Rome"
+    assert service.requests[0].body["response_format"]["type"] == "json_schema"
+
+
+def test_the_price_of_a_model_is_known_or_given(caplog: pytest.LogCaptureFixture) -> None:
+    with served(completion()) as service:
+
+        def cost(**settings: Any) -> float:
+            wrapper = OpenAIWrapper(config_list=[entry(service, **settings)], cache_seed=None)
+            return wrapper.create(messages=HELLO).cost
+
+        assert cost() == 0.0065
+        assert cost(price=[1, 2]) == 1.2
+        assert cost(model="my-llama") == 0
+        assert "Model my-llama is not found. The cost will be 0." in caplog.text
+        with pytest.raises(ValueError, match="price is \\[1\\]"):
+            cost(price=[1])
+
+
+def test_several_answers_are_asked_for_one_by_one() -> None:
+    with served(completion("one"), completion("two")) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
+        response = wrapper.create(messages=HELLO, n=2)
+    assert OpenAIWrapper.extract_text_or_completion_object(response) == ["one", "two"]
+    assert [choice.index for choice in response.choices] == [0, 1]
+    assert response.usage.total_tokens == 2200
+    assert "n" not in service.requests[0].body
+
+
+def test_the_price_of_a_client_of_models_is_that_of_the_named_model(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert replay("x", model="gpt-4").create(messages=HELLO).cost > 0
+    assert replay("x").create(messages=HELLO).cost == 0
+    assert caplog.text == ""
+
+
+def test_another_configuration_keeps_registered_clients_and_usage() -> None:
+    wrapper = echo()
+    wrapper.create(messages=HELLO)
+    entries = [{"model": "x", "model_client_cls": "EchoClient"}]
+    other = wrapper.with_config(config_list=entries, cache_seed=None, tools=[tool()])
+    other.create(messages=HELLO)
+    assert other._clients == wrapper._clients
+    assert other.total_usage_summary is not None
+    assert other.total_usage_summary["total_cost"] == 1
+    (client,) = wrapper._clients
+    assert isinstance(client, EchoClient)
+    assert client.requests[1]["tools"] == [tool()]
+
+
+def test_an_answer_is_printed_while_it_arrives() -> None:
+    pieces = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("He", "llo")]
+    end: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    with served(stream_reply(*pieces, end)) as service, console() as screen:
+        wrapper = OpenAIWrapper(config_list=[entry(service, stream=True)], cache_seed=None)
+        assert text_of(wrapper.create(messages=HELLO)) == "Hello"
+        assert screen.text == "\033[32mHello\033[0m\n\n"
+        assert text_of(asyncio.run(wrapper.a_create(messages=HELLO))) == "Hello"
+    assert screen.text == "\033[32mHello\033[0m\n\n" * 2
+
+
+def test_azure_names_the_deployment_after_the_model() -> None:
+    with served(completion()) as service:
+        settings = entry(service, model="gpt-3.5-turbo", api_type="azure", api_version="2024-01-01")
+        response = OpenAIWrapper(config_list=[settings], cache_seed=None).create(messages=HELLO)
+    (request,) = service.requests
+    path = "/openai/deployments/gpt-35-turbo/chat/completions?api-version=2024-01-01"
+    assert request.path == path
+    assert request.headers["api-key"] == "sk-secret"
+    assert response.model == "gpt-3.5-turbo"
+
+
+def test_claude_is_asked_over_its_own_interface() -> None:
+    reply = json_reply(
+        {
+            "id": "1",
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Hey"}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 3, "output_tokens": 1},
+        }
+    )
+    with served(reply) as service:
+        settings = entry(service, model="claude-9", api_type="anthropic", temperature=0)
+        response = OpenAIWrapper(config_list=[settings], cache_seed=None).create(messages=HELLO)
+    assert text_of(response) == "Hey"
+    (request,) = service.requests
+    assert request.path == "/v1/messages"
+    assert request.body["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({}, "No API key. Pass api_key=, or set OPENAI_API_KEY"),
+        ({"api_type": "anthropic"}, "set ANTHROPIC_API_KEY"),
+        ({"api_type": "groq"}, "set GROQ_API_KEY"),
+        ({"api_type": "azure", "api_key": "k"}, "has no 'base_url'"),
+        ({"api_type": "azure", "api_key": "k", "base_url": "http://x"}, "has no 'api_version'"),
+        ({"api_type": "bedrock"}, "'bedrock' is not offered"),
+        ({"api_key": "k", "http_client": object()}, "'http_client' .* is not offered"),
+        ({"model_client": "EchoClient"}, "'model_client' .* is 'EchoClient'"),
+        ({"api_key": "k", "api_rate_limit": 0}, "api_rate_limit is 0"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_refused_at_once(
+    settings: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
+    with pytest.raises(ValueError, match=error):
+        OpenAIWrapper(config_list=[{"model": "m", **settings}])
+
+
+def test_a_client_of_models_answers_synchronous_and_asynchronous_calls() -> None:
+    wrapper = replay("one", "two", "three")
+    assert text_of(wrapper.create(messages=HELLO)) == "one"
+    assert text_of(asyncio.run(wrapper.a_create(messages=HELLO))) == "two"
+    assert wrapper.create(messages=HELLO).model == "m"
+    with pytest.raises(ValueError, match="No more mock responses"):
+        wrapper.create(messages=HELLO)
+
+
+def test_the_connections_of_a_client_serve_loops_one_after_the_other() -> None:
+    with served(completion()) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
+        wrapper.create(messages=HELLO)
+        for _ in range(2):
+            assert text_of(asyncio.run(wrapper.a_create(messages=HELLO))) == "Hey"
+        assert text_of(wrapper.create(messages=HELLO)) == "Hey"
+
+
+def test_a_class_of_ones_own_is_created_with_its_entry_and_asked() -> None:
+    wrapper = echo(suffix="!")
+    response = wrapper.create(messages=HELLO, temperature=0)
+    assert text_of(response) == "Hi!"
+    assert (response.cost, response.config_id) == (0.5, 0)
+    (client,) = wrapper._clients
+    assert isinstance(client, EchoClient)
+    assert client.config["device"] == "cpu"
+    assert client.requests == [
+        {
+            "messages": HELLO,
+            "temperature": 0,
+            "model": "x",
+            "model_client_cls": "EchoClient",
+            "device": "cpu",
+        }
+    ]
+
+
+def test_a_class_of_ones_own_does_not_block_the_loop() -> None:
+    wrapper = echo()
+    asyncio.run(wrapper.a_create(messages=HELLO))
+    (client,) = wrapper._clients
+    assert isinstance(client, EchoClient)
+    assert client.threads != [threading.get_ident()]
+
+
+def test_a_class_must_be_registered_and_named_in_an_entry(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrapper = OpenAIWrapper(config_list=[{"model": "x", "model_client_cls": "EchoClient"}])
+    with pytest.raises(RuntimeError, match=r"Model client\(s\) \['EchoClient'\] are not activated"):
+        wrapper.create(messages=HELLO)
+    with pytest.raises(ValueError, match='Model client "str" is being registered but was not'):
+        wrapper.register_model_client(str)
+    wrapper.register_model_client(EchoClient)
+    with caplog.at_level(logging.WARNING):
+        wrapper.register_model_client(EchoClient)
+    assert "Model client EchoClient is already registered." in caplog.text
+
+
+def test_an_error_of_ones_own_class_is_raised_at_once() -> None:
+    class BrokenClient(EchoClient):
+        def create(self, params: dict[str, Any]) -> Any:
+            raise LookupError("out of order")
+
+    entries: list[dict[str, Any]] = [
+        {"model_client_cls": "BrokenClient"},
+        {"model_client_cls": "EchoClient"},
+    ]
+    wrapper = OpenAIWrapper(config_list=entries, cache_seed=None)
+    wrapper.register_model_client(BrokenClient)
+    wrapper.register_model_client(EchoClient)
+    with pytest.raises(LookupError, match="out of order"):
+        wrapper.create(messages=HELLO)
+
+
+def test_requests_wait_for_the_rate_limit() -> None:
+    wrapper = replay("one", "two", "three", api_rate_limit=20)
+    start = time.monotonic()
+    wrapper.create(messages=HELLO)
+    wrapper.create(messages=HELLO)
+    asyncio.run(wrapper.a_create(messages=HELLO))
+    assert time.monotonic() - start >= 0.1
+
+
+def test_the_completions_interface_is_refused() -> None:
+    with pytest.raises(ValueError, match="Pass messages="):
+        replay("x").create(prompt="Once upon a time")

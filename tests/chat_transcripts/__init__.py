@@ -1,0 +1,1 @@
+"""Transcripts of AutoGen 0.2.40 and of `cellblock.chat`, side by side."""

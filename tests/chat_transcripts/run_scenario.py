@@ -1,0 +1,116 @@
+"""Run one scenario with one library and print its transcript: run_scenario.py LIBRARY FILE.
+
+LIBRARY is "autogen" or "cellblock". A scenario has a function `run(lib)` that yields values; each
+is printed as a line that starts with the name of its class. What agents print and ask is between
+them, as a user sees it. A human's answers are the standard input: the scenario's `ANSWERS`.
+`lib` has the library's names, whatever module they are in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import logging
+import sys
+import warnings
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+# Where a library has its public names. The first that has a name is the one that counts.
+MODULES = {
+    "autogen": (
+        "autogen",
+        "autogen.io",
+        "autogen.exception_utils",
+        "autogen.coding",
+        "autogen.code_utils",
+        "autogen.agentchat.contrib.capabilities.transforms",
+        "autogen.agentchat.contrib.capabilities.transform_messages",
+        "autogen.agentchat.chat",
+    ),
+    "cellblock": (
+        "cellblock.chat",
+        "cellblock.chat.errors",
+        "cellblock.chat.coding",
+        "cellblock.chat.code_utils",
+        "cellblock.chat.transforms",
+        "cellblock.chat.chat_queue",
+    ),
+}
+
+
+def load_library(name: str) -> SimpleNamespace:
+    """Return the names of a library, in one namespace."""
+    modules = [importlib.import_module(each) for each in MODULES[name]]
+
+    class Library(SimpleNamespace):
+        def __getattr__(self, attribute: str) -> Any:
+            for module in modules:
+                if hasattr(module, attribute):
+                    return getattr(module, attribute)
+            raise AttributeError(f"{name} has no {attribute}.")
+
+    return Library()
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as JSON values that both libraries should agree on."""
+    if isinstance(value, BaseException):
+        return value.args[0] if len(value.args) == 1 else str(value)
+    if dataclasses.is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump())
+    if isinstance(value, dict):
+        return {_key(key): plain(each) for key, each in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in cast(list[Any], value)]
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return value if isinstance(value, str | int | float | None) else _key(value)
+
+
+def _key(value: Any) -> str:
+    return str(getattr(value, "name", value))
+
+
+def line(value: Any) -> str:
+    """Return the line of a transcript for `value`."""
+    return f"{type(value).__name__} {json.dumps(plain(value), sort_keys=True)}"
+
+
+def load_scenario(path: str) -> ModuleType:
+    """Import the file of a scenario."""
+    spec = importlib.util.spec_from_file_location("scenario", path)
+    assert spec is not None
+    assert spec.loader is not None
+    scenario = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scenario)
+    return scenario
+
+
+def print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def print_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    print_line(f"{category.__name__} {message}")
+
+
+def main(library: str, path: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what AutoGen imports
+        lib = load_library(library)
+        scenario = load_scenario(path)
+    logging.disable()  # AutoGen's log goes to standard output
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("always", UserWarning)
+    warnings.showwarning = print_warning
+    for value in scenario.run(lib):
+        print_line(line(value))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

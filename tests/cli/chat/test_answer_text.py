@@ -1,0 +1,102 @@
+"""How the answer of a model looks in a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellblock.cli.chat.answer_text import AnswerText, visible
+
+
+def shown(text: str, width: int = 40, piece: int = 3) -> str:
+    """Return what is printed of `text`, which arrives in pieces."""
+    answer = AnswerText(width)
+    pieces = [text[start : start + piece] for start in range(0, len(text), piece)]
+    texts = [part for each in pieces for part in answer.add(each)]
+    return "".join(part.plain for part in [*texts, *answer.end()])
+
+
+def styles(text: str) -> list[str]:
+    """Return the styles of the spans and texts that are printed."""
+    answer = AnswerText(80)
+    texts = [*answer.add(text), *answer.end()]
+    return [str(span.style) for part in texts for span in part.spans] + [
+        str(part.style) for part in texts if part.style
+    ]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A short line.\n",
+        "# A title\n\nText\nand more.\n",
+        "- one\n- two\n  still two\n1. three\n",
+        "```python\nx = 1\n\n    y = '''a\nb'''\n```\nAfter.\n",
+        "~~~~sh\n```\necho\n~~~~\nAfter.\n",
+        "| a | b |\n|---|---|\n| a long cell of a table is not wrapped | b |\n",
+        "`code` at the start, and ``more``\n",
+        "  ```python\n  x = 1\n  ```\n",
+        "a * b\n\n\n\nc\n",
+        "日本語のテキスト\n",
+    ],
+)
+def test_what_fits_is_printed_as_it_is(text: str, piece: int) -> None:
+    assert shown(text, piece=piece) == text
+
+
+@pytest.mark.parametrize("piece", [1, 5, 1000])
+def test_lines_end_at_words(piece: int) -> None:
+    text = "one two three four five six seven eight nine ten"
+    assert shown(text, 20, piece) == "one two three four\nfive six seven eight\nnine ten\n"
+
+
+def test_lines_of_a_list_item_are_indented() -> None:
+    assert shown("- one two three four five six", 20) == "- one two three four\n  five six\n"
+    assert shown("10. one two three four five", 20) == "10. one two three\n    four five\n"
+
+
+def test_a_line_that_does_not_fit_goes_on_with_the_next_one() -> None:
+    text = "one two three four five\nsix seven\n\nnew\n- a\n"
+    assert shown(text, 20) == "one two three four\nfive six seven\n\nnew\n- a\n"
+
+
+@pytest.mark.parametrize("following", ["- item", "```sh", "# title", "| cell |", "    code"])
+def test_only_prose_continues_a_line(following: str) -> None:
+    text = f"one two three four five\n{following}\n"
+    assert shown(text, 20) == f"one two three four\nfive\n{following}\n"
+
+
+def test_wide_characters_count_twice() -> None:
+    assert shown("日本語の 日本語の 日本語の", 20) == "日本語の 日本語の\n日本語の\n"
+
+
+def test_a_word_is_printed_when_the_next_one_begins() -> None:
+    answer = AnswerText(80)
+    assert [text.plain for text in answer.add("Hello wor")] == ["Hello"]
+    assert [text.plain for text in answer.add("ld and")] == [" world"]
+    assert [text.plain for text in answer.end()] == [" and", "\n"]
+
+
+def test_code_is_highlighted_across_lines() -> None:
+    assert "bright" not in " ".join(styles("plain text\n"))
+    inside = '```python\nx = """\ndef f\n"""\n```\n'
+    outside = "```python\nx = 1\ndef f\n```\n"
+    assert len(styles(inside)) < len(styles(outside)) + 3
+    assert styles(inside) != styles(outside)
+
+
+def test_reasoning_is_dim() -> None:
+    assert shown("<think>hm, well</think>\nYes.") == "hm, well\nYes.\n"
+    assert "dim italic" in styles("<think>hm</think> Yes.")
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\x1b", "\r", "\x00", "\x9b", "\u202e", "\u2066", "\u200f", "\x7f"]
+)
+def test_characters_that_would_change_what_is_seen_are_shown(hidden: str) -> None:
+    assert visible(f"a{hidden}b") == "a\ufffdb"
+    assert shown(f"a{hidden}b\n```sh\nx{hidden}y\n```\n") == "a\ufffdb\n```sh\nx\ufffdy\n```\n"
+
+
+def test_windows_line_ends_are_line_ends() -> None:
+    assert shown("a\r\nb\r\n", piece=1000) == "a\nb\n"

@@ -1,0 +1,146 @@
+"""`cellblock chat` in a script: a task in, an answer out, and clear errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chat.model_service import answer, model_service
+from tests.cli.cli_process import run_command
+
+CODE = "I count.\n\n```python\nprint(6 * 7)\n```\n"
+
+
+def test_without_a_model_three_lines_say_what_to_set() -> None:
+    done = run_command("chat", "--approve", "never", "a task")
+    assert done.returncode == 3
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3
+    assert "--demo" in lines[0]
+    assert "OPENAI_API_KEY" in lines[1]
+    assert "--model" in lines[1]
+    assert "--base-url" in lines[2]
+
+
+def test_a_key_alone_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-nothing")
+    done = run_command("chat", "--approve", "never", "a task")
+    assert done.returncode == 3
+    assert "--model NAME" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--demo", "task"], "--demo plays its own conversation"),
+        (["--save", "notes.txt", "--demo"], "notes.txt must end with .md or .ipynb"),
+        (["--resume", "notes.txt", "task"], "a file that ends with .md or .ipynb"),
+        (["--price", "3", "--demo"], "'3' is not two prices such as 2.5/10"),
+        (["--price", "-1/2", "--demo"], "'-1/2' is not two prices such as 2.5/10"),
+        (["task"], "nobody can approve code"),
+        (["--approve", "never"], "there is no task"),
+        (["--max-turns", "0", "--demo"], "0 is not in the range"),
+        (["--image", "x", "--demo"], "--image applies only to"),
+        (["--approve", "never", "--resume", "gone.md", "task"], "gone.md cannot be read: No such"),
+    ],
+)
+def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:
+    done = run_command("chat", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "see cellblock chat --help" in done.stderr
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_demo_runs_its_code(cwd: Path) -> None:
+    done = run_command("chat", "--demo")
+    assert done.returncode == 0, done.stderr
+    assert "  7  16.51%  16.67%" in done.stdout
+    assert "TypeError" in done.stderr  # the model's mistake, which it corrects
+    assert (cwd / "coding" / "mandelbrot.png").read_bytes().startswith(b"\x89PNG")
+    assert "created coding/mandelbrot.png" in done.stderr
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_model_sees_the_output_of_its_code() -> None:
+    with model_service(CODE, "It is 42.") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *arguments, "What is 6 * 7?")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{CODE}42\n\nIt is 42.\n"
+        assert "2,000 tokens read, 400 written" in done.stderr
+        assert service.request_count == 2
+        system, *rest = service.messages()
+        assert system[0] == "system"
+        assert rest == [
+            ("user", "What is 6 * 7?"),
+            ("assistant", CODE.strip()),
+            ("user", "42\n"),
+        ]
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_task_can_come_from_standard_input() -> None:
+    with model_service("Hello.") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        assert run_command("chat", *arguments, given="Say hello.\n").stdout == "Hello.\n"
+        assert service.messages()[-1] == ("user", "Say hello.\n")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_code_that_looks_risky_is_refused_where_nobody_can_be_asked() -> None:
+    risky = "```python\nimport socket\nprint('ran')\n```\n"
+    with model_service(risky, "I stop.") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "risky")
+        done = run_command("chat", *arguments, "a task")
+        assert "ran\n" not in done.stdout.replace(risky, "")
+        assert "line 1: network (imports socket)" in service.messages()[-1][1]
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_model_that_does_not_come_to_an_end_is_stopped() -> None:
+    with model_service(CODE) as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *arguments, "--max-turns", "3", "a task")
+        assert done.returncode == 1
+        assert service.request_count == 3
+        assert "answered 3 times (--max-turns)" in done.stderr
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_price_of_the_tokens_is_printed() -> None:
+    with model_service("Hello.") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *arguments, "--price", "2.5/10", "Say hello.")
+        assert "1,000 tokens read, 200 written, about $0.0045" in done.stderr
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_an_answer_that_is_cut_off_is_reported() -> None:
+    with model_service(answer("Half of", finish_reason="length")) as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        assert "the answer was cut off" in run_command("chat", *arguments, "a task").stderr
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_server_that_does_not_answer_is_an_error_and_the_task_is_saved(cwd: Path) -> None:
+    arguments = ("--base-url", "http://127.0.0.1:9/v1", "--model", "local", "--approve", "never")
+    done = run_command("chat", *arguments, "--save", "notes.md", "the task")
+    assert done.returncode == 3
+    assert "cellblock: " in done.stderr
+    assert "the task" in (cwd / "notes.md").read_text()
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("name", ["notes.md", "notes.ipynb"])
+def test_a_saved_conversation_goes_on(cwd: Path, name: str) -> None:
+    with model_service(CODE, "It is 42.", "It was 6 * 7.") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        run_command("chat", *arguments, "--save", name, "What is 6 * 7?")
+        first = service.messages()
+        done = run_command("chat", *arguments, "--resume", name, "What was the question?")
+        assert done.stdout == "It was 6 * 7.\n"
+        expected = [*first[1:], ("assistant", "It is 42."), ("user", "What was the question?")]
+        assert service.messages()[1:] == expected
+        assert "It was 6 * 7." in (cwd / name).read_text()

@@ -1,0 +1,1 @@
+"""AutoGen's module names, mapped onto ours."""
