@@ -12,6 +12,7 @@ import pytest
 from cellblock import CancellationToken
 from cellblock.message_runtime import (
     AgentId,
+    DefaultSubscription,
     DefaultTopicId,
     MessageContext,
     RoutedAgent,
@@ -194,3 +195,12 @@ def test_a_handler_without_a_message_type_is_refused() -> None:
 def test_a_wrong_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid agent"):
         AgentId.from_str(text)
+
+
+def test_a_default_subscription_takes_the_arguments_of_autogen() -> None:
+    subscription = DefaultSubscription("news", "reader")
+
+    assert (subscription.topic_type, subscription.agent_type) == ("news", "reader")
+    assert DefaultSubscription(agent_type="reader").topic_type == "default"
+    with pytest.raises(ValueError, match="agent_type"):
+        DefaultSubscription()

@@ -45,7 +45,11 @@ class TypeSubscription:
 class DefaultSubscription(TypeSubscription):
     """The subscription to topics of type "default"."""
 
-    def __init__(self, agent_type: str | AgentType, topic_type: str = "default") -> None:
+    def __init__(
+        self, topic_type: str = "default", agent_type: str | AgentType | None = None
+    ) -> None:
+        if agent_type is None:
+            raise ValueError("DefaultSubscription needs agent_type: the type of the subscriber.")
         super().__init__(topic_type, agent_type)
 
 
