@@ -37,7 +37,8 @@ __all__ = ["executor"]
 
 CODE = "```python\nprint('hello')\n```"
 BAD = "```python\nraise SystemExit('bad')  # {}\n```"
-FOREVER = "```python\nprint('begun', flush=True)\nwhile True: pass\n```"
+# One write, so that the first output event has the whole line.
+FOREVER = "```python\nimport os\nos.write(1, b'begun\\n')\nwhile True: pass\n```"
 YES = json.dumps({"reason": "Try.", "retry": True})
 
 

@@ -82,7 +82,7 @@ async def start_and_cancel(work: Coroutine[Any, Any, None], seconds: float) -> N
 
 
 async def wait_until(failure: str, condition: Any) -> None:
-    for _ in range(1000):
+    for _ in range(4000):
         if condition():
             return
         await asyncio.sleep(0.01)

@@ -177,7 +177,7 @@ def test_a_killed_container_is_reported_at_once_and_replaced(
             last: Any = event
         assert (last.exit_code, last.outcome) == (137, "killed")
         assert "cannot be reached" in last.message
-        assert time.monotonic() - killed < 10  # includes the start of a new container
+        assert time.monotonic() - killed < 30  # includes the start of a new container
         assert run(executor, "1").stdout == "1\n"
         assert server.container_name != before
 
