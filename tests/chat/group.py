@@ -21,7 +21,7 @@ def speaker(name: str, *replies: Any, **options: Any) -> ConversableAgent:
     return agent
 
 
-def speakers(names: str = "abc", replies: int = 9, **options: Any) -> list[Agent]:
+def speakers(names: str = "abc", replies: int = 9, **options: Any) -> list[Any]:
     """Return an agent for each letter; agent `a` says a1, a2, …"""
     return [
         speaker(name, *(f"{name}{number}" for number in range(1, replies + 1)), **options)
@@ -30,11 +30,12 @@ def speakers(names: str = "abc", replies: int = 9, **options: Any) -> list[Agent
 
 
 def manager_of(
-    agents: list[Agent], manager: dict[str, Any] | None = None, **options: Any
+    agents: list[Any], manager: dict[str, Any] | None = None, **options: Any
 ) -> GroupChatManager:
     """Return the manager of a group chat by turn, with options of both."""
-    chat = GroupChat(agents, [], **{"speaker_selection_method": "round_robin", **options})
-    return GroupChatManager(chat, **{"llm_config": False, **(manager or {})})
+    settings: dict[str, Any] = {"speaker_selection_method": "round_robin", **options}
+    manager = {"llm_config": False, **(manager or {})}
+    return GroupChatManager(GroupChat(agents, [], **settings), **manager)
 
 
 def replay(*answers: str) -> dict[str, Any]:

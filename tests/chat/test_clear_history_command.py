@@ -48,7 +48,7 @@ def obey(answer: str, *, asynchronous: bool = False, **options: Any) -> tuple[An
     """Return what stays of a group chat, and with each agent, when a person answers so."""
     human = UserProxyAgent("human", code_execution_config=False)
     agents: list[Any] = [*speakers("ab"), human]
-    settings = {"enable_clear_history": True, "max_round": 4, **options}
+    settings: dict[str, Any] = {"enable_clear_history": True, "max_round": 4, **options}
     manager = manager_of(agents, **settings)
     with console(answer) as stream:
         if asynchronous:
@@ -106,3 +106,16 @@ def test_a_call_stays_with_the_answer_that_interrupts_it() -> None:
     called, answer = human.chat_messages[manager]
     assert called["tool_calls"] == [call]
     assert answer["tool_responses"][0]["content"] == "USER INTERRUPTED"
+
+
+def test_a_result_that_is_kept_keeps_its_call() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "double", "arguments": "{}"}}
+    caller = speaker("caller", {"content": None, "tool_calls": [call]})
+    helper = speaker("helper", function_map={"double": lambda: 2})
+    human = UserProxyAgent("human", code_execution_config=False)
+    agents = [*speakers("a"), caller, helper, human]
+    manager = manager_of(agents, max_round=4, enable_clear_history=True)
+    with console("CLEAR HISTORY 1"):
+        agents[0].initiate_chat(manager, message="go")
+    for messages in (manager.groupchat.messages, agents[0].chat_messages[manager]):
+        assert [bool(each.get("tool_calls")) for each in messages] == [True, False, False]

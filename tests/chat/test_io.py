@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import subprocess
@@ -78,6 +79,24 @@ def test_names_have_colours_on_a_terminal_only() -> None:
     assert "\na (to b):" in "\n" + _printed_on_terminal({"NO_COLOR": "1"})
     done = subprocess.run([sys.executable, "-c", CHAT], capture_output=True, text=True, check=True)
     assert done.stdout == "a (to b):\n\nhi\n\n" + "-" * 80 + "\n"
+
+
+def test_standard_output_may_be_an_object_that_only_writes() -> None:
+    class Copy:  # scripts replace standard output to keep what is printed
+        def __init__(self) -> None:
+            self.text = ""
+
+        def write(self, text: str, /) -> int:
+            self.text += text
+            return len(text)
+
+        def flush(self) -> None:
+            pass
+
+    copy = Copy()
+    with contextlib.redirect_stdout(copy):
+        ConversableAgent("a", llm_config=False).send("hi", ConversableAgent("b", llm_config=False))
+    assert copy.text == "a (to b):\n\nhi\n\n" + "-" * 80 + "\n"
 
 
 def test_a_stream_of_ones_own_gets_the_objects_to_print() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
@@ -14,7 +15,13 @@ import pytest
 from cellblock.chat import Cache, OpenAIWrapper
 from cellblock.chat.cache import InMemoryCache
 from cellblock.chat.disk_cache import DiskCache
-from cellblock.models import ReplayChatCompletionClient
+from cellblock.chat.model_requests.cached_answers import get_key
+from cellblock.models import (
+    ChatCompletionCache,
+    CreateResult,
+    ReplayChatCompletionClient,
+    RequestUsage,
+)
 from tests.chat.model_service import HELLO, completion, entry, served
 
 
@@ -61,6 +68,11 @@ def counting(client: type[CountingClient] = CountingClient) -> OpenAIWrapper:
     wrapper = OpenAIWrapper(config_list=[{"model_client_cls": client.__name__}], cache_seed=7)
     wrapper.register_model_client(client)
     return wrapper
+
+
+def answer(text: str) -> CreateResult:
+    usage = RequestUsage(100, 10)
+    return CreateResult(finish_reason="stop", content=text, usage=usage, cached=False)
 
 
 def text_of(response: Any) -> Any:
@@ -124,6 +136,13 @@ def test_keys_and_addresses_are_not_written(folder: Path) -> None:
     assert service.url.encode() not in written
 
 
+def test_a_request_is_identified_without_keys_and_addresses() -> None:
+    asked = {"messages": HELLO, "model": "m"}
+    key = '{"messages": [{"content": "Hi", "role": "user"}], "model": "m"}'
+    assert get_key(asked) == key
+    assert get_key({**asked, "api_key": "sk-1", "base_url": "http://x", "price": [1, 2]}) == key
+
+
 def test_a_client_of_models_is_cached_only_where_that_is_asked_for(folder: Path) -> None:
     def wrapper(**settings: Any) -> OpenAIWrapper:
         client = ReplayChatCompletionClient(["one", "two"])
@@ -178,10 +197,28 @@ def test_a_cache_keeps_json_values(folder: Path) -> None:
             cache.set("c", object())
     assert Cache.disk(5).get("a") == [2, {"b": None}]
     assert Cache.disk(6).get("a") is None
-    database = sqlite3.connect(folder / ".cache" / "5" / "answers.sqlite")
-    ((text,),) = database.execute("SELECT value FROM answers").fetchall()
-    database.close()
+    with contextlib.closing(sqlite3.connect(folder / ".cache/5/answers.sqlite")) as database:
+        ((text,),) = database.execute("SELECT value FROM answers").fetchall()
     assert json.loads(text) == [2, {"b": None}]
+
+
+def test_a_damaged_value_counts_as_none(folder: Path) -> None:
+    cache = DiskCache(folder)
+    cache.set("a", 1)
+    with contextlib.closing(sqlite3.connect(folder / "answers.sqlite")) as database, database:
+        database.execute("UPDATE answers SET value = '{'")
+    assert cache.get("a", 3) == 3
+
+
+def test_answers_of_a_caching_client_cost_nothing() -> None:
+    client = ChatCompletionCache(ReplayChatCompletionClient([answer("one")]))
+    wrapper = OpenAIWrapper(config_list=[{"model": "gpt-4", "model_client": client}])
+    first, second = wrapper.create(messages=HELLO), wrapper.create(messages=HELLO)
+    assert first.cost == second.cost > 0
+    assert wrapper.actual_usage_summary is not None
+    assert wrapper.actual_usage_summary["total_cost"] == first.cost
+    assert wrapper.total_usage_summary is not None
+    assert wrapper.total_usage_summary["total_cost"] == 2 * first.cost
 
 
 def test_threads_share_a_cache() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cellblock.chat import ConversableAgent, OpenAIWrapper
 from cellblock.models import (
+    CassetteChatCompletionClient,
     CreateResult,
     FunctionCall,
     FunctionExecutionResultMessage,
@@ -143,6 +145,18 @@ def test_model_clients_survive_the_copy_of_the_configuration() -> None:
     assert bob.llm_config["config_list"] is not llm_config["config_list"]
     single = {"model_client": ReplayChatCompletionClient(["one"])}
     assert ConversableAgent("eve", llm_config=single).generate_oai_reply(messages=HELLO)[1] == "one"
+
+
+def test_the_model_of_an_agent_can_be_recorded_and_replayed(tmp_path: Path) -> None:
+    def reply(*real: str) -> Any:
+        model = ReplayChatCompletionClient(list(real)) if real else None
+        cassette = CassetteChatCompletionClient(tmp_path / "turns.json", model)
+        llm_config = {"config_list": [{"model_client": cassette}], "temperature": 0}
+        bob = ConversableAgent("bob", llm_config=llm_config, human_input_mode="NEVER")
+        return bob.generate_reply(messages=HELLO)
+
+    assert reply("Hey") == "Hey"
+    assert reply() == "Hey"
 
 
 def test_a_value_that_cannot_be_copied_is_refused() -> None:

@@ -21,7 +21,7 @@ PROMPT = (
 
 def talk(*answers: str, **options: Any) -> tuple[list[str], Any]:
     """Return what was said in a group chat whose model answers so, and the model."""
-    agents: list[Any] = speakers(description="talks")
+    agents = speakers(description="talks")
     config = replay(*answers)
     settings = {"speaker_selection_method": "auto", "max_round": 2, **options}
     manager = manager_of(agents, {"llm_config": config}, **settings)
@@ -158,7 +158,10 @@ class Named:
         }
 
 
-NAMED = {"config_list": [{"model": "m", "model_client_cls": "Named", "says": "c"}]}
+NAMED = {
+    "config_list": [{"model": "m", "model_client_cls": "Named", "says": "c"}],
+    "cache_seed": None,
+}
 
 
 @pytest.mark.parametrize("classes", [Named, [Named]])
@@ -170,7 +173,7 @@ def test_a_model_client_of_the_user_selects(classes: Any) -> None:
 
 
 def test_a_client_registered_with_the_manager_selects_and_its_cost_counts() -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(agents, {"llm_config": NAMED}, max_round=2)
     manager.groupchat.speaker_selection_method = "auto"
     manager.register_model_client(Named)
@@ -183,7 +186,7 @@ def test_a_client_registered_with_the_manager_selects_and_its_cost_counts() -> N
 def test_without_a_model_the_next_agent_speaks_and_a_warning_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(agents, max_round=2, speaker_selection_method="auto")
     with caplog.at_level(logging.WARNING):
         agents[0].initiate_chat(manager, message="go")
@@ -201,7 +204,7 @@ def test_a_name_that_two_agents_have_is_an_error() -> None:
 
 
 def test_a_model_that_fails_leaves_the_transcript() -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(agents, {"llm_config": replay()}, speaker_selection_method="auto")
     with pytest.raises(Exception, match=r"(?i)no more"):
         agents[0].initiate_chat(manager, message="go")
@@ -209,7 +212,7 @@ def test_a_model_that_fails_leaves_the_transcript() -> None:
 
 
 def test_an_asynchronous_chat_asks_the_model_too() -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(
         agents, {"llm_config": replay("nobody", "c")}, max_round=2, speaker_selection_method="auto"
     )
@@ -234,14 +237,17 @@ def test_an_asynchronous_chat_asks_the_model_too() -> None:
     ],
 )
 def test_names_count_as_whole_words(text: Any, expected: dict[str, int]) -> None:
-    agents = [*speakers("ab"), speaker("story_writer"), speaker("x+y")]
+    agents: list[Any] = [*speakers("ab"), speaker("story_writer"), speaker("x+y")]
     assert GroupChat(agents, [])._mentioned_agents(text, None) == expected
 
 
 def test_messages_can_be_transformed_for_the_model() -> None:
+    def last_only(messages: list[Any]) -> list[Any]:
+        return messages[-1:]
+
     class Shorter:
         def add_to_agent(self, agent: Any) -> None:
-            agent.register_hook("process_all_messages_before_reply", lambda messages: messages[-1:])
+            agent.register_hook("process_all_messages_before_reply", last_only)
 
     _, client = talk("c", select_speaker_transform_messages=Shorter())
     assert asked(client)[1:] == [PROMPT]

@@ -17,7 +17,7 @@ from cellblock.errors import ModelError
 from cellblock.models import CreateResult, FunctionCall, ReplayChatCompletionClient, RequestUsage
 from tests.chat.console import console
 from tests.chat.model_service import HELLO, completion, entry, served, tool
-from tests.models.http_service import json_reply, stream_reply
+from tests.models.http_service import Reply, json_reply, stream_reply
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "GROQ_API_KEY")
 
@@ -265,6 +265,15 @@ def test_an_answer_is_printed_while_it_arrives() -> None:
     assert screen.text == "\033[32mHello\033[0m\n\n" * 2
 
 
+def test_the_terminal_is_not_left_green_when_a_stream_breaks_off() -> None:
+    broken = {"choices": [{"index": 0, "delta": {"content": "He"}}]}
+    with served(stream_reply(broken, {"error": {"message": "No."}})) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service, stream=True)], cache_seed=None)
+        with console() as screen, pytest.raises(ModelError):
+            wrapper.create(messages=HELLO)
+    assert screen.text == "\033[32mHe\033[0m\n\n"
+
+
 def test_azure_names_the_deployment_after_the_model() -> None:
     with served(completion()) as service:
         settings = entry(service, model="gpt-3.5-turbo", api_type="azure", api_version="2024-01-01")
@@ -399,6 +408,19 @@ def test_requests_wait_for_the_rate_limit() -> None:
     wrapper.create(messages=HELLO)
     asyncio.run(wrapper.a_create(messages=HELLO))
     assert time.monotonic() - start >= 0.1
+
+
+@pytest.mark.parametrize("name", ["api_key", "base_url", "config_list"])
+def test_a_request_does_not_say_where_to_send_it(name: str) -> None:
+    with pytest.raises(ValueError, match=f"A request cannot have {name}"):
+        replay("x").create(messages=HELLO, **{name: "y"})
+
+
+def test_a_request_can_have_a_timeout_of_its_own() -> None:
+    with served(Reply(body=b"", hangs=True)) as service:
+        wrapper = OpenAIWrapper(config_list=[entry(service)], cache_seed=None)
+        with pytest.raises(ModelError, match="did not answer in time"):
+            wrapper.create(messages=HELLO, timeout=0.2)
 
 
 def test_the_completions_interface_is_refused() -> None:

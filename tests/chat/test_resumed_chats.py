@@ -33,8 +33,12 @@ def a_go_on(manager: GroupChatManager, messages: Any, **options: Any) -> Any:
     return asyncio.run(steps())
 
 
+def without_termination(text: str) -> str:
+    return text.replace("TERMINATE", "")
+
+
 @pytest.mark.parametrize("resume", [go_on, a_go_on])
-@pytest.mark.parametrize("remove", ["TERMINATE", lambda text: text.replace("TERMINATE", "")])
+@pytest.mark.parametrize("remove", ["TERMINATE", without_termination])
 def test_a_chat_goes_on_without_its_termination_text(resume: Any, remove: Any) -> None:
     manager = manager_of(speakers(), max_round=3)
     resume(manager, SAVED, remove_termination_string=remove)
@@ -43,7 +47,7 @@ def test_a_chat_goes_on_without_its_termination_text(resume: Any, remove: Any) -
 
 
 def test_saved_text_can_be_resumed() -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(agents, max_round=3)
     agents[0].initiate_chat(manager, message="go")
     text = manager.messages_to_string(manager.groupchat.messages)
@@ -56,7 +60,7 @@ def test_saved_text_can_be_resumed() -> None:
 
 
 def test_resuming_replaces_what_was_said_before() -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(agents, max_round=3)
     agents[0].initiate_chat(manager, message="earlier")
     with console() as stream:
@@ -105,7 +109,7 @@ def test_the_result_of_a_function_is_by_no_agent() -> None:
 def test_what_cannot_be_resumed_is_an_error_and_changes_nothing(
     resume: Any, messages: Any, error: str
 ) -> None:
-    agents: list[Any] = speakers()
+    agents = speakers()
     manager = manager_of(agents, max_round=2)
     agents[0].initiate_chat(manager, message="earlier")
     with pytest.raises(ValueError, match=error):

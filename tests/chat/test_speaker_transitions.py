@@ -100,7 +100,7 @@ def test_what_looks_like_a_mistake_is_logged(caplog: pytest.LogCaptureFixture) -
 def test_the_chat_ends_after_an_agent_that_nobody_may_follow(
     method: str, after_b: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    a: Any
+
     a, b, c = speakers()
     graph = {a: [b], c: [a]} if after_b is None else {a: [b], b: after_b, c: [a]}
     manager = manager_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+import os
 import signal
 import threading
 from typing import Any
@@ -202,12 +203,13 @@ def test_an_interrupt_cancels_an_async_tool() -> None:
     cleaned_up: list[bool] = []
 
     async def slow() -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         try:
             await asyncio.sleep(60)
         finally:
             cleaned_up.append(True)
 
+    ctrl_c = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    ctrl_c.start()
     with console(), pytest.raises(KeyboardInterrupt):
         agent(slow=slow).generate_tool_calls_reply(calls(tool_call("slow")))
     assert cleaned_up == [True]

@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import re
 import sys
 import warnings
 from types import ModuleType, SimpleNamespace
@@ -39,6 +40,8 @@ MODULES = {
         "cellblock.chat.chat_queue",
     ),
 }
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def load_library(name: str) -> SimpleNamespace:
@@ -78,7 +81,8 @@ def _key(value: Any) -> str:
 
 def line(value: Any) -> str:
     """Return the line of a transcript for `value`."""
-    return f"{type(value).__name__} {json.dumps(plain(value), sort_keys=True)}"
+    text = json.dumps(plain(value), sort_keys=True)
+    return f"{type(value).__name__} {ADDRESS.sub('', text)}"
 
 
 def load_scenario(path: str) -> ModuleType:

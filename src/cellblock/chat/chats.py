@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from .carryover import add_carryover
 from .chat_history import ChatHistory
 from .chat_result import ChatResult
 from .steps import Step, Steps, run, run_async
-from .summaries import Summaries, SummaryMethod, check_summary_method
+from .summaries import Summaries, SummaryMethod, call_function, check_summary_method
 from .usage import gather_usage_summary
 
 if TYPE_CHECKING:
@@ -153,13 +152,7 @@ class Chats(Summaries, ChatHistory):
         if not callable(message):
             generate = Step(self.generate_init_message, self.a_generate_init_message)
             return (yield from generate(message, **context))
-        function = message
-
-        async def call() -> Any:
-            result = function(self, recipient, context)
-            return await result if inspect.isawaitable(result) else result
-
-        return (yield Step(lambda: _sync_result(function(self, recipient, context)), call))
+        return (yield from call_function(message, self, recipient, context))
 
     def generate_init_message(self, message: Message, **kwargs: Any) -> ChatMessage | str:
         """Return the first message of a chat, with `kwargs["carryover"]`.
@@ -169,12 +162,17 @@ class Chats(Summaries, ChatHistory):
         """
         if message is None:
             message = self.get_human_input(">")
-        return add_carryover(message, kwargs.get("carryover"))
+        return self._handle_carryover(message, kwargs)
 
     async def a_generate_init_message(self, message: Message, **kwargs: Any) -> ChatMessage | str:
         """Do what `generate_init_message` does."""
         if message is None:
             message = await self.a_get_human_input(">")
+        return self._handle_carryover(message, kwargs)
+
+    def _handle_carryover(
+        self, message: ChatMessage | str, kwargs: Mapping[str, Any]
+    ) -> ChatMessage | str:
         return add_carryover(message, kwargs.get("carryover"))
 
     def _prepare_chat(
@@ -213,8 +211,11 @@ class Chats(Summaries, ChatHistory):
         await queues.a_run_chats(self._with_sender(chat_queue), finished)
         return finished
 
-    def get_chat_results(self, chat_index: int | None = None) -> Any:
-        """Return the results of the last `initiate_chats`, or the one at `chat_index`."""
+    def get_chat_results(self, chat_index: Any = None) -> Any:
+        """Return the results of the last `initiate_chats`, or the one at `chat_index`.
+
+        After `a_initiate_chats` the index is a `chat_id`. Raise `LookupError` if there is none.
+        """
         finished = getattr(self, "_finished_chats", [])
         return finished if chat_index is None else finished[chat_index]
 
@@ -231,16 +232,6 @@ def _chat_agent(agent: object) -> Any:
     if not isinstance(agent, Chats):
         raise TypeError(f"Agents chat with a ConversableAgent. The recipient is {agent!r}.")
     return agent
-
-
-def _sync_result(result: Any) -> Any:
-    if inspect.iscoroutine(result):
-        result.close()
-        raise TypeError(
-            "The message is a coroutine function. Open the chat with a_initiate_chat(), "
-            "or pass a function that is not asynchronous."
-        )
-    return result
 
 
 @contextmanager

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from .agent import ChatMessage
+from .chat_history import preserved_count
+from .io import IOStream
+
+if TYPE_CHECKING:
+    from .group_chat import GroupChat
+
+logger = logging.getLogger(__name__)
 
 _PUNCTUATION = ".,;:!?"
 
@@ -51,3 +62,24 @@ def _start(words: list[str]) -> int | None:
         if first.upper() == "CLEAR" and second.upper().rstrip(_PUNCTUATION) == "HISTORY":
             return index
     return None
+
+
+def clear_agents_history(reply: ChatMessage, groupchat: GroupChat) -> str:
+    """Obey the command in `reply`; see `GroupChatManager.clear_agents_history`."""
+    command = read_clear_history_command(reply["content"], groupchat.agent_names)
+    keep = command.keep
+    if reply.get("tool_responses") and not keep:
+        keep = 1
+        logger.warning(
+            "The last tool call message will be saved to prevent errors caused by tool response "
+            "without tool call."
+        )
+    kept = f" except last {keep} messages" if keep else ""
+    IOStream.get_default().print(f"Clearing history for {command.agent or 'all agents'}{kept}.")
+    for agent in groupchat.conversable_agents():
+        if command.agent in (None, agent.name):
+            agent.clear_history(nr_messages_to_preserve=keep or None)
+    if command.agent is None:
+        messages = groupchat.messages
+        del messages[: len(messages) - preserved_count(messages, keep)]
+    return command.rest

@@ -31,7 +31,10 @@ class DiskCache:
             return default
         with self._open() as database:
             row = database.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
-        return default if row is None else json.loads(row[0])
+        try:
+            return default if row is None else json.loads(row[0])
+        except (TypeError, ValueError):  # not written by `set`
+            return default
 
     def set(self, key: str, value: Any) -> None:
         """Keep `value` under `key`. Raise `TypeError` if JSON cannot express it."""

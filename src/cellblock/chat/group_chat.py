@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from .agent import Agent, ChatMessage
 from .code_utils import content_str
+from .conversable_agent import ConversableAgent
 from .errors import AgentNameConflict, UndefinedNextAgent
 from .model_selection import ModelSelection
 from .speaker_selection import SpeakerSelection
@@ -80,9 +81,12 @@ class GroupChat(SpeakerSelection, ModelSelection):
 
     def nested_agents(self) -> list[Agent]:
         """Return the agents of this group chat, then those of the group chats in it."""
-        agents = list(self.agents)
-        for manager in self._nested_managers():
-            agents += (agent for agent in manager.groupchat.nested_agents() if agent not in agents)
+        agents: list[Agent] = []
+        unsearched: list[GroupChat] = [self]
+        for chat in unsearched:
+            agents += (agent for agent in chat.agents if agent not in agents)
+            inner = [manager.groupchat for manager in chat._nested_managers()]
+            unsearched += (each for each in inner if not any(each is known for known in unsearched))
         return agents
 
     def _nested_managers(self) -> Iterator[GroupChatManager]:
@@ -91,6 +95,11 @@ class GroupChat(SpeakerSelection, ModelSelection):
         for agent in cast(list[object], self.agents):
             if isinstance(agent, GroupChatManager):
                 yield agent
+
+    def conversable_agents(self) -> list[ConversableAgent]:
+        """Return the agents that are `ConversableAgent`s."""
+        agents = cast(list[object], self.agents)
+        return [agent for agent in agents if isinstance(agent, ConversableAgent)]
 
     def next_agent(self, agent: Agent, agents: list[Agent] | None = None) -> Agent:
         """Return the first agent after `agent` in the list that is one of `agents`.

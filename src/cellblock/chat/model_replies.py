@@ -14,6 +14,7 @@ from .agent_state import AgentState, Reply
 from .cache import AbstractCache
 from .io import IOStream
 from .model_requests.client_configs import copied_config
+from .model_requests.thread_step import in_thread
 from .model_wrapper import OpenAIWrapper
 from .names import normalize_name
 from .steps import Step, Steps, run, run_async
@@ -94,7 +95,7 @@ class ModelReplies(AgentState):
         """Ask `client`; a subclass can override the call."""
         own = self._generate_oai_reply_from_client
         if _is_overridden(own, ModelReplies._generate_oai_reply_from_client):
-            return (yield from _in_thread(own)(client, messages, cache))
+            return (yield from in_thread(own)(client, messages, cache))
         return (yield from self._answer_steps(client, messages, cache))
 
     def _generate_oai_reply_from_client(
@@ -186,18 +187,11 @@ def _is_overridden(method: Callable[..., Any], own: Callable[..., Any]) -> bool:
     return getattr(method, "__func__", method) is not own
 
 
-def _in_thread(function: Callable[..., Any]) -> Step:
-    async def call(*arguments: Any, **options: Any) -> Any:
-        return await asyncio.to_thread(function, *arguments, **options)
-
-    return Step(function, call)
-
-
 def _create_step(client: Any) -> Step:
     """Return the call of `client.create`; in a thread if `client` has its own synchronous one."""
     own = getattr(client, "a_create", None)
     if own is None or _is_overridden(client.create, OpenAIWrapper.create):
-        return _in_thread(client.create)
+        return in_thread(client.create)
     return Step(client.create, own)
 
 

@@ -6,19 +6,17 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .agent import Agent, ChatMessage
 from .agent_state import Reply
 from .chat_result import ChatResult
 from .code_utils import content_str
+from .conversable_agent import ConversableAgent
 from .errors import AgentNameConflict
 from .group_chat_settings import GroupChatSettings
 from .printing import print_notice
 from .steps import Step, Steps, run, run_async
-
-if TYPE_CHECKING:
-    from .conversable_agent import ConversableAgent
 
 logger = logging.getLogger(__name__)
 
@@ -130,8 +128,6 @@ class ModelSelection(GroupChatSettings):
         validate_speaker_name: Validator,
         selector: ConversableAgent | None = None,
     ) -> tuple[ConversableAgent, ConversableAgent]:
-        from .conversable_agent import ConversableAgent  # so that the settings import without it
-
         checker = ConversableAgent(
             _CHECKING_AGENT, max_consecutive_auto_reply=max_attempts, human_input_mode="NEVER"
         )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 from ..errors import ModelError
 from .cache import AbstractCache, Cache
 from .model_requests.cached_answers import keep_answer, kept_answer
-from .model_requests.client_configs import ADDRESS_KEYS, CONTROL_KEYS, client_of
+from .model_requests.client_configs import client_of
+from .model_requests.config_keys import refuse_addresses, request_config, request_parameters
 from .model_requests.model_client import ChatModelClient, ModelClient
 from .model_requests.prices import Price, to_price
 from .model_requests.rate_limit import RateLimit
 from .model_requests.templates import Template, fill_messages, instantiate
+from .model_requests.thread_step import in_thread
 from .steps import Step, Steps, run, run_async
 from .usage import UsageSummary, print_summaries, with_usage
 
@@ -55,7 +56,7 @@ class OpenAIWrapper:
     ) -> None:
         entries = [{**base_config, **entry} for entry in config_list or [{}]]
         self._clients: list[ModelClient | PlaceHolderClient] = [_open(entry) for entry in entries]
-        self._config_list = [_request_config(entry) for entry in entries]
+        self._config_list = [request_config(entry) for entry in entries]
         self._prices: list[Price | None] = [to_price(entry.get("price")) for entry in entries]
         rates = [entry.get("api_rate_limit") for entry in entries]
         self._limits = [None if rate is None else RateLimit(float(rate)) for rate in rates]
@@ -76,8 +77,8 @@ class OpenAIWrapper:
                  allow_format_str_template   format the texts of messages with `context`
 
         With a `model_client` there is no cache unless `cache` or `cache_seed` is given. Raise
-        `ModelError` if the last model cannot be asked, and `RuntimeError` if a class of your own
-        was not registered.
+        `ModelError` if the last model cannot be asked, `RuntimeError` if a class of your own was
+        not registered, and `ValueError` for parameters that are not those of a request.
         """
         return run(self._create_steps(config))
 
@@ -87,6 +88,7 @@ class OpenAIWrapper:
 
     def _create_steps(self, config: Mapping[str, Any]) -> Steps[Any]:
         self._require_registered_clients()
+        refuse_addresses(config)
         last = len(self._clients) - 1
         for number, entry in enumerate(self._config_list):
             full = {**config, **entry}
@@ -110,14 +112,16 @@ class OpenAIWrapper:
     def _answer_steps(self, number: int, config: Mapping[str, Any]) -> Steps[Any]:
         """Ask one model. `config` are the parameters of the request and of the wrapper."""
         client = cast(ModelClient, self._clients[number])
-        params = _parameters(fill_messages(config))
+        params = request_parameters(fill_messages(config))
         cache = _cache_of(config)
         response = None if cache is None else kept_answer(cache, params)
         is_cached = response is not None
         if not is_cached:
             if limit := self._limits[number]:
                 yield from limit.wait_steps()
-            response = yield from Step(client.create, _async_create(client))(params)
+            own = getattr(client, "a_create", None)
+            create = Step(client.create, own) if own else in_thread(client.create)
+            response = yield from create(params)
             response.cost = self._cost(number, client, response)
             if cache is not None:
                 keep_answer(cache, params, response)
@@ -225,32 +229,9 @@ def _open(entry: dict[str, Any]) -> ModelClient | PlaceHolderClient:
     return PlaceHolderClient(entry)
 
 
-def _request_config(entry: dict[str, Any]) -> dict[str, Any]:
-    if entry.get("model_client_cls") is not None:
-        return entry
-    return {name: value for name, value in entry.items() if name not in ADDRESS_KEYS}
-
-
-def _parameters(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a request, without those of the wrapper."""
-    return {name: value for name, value in config.items() if name not in CONTROL_KEYS}
-
-
 def _cache_of(config: Mapping[str, Any]) -> AbstractCache | None:
     if (cache := config.get("cache")) is not None:
         return cache
     is_given = config.get("model_client") is not None
     seed = config.get("cache_seed", None if is_given else LEGACY_DEFAULT_CACHE_SEED)
     return None if seed is None else Cache.disk(seed, LEGACY_CACHE_DIR)
-
-
-def _async_create(client: ModelClient) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    """Return the asynchronous version of `client.create`; in a thread if the class has none."""
-    own = getattr(client, "a_create", None)
-    if own is not None:
-        return own
-
-    async def create(params: dict[str, Any]) -> Any:
-        return await asyncio.to_thread(client.create, params)
-
-    return create

@@ -28,7 +28,8 @@ def colored(text: str, color: Color) -> str:
 
     The environment variable `NO_COLOR` turns colours off.
     """
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+    isatty = getattr(sys.stdout, "isatty", None)  # programs replace standard output
+    if os.environ.get("NO_COLOR") or isatty is None or not isatty():
         return text
     return f"\033[{_CODES[color]}m{text}\033[0m"
 

@@ -39,7 +39,7 @@ class Summaries(AgentState):
             return (yield from self._reflection_summary_steps(arguments, recipient))
         if not callable(method):
             raise ValueError(UNKNOWN_METHOD)
-        return (yield from _called(method, self, recipient, dict(arguments)))
+        return (yield from call_function(method, self, recipient, dict(arguments)))
 
     def _summarize_chat(
         self,
@@ -174,11 +174,21 @@ def message_summary(message: ChatMessage) -> str:
     )
 
 
-def _called(method: Callable[..., Any], *arguments: Any) -> Steps[Any]:
-    """Call a user's function. It may be a coroutine function if the chat is asynchronous."""
+def call_function(function: Callable[..., Any], *arguments: Any) -> Steps[Any]:
+    """Call a function of the user; an asynchronous one only in an asynchronous chat."""
 
-    async def call() -> Any:
-        result = method(*arguments)
+    def call() -> Any:
+        result = function(*arguments)
+        if not inspect.iscoroutine(result):
+            return result
+        result.close()
+        raise TypeError(
+            f"The function {getattr(function, '__name__', function)!r} is asynchronous. Open the "
+            "chat with a_initiate_chat(), or pass a function that is not."
+        )
+
+    async def a_call() -> Any:
+        result = function(*arguments)
         return await result if inspect.isawaitable(result) else result
 
-    return (yield Step(lambda: method(*arguments), call))
+    return (yield Step(call, a_call))

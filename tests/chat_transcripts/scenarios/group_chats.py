@@ -6,6 +6,7 @@ from scripted import outcome, scripted
 def run(lib):
     yield from ends(lib)
     yield from introductions(lib)
+    yield from plugin(lib)
     yield from starters(lib)
     yield from interrupted(lib)
     yield from nested(lib)
@@ -48,6 +49,16 @@ def ends(lib):
     chat, manager = group(lib, three(lib), {"silent": True, "name": "boss"}, max_round=3)
     yield chat.agents[0].initiate_chat(manager, message="silent", max_turns=2)
     yield outcome(manager.reset), chat.messages
+
+
+def plugin(lib):
+    agents, deputy = three(lib), scripted(lib, "deputy")
+    chat, _ = group(lib, agents, max_round=3)
+    options = {"config": chat, "reset_config": lib.GroupChat.reset}
+    deputy.register_reply(lib.Agent, lib.GroupChatManager.run_chat, **options)
+    yield agents[0].initiate_chat(deputy, message="another agent runs it")
+    yield outcome(agents[1].initiate_chat, deputy, message={"function_call": {"name": "f"}})
+    yield chat.messages
 
 
 def introductions(lib):

@@ -28,6 +28,9 @@ def run(lib):
     yield talk(lib, "c", select_speaker_prompt_template="Who of {agentlist}?", max_round=2)
     yield talk(lib, "c", speaker_selection_method=lambda last, chat: "auto", max_round=2)
     yield talk(lib, max_round=2)
+    limiter = lib.MessageHistoryLimiter(max_messages=1)
+    last_only = lib.TransformMessages(transforms=[limiter], verbose=False)
+    yield talk(lib, "c", max_round=2, select_speaker_transform_messages=last_only)
     yield asyncio.run(a_talk(lib))
 
 

@@ -17,7 +17,7 @@ def answer(text: str, *, hangs: bool = False, finish_reason: str = "stop") -> Re
         {"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces
     ]
     if not hangs:
-        end = {"index": 0, "delta": {}, "finish_reason": finish_reason}
+        end: object = {"index": 0, "delta": {}, "finish_reason": finish_reason}
         usage = {"prompt_tokens": 1000, "completion_tokens": 200}
         chunks.append({"choices": [end], "usage": usage})
     return stream_reply(*chunks, hangs=hangs)

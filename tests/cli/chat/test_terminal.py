@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def chat(
     arguments: tuple[str, ...] = (),
     columns: int = 200,
     environment: dict[str, str] | None = None,
-) -> Iterator[tuple[TerminalCommand, ModelService]]:
+) -> Generator[tuple[TerminalCommand, ModelService]]:
     """Start the command at a terminal, with a model that sends `replies`."""
     with model_service(*replies) as service:
         model = ("--base-url", service.url, "--model", "local")
@@ -247,6 +247,16 @@ def test_a_terminal_that_can_show_pictures_shows_them() -> None:
         terminal.wait_for("created images/1.png")
         terminal.wait_for("Done.")
         assert "\x1b_Ga=T,f=100,q=2,m=1;iVBORw0KGgo" in terminal.output
+
+
+def test_a_terminal_that_says_so_gets_sixels() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: the extra `bench` has it")
+    code = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 4])\nplt.show()\n```\n"
+    with chat(code, "Done.", arguments=("--approve", "never", "task")) as (terminal, _):
+        terminal.type_keys("\x1b[?62;4;22c")  # the answer to the question for its attributes
+        terminal.wait_for("created images/1.png")
+        terminal.wait_for("Done.")
+        assert '\x1bPq"1;1;' in terminal.output
 
 
 def test_save_names_a_file_in_the_middle_of_a_conversation(cwd: Path) -> None:

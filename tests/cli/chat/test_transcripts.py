@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ ENTRIES: list[Entry] = [
 ]
 
 
-def round_trip(entries: list[Entry], suffix: str) -> list[Entry]:
+def round_trip(entries: Sequence[Entry], suffix: str) -> list[Entry]:
     if suffix == ".md":
         return from_markdown(to_markdown(entries, "/folder"), "/folder")
     return from_notebook(to_notebook(entries))
@@ -98,7 +99,7 @@ def test_a_notebook_is_valid(tmp_path: Path) -> None:
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
 
 
-def cells(entries: list[Entry]) -> list[dict[str, Any]]:
+def cells(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return json.loads(to_notebook(entries))["cells"]
 
 
@@ -173,15 +174,15 @@ def test_a_file_of_another_kind_is_refused(
         read_transcript(tmp_path / name)
 
 
-def test_a_file_is_replaced_in_one_step_and_keeps_its_permissions(tmp_path: Path) -> None:
-    path = tmp_path / "notes.md"
+def test_a_file_is_replaced_in_one_step_and_keeps_its_permissions() -> None:
+    path = Path("notes.md")
     write_transcript(path, ENTRIES[:1])
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o644)
     write_transcript(path, ENTRIES)
     assert path.stat().st_mode & 0o777 == 0o644
     assert read_transcript(path) == ENTRIES
-    assert os.listdir(tmp_path) == ["notes.md"]
+    assert os.listdir() == ["notes.md"]
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from ..cache import AbstractCache
 from .chat_completion import ChatCompletion
-from .client_configs import ADDRESS_KEYS, CONTROL_KEYS
+from .config_keys import ADDRESS_KEYS, CONTROL_KEYS
 
 _logger = logging.getLogger(__name__)
 _HIDDEN = ADDRESS_KEYS | CONTROL_KEYS

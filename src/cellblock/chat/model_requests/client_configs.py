@@ -12,44 +12,6 @@ from ...models.client import ChatCompletionClient, ModelInfo
 from ...models.model_family import anthropic_model, openai_model
 from ...models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
 
-# Keys that decide how to connect; they are no parameters of a request.
-ADDRESS_KEYS = frozenset(
-    {
-        "api_key",
-        "base_url",
-        "organization",
-        "timeout",
-        "max_retries",
-        "default_headers",
-        "azure_endpoint",
-        "azure_deployment",
-        "azure_ad_token",
-        "azure_ad_token_provider",
-        "http_client",
-        "default_query",
-        "project",
-        "websocket_base_url",
-    }
-)
-# Keys that an OpenAIWrapper reads itself.
-CONTROL_KEYS = frozenset(
-    {
-        "agent",
-        "allow_format_str_template",
-        "api_rate_limit",
-        "api_type",
-        "api_version",
-        "cache",
-        "cache_seed",
-        "context",
-        "context_window",
-        "filter_func",
-        "model_client",
-        "model_info",
-        "price",
-        "tags",
-    }
-)
 _REFUSED_KEYS = ("http_client", "default_query", "project", "websocket_base_url")
 _SHARED_KEYS = ("timeout", "max_retries", "default_headers", "context_window")
 # Services that speak OpenAI's protocol: address, and environment variable of the key.

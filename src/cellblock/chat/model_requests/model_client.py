@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from pydantic import BaseModel
 
@@ -15,7 +15,7 @@ from ...models.tool_schema import ToolSchema
 from ..io import IOStream
 from ..steps import Step, Steps, run, run_async
 from .chat_completion import ChatCompletion, ChatCompletionMessage
-from .client_configs import ADDRESS_KEYS, CONTROL_KEYS
+from .config_keys import CONTROL_KEYS
 from .message_conversion import to_completion, to_messages, to_tool_choice, to_tools
 from .prices import price_of
 
@@ -25,7 +25,6 @@ _READ_KEYS = frozenset(
         "functions",
         "messages",
         "n",
-        "response_format",
         "stream",
         "tool_choice",
         "tools",
@@ -67,7 +66,7 @@ class ModelClient(Protocol):
 
 
 @dataclass(frozen=True)
-class _Request:
+class _ModelCall:
     """The parameters of a request, as a client of `cellblock.models` takes them.
 
     count   how many alternative answers are wanted; each is a request of its own
@@ -84,28 +83,20 @@ class _Request:
     stream: bool
 
     @classmethod
-    def of(cls, params: Mapping[str, Any], model: str) -> _Request:
+    def of(cls, params: Mapping[str, Any], model: str) -> _ModelCall:
         """Return the request with the parameters `params` to a client of the model `model`."""
         if "messages" not in params:
             raise ValueError("The completions interface (prompt=) is not offered. Pass messages=.")
         functions = cast(list[dict[str, Any]], params.get("functions") or [])
         tools = to_tools(params.get("tools") or [{"function": item} for item in functions])
         choice = params.get("tool_choice") or params.get("function_call")
-        form: Any = params.get("response_format")
-        is_class = isinstance(form, type) and issubclass(cast(type[Any], form), BaseModel)
-        hidden = _READ_KEYS | CONTROL_KEYS | ADDRESS_KEYS
-        extra = {name: value for name, value in params.items() if name not in hidden}
-        if extra.get("model") == model:
-            del extra["model"]
-        if form is not None and not is_class:
-            extra["response_format"] = form
         return cls(
             model=str(params.get("model") or model),
             messages=to_messages(params["messages"]),
             tools=tools,
             tool_choice=to_tool_choice(choice, tools) if tools else "auto",
-            json_output=form if is_class else None,
-            extra=extra,
+            json_output=_output_class(params),
+            extra=_other_parameters(params, model),
             count=params.get("n") or 1,
             old_style=bool(functions),
             stream=bool(params.get("stream")),
@@ -120,6 +111,23 @@ class _Request:
             "json_output": self.json_output,
             "extra_create_args": self.extra,
         }
+
+
+def _output_class(params: Mapping[str, Any]) -> type[BaseModel] | None:
+    """Return the class whose JSON the answer must be, or None."""
+    form: Any = params.get("response_format")
+    is_class = isinstance(form, type) and issubclass(cast(type[Any], form), BaseModel)
+    return cast(type[BaseModel], form) if is_class else None
+
+
+def _other_parameters(params: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Return the parameters that only the service knows; its model, if it is not `model`."""
+    read = _READ_KEYS | CONTROL_KEYS
+    if params.get("model") == model:
+        read |= {"model"}
+    if params.get("response_format") is None or _output_class(params):
+        read |= {"response_format"}
+    return {name: value for name, value in params.items() if name not in read}
 
 
 class ChatModelClient(ModelClient):
@@ -145,7 +153,7 @@ class ChatModelClient(ModelClient):
         return await run_async(self._create_steps(params))
 
     def _create_steps(self, params: dict[str, Any]) -> Steps[ChatCompletion]:
-        request = _Request.of(params, self._model)
+        request = _ModelCall.of(params, self._model)
         if not request.model:
             raise ValueError("The entry of config_list has no model. Add 'model': NAME to it.")
         ask = Step(self._ask, self._a_ask)
@@ -156,24 +164,25 @@ class ChatModelClient(ModelClient):
             results.append((yield from ask(request)))
         return to_completion(results, request.model, old_style=request.old_style)
 
-    def _ask(self, request: _Request) -> CreateResult:
+    def _ask(self, request: _ModelCall) -> CreateResult:
         return background_loop().run(self.client.create(**request.arguments()))
 
-    async def _a_ask(self, request: _Request) -> CreateResult:
+    async def _a_ask(self, request: _ModelCall) -> CreateResult:
         return await background_loop().call(self.client.create(**request.arguments()))
 
-    def _print_stream(self, request: _Request) -> CreateResult:
-        printed = _PrintedStream()
-        for item in background_loop().iterate(self.client.create_stream(**request.arguments())):
-            printed.add(item)
-        return printed.end()
-
-    async def _a_print_stream(self, request: _Request) -> CreateResult:
-        printed = _PrintedStream()
+    def _print_stream(self, request: _ModelCall) -> CreateResult:
         stream = self.client.create_stream(**request.arguments())
-        async for item in background_loop().stream(stream):
-            printed.add(item)
-        return printed.end()
+        with _PrintedStream() as printed:
+            for item in background_loop().iterate(stream):
+                printed.add(item)
+        return printed.result()
+
+    async def _a_print_stream(self, request: _ModelCall) -> CreateResult:
+        stream = self.client.create_stream(**request.arguments())
+        with _PrintedStream() as printed:
+            async for item in background_loop().stream(stream):
+                printed.add(item)
+        return printed.result()
 
     def message_retrieval(self, response: ChatCompletion) -> list[str | ChatCompletionMessage]:
         """Return the text of `response`; the message, if it calls tools."""
@@ -200,7 +209,13 @@ class _PrintedStream:
     def __init__(self) -> None:
         self._stream = IOStream.get_default()
         self._result: CreateResult | None = None
+
+    def __enter__(self) -> Self:
         self._stream.print(_GREEN, end="")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.print(_PLAIN)
 
     def add(self, item: str | CreateResult) -> None:
         if isinstance(item, str):
@@ -208,8 +223,7 @@ class _PrintedStream:
         else:
             self._result = item
 
-    def end(self) -> CreateResult:
-        self._stream.print(_PLAIN)
+    def result(self) -> CreateResult:
         if self._result is None:
             raise ValueError("The model client ended its stream without a CreateResult.")
         return self._result

@@ -159,8 +159,9 @@ def _with_task(settings: ChatSettings) -> ChatSettings:
 
     if settings.task is not None or settings.demo:
         return settings
-    is_open = sys.stdin is not None and not sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison] - can be None
-    task = sys.stdin.read() if is_open else ""
+    task = ""
+    if sys.stdin is not None and not sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - can be None
+        task = sys.stdin.read()
     if not task.strip():
         _fail_usage("there is no task: pass TASK, or the text on standard input")
     return replace(settings, task=task)

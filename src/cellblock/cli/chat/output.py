@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ...blocks import CodeBlock
 from ...events import Event, Output
+from ...models.image import Image
 from ..advice import Advisor
 from ..render import Renderer
 from ..stdio import have_same_destination, write
@@ -44,7 +45,8 @@ class ChatOutput:
         self._answer: AnswerText | None = None
         self._plain_answer = ""
         self._renderer = self._make_renderer([])
-        self._pictures: PictureProtocol | None = None
+        self._protocol: PictureProtocol | None = None
+        self._is_protocol_known = False
         self._has_code_output = False  # since the last answer
         self._is_mid_line = False  # True if code left a line of stdout unfinished
         self._last_output_at = 0.0  # time of the last write; infinity during a write
@@ -130,15 +132,19 @@ class ChatOutput:
     async def show_pictures(self, pictures: Sequence[Picture]) -> None:
         """Print the path of each picture, and show it if the terminal can."""
         self.start_new_line()
-        if pictures and self.is_terminal and self._pictures is None:
-            self._pictures = await asyncio.to_thread(find_protocol, os.environ)
         for picture in pictures:
             if not _is_below(self._folder, picture.path):  # else listed with the other files
                 self.note(f"created {_shorten_path(picture.path)}")
-            if picture.image is not None and self._pictures is not None:
-                sequence = await asyncio.to_thread(self._pictures.encode, picture.image)
-                if sequence:
-                    await asyncio.to_thread(_write_sequence, sequence)
+            if picture.image is not None and self.is_terminal:
+                await asyncio.to_thread(self._show, picture.image)
+
+    def _show(self, image: Image) -> None:
+        """Show `image` in the terminal, if that is possible."""
+        if not self._is_protocol_known:
+            self._protocol, self._is_protocol_known = find_protocol(os.environ), True
+        if self._protocol is not None and (sequence := self._protocol.encode(image)):
+            sys.stdout.write(f"{sequence}\n")
+            sys.stdout.flush()
 
     def start_new_line(self) -> None:
         """End the line that a block left unfinished, if both streams go to the same terminal."""
@@ -153,11 +159,6 @@ class ChatOutput:
         """
         while time.monotonic() < self._last_output_at + _QUIET_SECONDS:  # noqa: ASYNC110 - silence sets no event
             await asyncio.sleep(_QUIET_SECONDS / 4)
-
-
-def _write_sequence(sequence: str) -> None:
-    sys.stdout.write(f"{sequence}\n")
-    sys.stdout.flush()
 
 
 def _is_below(folder: str, path: str) -> bool:

@@ -56,7 +56,7 @@ def _run_parts(entry: RunEntry, folder: str) -> Iterator[tuple[str, Mapping[str,
         saved = SavedBlock.of(block, number, is_edited=entry.is_edited)
         pictures = [os.path.relpath(path, folder) for path in saved.pictures]
         attributes = saved.model_copy(update={"pictures": pictures}).attributes()
-        parts = [fenced(block.code, block.language)] if entry.is_edited else []
+        parts = [fenced(_escape(block.code), block.language)] if entry.is_edited else []
         if block.outcome is not None:
             parts.append(fenced(_escape(block.output), "text"))
         parts += [f"![{os.path.basename(path)}](<{quote(path)}>)" for path in pictures]
@@ -118,6 +118,7 @@ def _read_block(entries: Sequence[Entry], saved: SavedBlock, body: str, folder: 
     fences = extract_code_blocks(body, infer_languages=False)
     if saved.edited:
         code, fences = (fences[0] if fences else CodeBlock("", "")), fences[1:]
+        code = CodeBlock(_unescape(f"{code.code}\n"), code.language)
     else:
         code = _proposed(entries, saved.number)
     output = _unescape(f"{fences[0].code}\n") if fences and fences[0].code else ""
