@@ -14,11 +14,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from cellblock import CancellationToken
-from cellblock.cli.chat.approver import Approver
+from cellblock.cli.chat.approval.approver import Approver
 from cellblock.cli.chat.code_turn import CodeTurn
 from cellblock.cli.chat.conversation import Conversation
 from cellblock.cli.chat.demo import CASSETTE, DEMO_TASK, NORMALIZE
-from cellblock.cli.chat.model_turn import ModelTurn
+from cellblock.cli.chat.model.turn import ModelTurn
 from cellblock.cli.chat.transcripts.transcript import Transcript
 from cellblock.models import (
     CassetteChatCompletionClient,

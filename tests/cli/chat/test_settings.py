@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cellblock import CodeBlock, ModelError
-from cellblock.cli.chat.approver import risks
-from cellblock.cli.chat.editor import EditorError, edit, find_editor
-from cellblock.cli.chat.model_choice import find_price, make_client
-from cellblock.cli.chat.prices import describe_usage, known_price
+from cellblock.cli.chat.approval.approver import risks
+from cellblock.cli.chat.approval.editor import EditorError, edit, find_editor
+from cellblock.cli.chat.model.choice import find_price, make_client
+from cellblock.cli.chat.model.prices import describe_usage, known_price
+from cellblock.cli.chat.model.system_prompt import system_prompt
 from cellblock.cli.chat.settings import ChatSettings
-from cellblock.cli.chat.system_prompt import system_prompt
 from cellblock.models import (
     AnthropicChatCompletionClient,
     OpenAIChatCompletionClient,

@@ -16,8 +16,8 @@ from cellblock import WorkspaceError
 from cellblock.cli.chat.transcripts.entries import (
     AnswerEntry,
     BlockRun,
+    CodePicture,
     Entry,
-    Picture,
     RefusalEntry,
     RunEntry,
     UserEntry,
@@ -92,7 +92,7 @@ def test_output_cannot_forge_an_entry(suffix: str, output: str) -> None:
 
 def test_a_notebook_is_valid(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbformat is missing: the extra `jupyter`")
-    picture = BlockRun("x\n", "python", outcome="ok", pictures=(Picture("images/1.png", PNG),))
+    picture = BlockRun("x\n", "python", outcome="ok", pictures=(CodePicture("images/1.png", PNG),))
     write_transcript(tmp_path / "a.ipynb", [*ENTRIES, RunEntry((picture,))])
     notebook = nbformat.read(tmp_path / "a.ipynb", nbformat.NO_CONVERT)
     nbformat.validate(notebook)
@@ -119,19 +119,21 @@ def test_a_notebook_has_the_code_in_cells_with_its_output() -> None:
 
 
 def test_a_notebook_contains_its_pictures() -> None:
-    block = BlockRun("x\n", "python", outcome="ok", pictures=(Picture("images/1.png", PNG),))
+    block = BlockRun("x\n", "python", outcome="ok", pictures=(CodePicture("images/1.png", PNG),))
     (cell,) = cells([RunEntry((block,))])
     assert cell["outputs"][0]["data"]["image/png"] == PNG.to_base64()
     assert from_notebook(to_notebook([RunEntry((block,))])) == [RunEntry((block,))]
 
 
 def test_markdown_links_its_pictures_from_where_it_is() -> None:
-    block = BlockRun("x\n", "python", outcome="ok", pictures=(Picture("/a/images/1 2.png", PNG),))
+    block = BlockRun(
+        "x\n", "python", outcome="ok", pictures=(CodePicture("/a/images/1 2.png", PNG),)
+    )
     text = to_markdown([RunEntry((block,), is_edited=True)], "/a/notes")
     assert "![1 2.png](<../images/1%202.png>)" in text
     (entry,) = from_markdown(text, "/a/notes")
     assert isinstance(entry, RunEntry)
-    assert entry.blocks[0].pictures == (Picture("/a/images/1 2.png"),)
+    assert entry.blocks[0].pictures == (CodePicture("/a/images/1 2.png"),)
 
 
 def test_a_notebook_that_was_changed_can_be_read() -> None:
@@ -191,7 +193,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_model_sees_pictures_if_it_has_vision() -> None:
-    block = BlockRun("x\n", "python", outcome="ok", pictures=(Picture("1.png", PNG),))
+    block = BlockRun("x\n", "python", outcome="ok", pictures=(CodePicture("1.png", PNG),))
     entry = RunEntry((block,))
     assert model_message(entry, has_vision=True).content[1] == PNG
     assert isinstance(model_message(entry, has_vision=False).content, str)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.chat.model_service import answer, model_service
-from tests.cli.cli_process import run_command
+from tests.cli.cli_process import COMMAND, run_command
 
 CODE = "I count.\n\n```python\nprint(6 * 7)\n```\n"
 
@@ -144,3 +146,24 @@ def test_a_saved_conversation_goes_on(cwd: Path, name: str) -> None:
         expected = [*first[1:], ("assistant", "It is 42."), ("user", "What was the question?")]
         assert service.messages()[1:] == expected
         assert "It was 6 * 7." in (cwd / name).read_text()
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_ctrl_c_ends_the_command_and_keeps_the_output(cwd: Path) -> None:
+    code = "```python\nimport time\nprint('be' + 'gun', flush=True)\ntime.sleep(60)\n```\n"
+    with model_service(code, "Done.") as service:
+        arguments = ["--base-url", service.url, "--model", "local", "--approve", "never"]
+        process = subprocess.Popen(
+            [*COMMAND, "chat", *arguments, "--save", "notes.md", "a task"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        while process.stdout.readline() != b"begun\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert process.returncode == 130
+        assert service.request_count == 1
+        assert "begun" in (cwd / "notes.md").read_text()

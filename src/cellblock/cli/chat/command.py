@@ -10,7 +10,7 @@ from ...errors import WorkspaceError
 from ..input_prompter import InputPrompter
 from ..interrupts import ReplInterrupts, RunInterrupts
 from ..repl.history import history_file, open_history
-from .code_prompt import CodePrompt
+from .approval.code_prompt import CodePrompt
 from .conversation import TurnEnd
 from .demo import DEMO_TASK
 from .settings import ChatSettings

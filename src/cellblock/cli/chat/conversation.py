@@ -9,10 +9,10 @@ from typing import Literal
 
 from ...agents.runnable_blocks import runnable_blocks
 from ...cancellation import CancellationToken
-from .approver import Approver, Refused
+from .approval.approver import Approver, Refused
 from .code_turn import CodeTurn
 from .languages import LANGUAGES
-from .model_turn import ModelTurn
+from .model.turn import ModelTurn
 from .output import ChatOutput
 from .transcripts.entries import RefusalEntry, UserEntry
 from .transcripts.transcript import Transcript

@@ -22,7 +22,7 @@ from ..render import Renderer
 from ..stdio import have_same_destination, write
 from .answer_text import AnswerText, highlight, visible
 from .pictures.protocols import PictureProtocol, find_protocol
-from .transcripts.entries import Picture
+from .transcripts.entries import CodePicture
 
 _QUIET_SECONDS = 0.02  # without events for this long, all output has been written
 _MAX_WIDTH = 100  # of prose: longer lines are hard to read
@@ -129,7 +129,7 @@ class ChatOutput:
         await asyncio.to_thread(write, list(self._renderer.render(event)))
         self._last_output_at = time.monotonic()
 
-    async def show_pictures(self, pictures: Sequence[Picture]) -> None:
+    async def show_pictures(self, pictures: Sequence[CodePicture]) -> None:
         """Print the path of each picture, and show it if the terminal can."""
         self.start_new_line()
         for picture in pictures:

@@ -24,16 +24,16 @@ from ..factory import (
 )
 from ..interrupts import ReplInterrupts, RunInterrupts
 from ..stdio import has_colours, replace_unencodable
-from .approver import Approver, AsksPerson
+from .approval.approver import Approver, AsksPerson
 from .code_turn import CodeTurn
 from .conversation import Conversation, Interruptible, TurnEnd
 from .demo import make_demo_client
-from .model_choice import find_price, make_client
-from .model_turn import ModelTurn
+from .model.choice import find_price, make_client
+from .model.prices import describe_usage
+from .model.system_prompt import system_prompt
+from .model.turn import ModelTurn
 from .output import ChatOutput
-from .prices import describe_usage
 from .settings import ChatSettings
-from .system_prompt import system_prompt
 from .transcripts.file import read_transcript
 from .transcripts.transcript import Transcript
 

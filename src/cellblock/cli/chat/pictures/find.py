@@ -10,7 +10,7 @@ from ....errors import WorkspaceError
 from ....events import Display, Event, FileCreated
 from ....executors.workspace.workspace import Workspace
 from ....models.image import Image
-from ..transcripts.entries import Picture
+from ..transcripts.entries import CodePicture
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MAX_BYTES = 4_000_000  # services refuse images of more than about 5 MB
@@ -35,16 +35,16 @@ class PictureFinder:
             case _:
                 pass
 
-    def pictures(self) -> list[Picture]:
+    def pictures(self) -> list[CodePicture]:
         """Return the pictures, displayed ones first. Reads their files."""
         found = [*self._read_displayed(), *self._read_created()]
         return found[:_MAX_PICTURES]
 
-    def _read_displayed(self) -> Iterator[Picture]:
+    def _read_displayed(self) -> Iterator[CodePicture]:
         for path in self._displayed:
-            yield Picture(path, _decode(_read(path)))
+            yield CodePicture(path, _decode(_read(path)))
 
-    def _read_created(self) -> Iterator[Picture]:
+    def _read_created(self) -> Iterator[CodePicture]:
         shown = {os.path.abspath(path) for path in self._displayed}
         workspace = Workspace(Path(self._folder))
         for path, size in self._created:
@@ -57,7 +57,7 @@ class PictureFinder:
                     data, _ = workspace.read(path)  # follows no link that code has made
                 except WorkspaceError:
                     continue
-            yield Picture(full, _decode(data))
+            yield CodePicture(full, _decode(data))
 
 
 def _is_picture(path: str) -> bool:

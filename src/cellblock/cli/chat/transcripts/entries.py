@@ -18,7 +18,7 @@ _NO_ANSWER = "(no answer)"
 
 
 @dataclass(frozen=True)
-class Picture:
+class CodePicture:
     """A picture that code made. `path` is its file; `image` is None if only the path is known."""
 
     path: str
@@ -40,7 +40,7 @@ class BlockRun:
     limit: str | None = None
     notice: str = ""
     files: tuple[str, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[CodePicture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class RefusalEntry:
 Entry = UserEntry | AnswerEntry | RunEntry | RefusalEntry
 
 
-def block_run(block: CodeBlock, result: BlockResult, pictures: Sequence[Picture]) -> BlockRun:
+def block_run(block: CodeBlock, result: BlockResult, pictures: Sequence[CodePicture]) -> BlockRun:
     """Return `block` with what `result` says about it."""
     return BlockRun(
         block.code,

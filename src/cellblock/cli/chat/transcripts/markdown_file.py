@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from ....agents.runnable_blocks import runnable_blocks
 from ....blocks import CodeBlock, extract_code_blocks
 from ..languages import LANGUAGES
-from .entries import AnswerEntry, BlockRun, Entry, Picture, RefusalEntry, RunEntry, UserEntry
+from .entries import AnswerEntry, BlockRun, CodePicture, Entry, RefusalEntry, RunEntry, UserEntry
 from .fences import fenced
 from .saved_block import SavedBlock
 
@@ -122,7 +122,9 @@ def _read_block(entries: Sequence[Entry], saved: SavedBlock, body: str, folder: 
     else:
         code = _proposed(entries, saved.number)
     output = _unescape(f"{fences[0].code}\n") if fences and fences[0].code else ""
-    pictures = [Picture(os.path.normpath(os.path.join(folder, path))) for path in saved.pictures]
+    pictures = [
+        CodePicture(os.path.normpath(os.path.join(folder, path))) for path in saved.pictures
+    ]
     return saved.block_run(code, output, pictures)
 
 

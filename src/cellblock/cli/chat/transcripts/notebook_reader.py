@@ -12,8 +12,8 @@ from ....models.image import Image
 from .entries import (
     AnswerEntry,
     BlockRun,
+    CodePicture,
     Entry,
-    Picture,
     RefusalEntry,
     RunEntry,
     UserEntry,
@@ -114,10 +114,10 @@ def _block_run(attributes: _Attributes, cell: _Cell) -> BlockRun:
     paths = [*attributes.pictures]
     images = [image for output in cell.outputs if (image := _image(output)) is not None]
     pictures = [
-        Picture(paths[number] if number < len(paths) else "", image)
+        CodePicture(paths[number] if number < len(paths) else "", image)
         for number, image in enumerate(images)
     ]
-    pictures += [Picture(path) for path in paths[len(images) :]]
+    pictures += [CodePicture(path) for path in paths[len(images) :]]
     output = "".join(_output_text(output) for output in cell.outputs)
     return attributes.block_run(_code(attributes, cell), output, pictures)
 

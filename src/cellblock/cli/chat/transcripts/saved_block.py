@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from ....blocks import CodeBlock
 from ....events import Outcome
-from .entries import BlockRun, Picture
+from .entries import BlockRun, CodePicture
 
 
 class SavedBlock(BaseModel):
@@ -49,7 +49,7 @@ class SavedBlock(BaseModel):
         """Return the attributes that differ from the default, as JSON values."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
-    def block_run(self, code: CodeBlock, output: str, pictures: Sequence[Picture]) -> BlockRun:
+    def block_run(self, code: CodeBlock, output: str, pictures: Sequence[CodePicture]) -> BlockRun:
         """Return the block with its code, its output and its pictures."""
         return BlockRun(
             code.code,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...models.messages import RequestUsage
+from ....models.messages import RequestUsage
 
 # First characters of the name; dollars for a million tokens read and written. The longest row that
 # fits a name counts.

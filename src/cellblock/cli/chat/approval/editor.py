@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...agents.runnable_blocks import runnable_blocks
-from ...blocks import CodeBlock
-from .languages import LANGUAGES
-from .transcripts.fences import fenced
+from ....agents.runnable_blocks import runnable_blocks
+from ....blocks import CodeBlock
+from ..languages import LANGUAGES
+from ..transcripts.fences import fenced
 
 _EDITORS = ("sensible-editor", "nano", "vim", "vi")
 _SUFFIXES = {"python": ".py", "sh": ".sh", "bash": ".sh"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ...blocks import CodeBlock
+from ....blocks import CodeBlock
+from ..output import ChatOutput
+from ..terminal import ChatTerminal
 from .approver import Answer, Approved, Refused
 from .editor import EditorError, edit
-from .output import ChatOutput
-from .terminal import ChatTerminal
 
 _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...agents.static_look import look_at
-from ...blocks import CodeBlock
-from .settings import ApprovalMode
+from ....agents.static_look import look_at
+from ....blocks import CodeBlock
+from ..settings import ApprovalMode
 
 _ALLOWED_PATHS = ("/workspace", "/tmp")
 _MAX_HINTS = 5

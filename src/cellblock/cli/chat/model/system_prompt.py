@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .settings import ChatSettings
+from ..settings import ChatSettings
 
 _TASK = (
     "You solve the user's tasks on a computer by writing code. Put Python in ```python blocks and "

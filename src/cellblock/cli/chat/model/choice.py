@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ...errors import ModelError
-from ...models.client import ChatCompletionClient, ModelInfo
-from ...models.model_family import openai_model
+from ....errors import ModelError
+from ....models.client import ChatCompletionClient, ModelInfo
+from ....models.model_family import openai_model
+from ..settings import ChatSettings
 from .prices import Price, known_price
-from .settings import ChatSettings
 
 _NO_MODEL = (
     "no model is configured; --demo shows a recorded conversation without one.\n"
@@ -44,8 +44,8 @@ def make_client(settings: ChatSettings, environment: Mapping[str, str]) -> ChatC
 
 
 def _anthropic(model: str) -> ChatCompletionClient:
-    from ...models.anthropic import AnthropicChatCompletionClient
-    from ...models.model_family import anthropic_model
+    from ....models.anthropic import AnthropicChatCompletionClient
+    from ....models.model_family import anthropic_model
 
     if anthropic_model(model) is not None:
         return AnthropicChatCompletionClient(model=model)
@@ -53,7 +53,7 @@ def _anthropic(model: str) -> ChatCompletionClient:
 
 
 def _openai(model: str, base_url: str | None, key: str) -> ChatCompletionClient:
-    from ...models.openai import OpenAIChatCompletionClient
+    from ....models.openai import OpenAIChatCompletionClient
 
     info = _PLAIN_MODEL if openai_model(model) is None else None
     return OpenAIChatCompletionClient(

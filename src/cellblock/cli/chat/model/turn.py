@@ -6,15 +6,15 @@ import asyncio
 import re
 from contextlib import aclosing
 
-from ...agents.model_calls import ask_model
-from ...cancellation import CancellationToken
-from ...errors import ModelOutputError
-from ...models.client import ChatCompletionClient
-from ...models.contexts import TokenLimitedChatCompletionContext
-from ...models.messages import CreateResult, LLMMessage, RequestUsage, SystemMessage
-from .output import ChatOutput
-from .transcripts.entries import AnswerEntry
-from .transcripts.transcript import Transcript
+from ....agents.model_calls import ask_model
+from ....cancellation import CancellationToken
+from ....errors import ModelOutputError
+from ....models.client import ChatCompletionClient
+from ....models.contexts import TokenLimitedChatCompletionContext
+from ....models.messages import CreateResult, LLMMessage, RequestUsage, SystemMessage
+from ..output import ChatOutput
+from ..transcripts.entries import AnswerEntry
+from ..transcripts.transcript import Transcript
 
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
 _NAME = "assistant"
