@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cellblock.chat import UserProxyAgent
-from cellblock.chat.clear_history_command import (
+from cellblock.chat.groups.clear_history_command import (
     ClearHistoryCommand,
     has_clear_history_command,
     read_clear_history_command,

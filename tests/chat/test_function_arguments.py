@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from cellblock.chat.function_arguments import (
+from cellblock.chat.tools.function_arguments import (
     get_load_param_if_needed_function,
     load_basemodels_if_needed,
     serialize_to_str,

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from pydantic import BaseModel, Field
 
-from cellblock.chat.function_schema import get_function_schema, get_parameter_json_schema
-from cellblock.chat.function_signature import get_typed_return_annotation, get_typed_signature
+from cellblock.chat.tools.function_schema import get_function_schema, get_parameter_json_schema
+from cellblock.chat.tools.function_signature import get_typed_return_annotation, get_typed_signature
 
 
 class Money(BaseModel):

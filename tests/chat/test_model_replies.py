@@ -213,7 +213,7 @@ def test_a_client_that_overrides_create_is_asked_in_both_forms() -> None:
 
 
 def test_a_cache_of_the_agent_keeps_its_answers() -> None:
-    from cellblock.chat.cache import InMemoryCache
+    from cellblock.chat.models.cache import InMemoryCache
 
     bob = agent("one", "two")
     bob.client_cache = InMemoryCache()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cellblock.chat import AgentNameConflict, GroupChat, gather_usage_summary
-from cellblock.chat.group_chat_settings import NO_NAME, SEVERAL_NAMES
+from cellblock.chat.groups.group_chat_settings import NO_NAME, SEVERAL_NAMES
 from tests.chat.console import console
 from tests.chat.group import client_of, manager_of, replay, said, speaker, speakers
 

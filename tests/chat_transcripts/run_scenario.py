@@ -37,7 +37,7 @@ MODULES = {
         "cellblock.chat.coding",
         "cellblock.chat.code_utils",
         "cellblock.chat.transforms",
-        "cellblock.chat.chat_queue",
+        "cellblock.chat.conversations.chat_queue",
     ),
 }
 

@@ -3,11 +3,23 @@
 from .agent import Agent, ChatMessage, LLMAgent
 from .agent_state import HumanInputMode
 from .assistant_agent import AssistantAgent
-from .cache import AbstractCache, Cache
-from .chat_queue import a_initiate_chats, initiate_chats
-from .chat_result import ChatResult
 from .code_utils import DEFAULT_MODEL, FAST_MODEL
-from .config_lists import (
+from .conversable_agent import ConversableAgent
+from .conversations.chat_queue import a_initiate_chats, initiate_chats
+from .conversations.chat_result import ChatResult
+from .errors import (
+    AgentNameConflict,
+    InvalidCarryOverType,
+    NoEligibleSpeaker,
+    SenderRequired,
+    UndefinedNextAgent,
+)
+from .groups.group_chat import GroupChat
+from .groups.group_chat_manager import GroupChatManager
+from .io import IOConsole, IOStream
+from .model_requests.model_client import ModelClient
+from .models.cache import AbstractCache, Cache
+from .models.config_lists import (
     config_list_from_dotenv,
     config_list_from_json,
     config_list_from_models,
@@ -16,21 +28,9 @@ from .config_lists import (
     filter_config,
     get_config_list,
 )
-from .conversable_agent import ConversableAgent
-from .errors import (
-    AgentNameConflict,
-    InvalidCarryOverType,
-    NoEligibleSpeaker,
-    SenderRequired,
-    UndefinedNextAgent,
-)
-from .group_chat import GroupChat
-from .group_chat_manager import GroupChatManager
-from .io import IOConsole, IOStream
-from .model_requests.model_client import ModelClient
-from .model_wrapper import OpenAIWrapper
-from .tool_registration import register_function
-from .usage import gather_usage_summary
+from .models.model_wrapper import OpenAIWrapper
+from .models.usage import gather_usage_summary
+from .tools.tool_registration import register_function
 from .user_proxy_agent import UserProxyAgent
 
 __all__ = [

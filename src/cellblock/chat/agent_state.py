@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from .agent import Agent, ChatMessage
 
 if TYPE_CHECKING:
-    from .cache import AbstractCache
-    from .model_wrapper import OpenAIWrapper
+    from .models.cache import AbstractCache
+    from .models.model_wrapper import OpenAIWrapper
 
 HumanInputMode = Literal["ALWAYS", "TERMINATE", "NEVER"]
 Reply = tuple[bool, str | ChatMessage | None]

@@ -9,9 +9,9 @@ from typing import Any, cast
 from ..aio.background_loop import background_loop
 from ..blocks import infer_language
 from ..environments.virtualenv import create_virtual_env
-from .code_places import CodePlaces
-from .code_task import DEFAULT_TIMEOUT, TIMEOUT_MSG, CodeSettings, CodeTask, FinishedCode
-from .docker_use import (
+from .code.code_places import CodePlaces
+from .code.code_task import DEFAULT_TIMEOUT, TIMEOUT_MSG, CodeSettings, CodeTask, FinishedCode
+from .code.docker_use import (
     UseDocker,
     check_can_use_docker_or_throw,
     decide_use_docker,

@@ -8,19 +8,19 @@ from typing import Any, Literal, get_args
 
 from .agent import Agent, ChatMessage
 from .agent_state import HumanInputMode
-from .auto_reply_limits import AutoReplyLimits
-from .chats import Chats
-from .code_replies import CodeReplies
+from .code.code_replies import CodeReplies
 from .code_utils import content_str
-from .hooks import HOOKABLE_METHODS, Hooks
-from .human_input import HumanReplies
-from .message_store import MessageStore
-from .model_replies import ModelReplies
+from .conversations.chats import Chats
+from .conversations.nested_chats import NestedChats
+from .models.model_replies import ModelReplies
 from .names import assert_valid_name, normalize_name
-from .nested_chats import NestedChats
-from .reply_functions import ReplyFunctions
-from .sending import Sending
-from .tool_replies import ToolReplies
+from .replies.auto_reply_limits import AutoReplyLimits
+from .replies.hooks import HOOKABLE_METHODS, Hooks
+from .replies.human_input import HumanReplies
+from .replies.message_store import MessageStore
+from .replies.reply_functions import ReplyFunctions
+from .replies.sending import Sending
+from .tools.tool_replies import ToolReplies
 
 
 class ConversableAgent(

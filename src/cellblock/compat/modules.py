@@ -37,13 +37,13 @@ _VERSION_2: dict[str, dict[str, str]] = {
             "Agent AssistantAgent ChatResult ConversableAgent GroupChat GroupChatManager "
             "UserProxyAgent gather_usage_summary initiate_chats register_function"
         ),
-        "chat.chat_queue": "a_initiate_chats",
+        "chat.conversations.chat_queue": "a_initiate_chats",
     },
     "autogen.agentchat.agent": {"chat.agent": "Agent LLMAgent"},
     "autogen.agentchat.assistant_agent": {"chat": "AssistantAgent ConversableAgent"},
     "autogen.agentchat.chat": {
         "chat": "ChatResult initiate_chats",
-        "chat.chat_queue": "a_initiate_chats",
+        "chat.conversations.chat_queue": "a_initiate_chats",
     },
     "autogen.agentchat.contrib": {},
     "autogen.agentchat.contrib.capabilities": {},
@@ -68,9 +68,9 @@ _VERSION_2: dict[str, dict[str, str]] = {
     },
     "autogen.agentchat.user_proxy_agent": {"chat": "ConversableAgent UserProxyAgent"},
     "autogen.agentchat.utils": {"chat": "gather_usage_summary"},
-    "autogen.cache": {"chat.cache": "AbstractCache Cache"},
-    "autogen.cache.abstract_cache_base": {"chat.cache": "AbstractCache"},
-    "autogen.cache.cache": {"chat.cache": "AbstractCache Cache"},
+    "autogen.cache": {"chat.models.cache": "AbstractCache Cache"},
+    "autogen.cache.abstract_cache_base": {"chat.models.cache": "AbstractCache"},
+    "autogen.cache.cache": {"chat.models.cache": "AbstractCache Cache"},
     "autogen.code_utils": {
         "chat.code_utils": (
             "CODE_BLOCK_PATTERN DEFAULT_MODEL DEFAULT_TIMEOUT FAST_MODEL PYTHON_VARIANTS "
@@ -113,20 +113,20 @@ _VERSION_2: dict[str, dict[str, str]] = {
     },
     "autogen.exception_utils": {"chat.errors": _ERRORS},
     "autogen.function_utils": {
-        "chat.function_schema": (
+        "chat.tools.function_schema": (
             "Function Parameters ToolFunction get_default_values get_function_schema "
             "get_missing_annotations get_param_annotations get_parameter_json_schema "
             "get_parameters get_required_params"
         ),
-        "chat.function_signature": (
+        "chat.tools.function_signature": (
             "get_typed_annotation get_typed_return_annotation get_typed_signature"
         ),
-        "chat.function_arguments": (
+        "chat.tools.function_arguments": (
             "get_load_param_if_needed_function load_basemodels_if_needed serialize_to_str"
         ),
     },
     "autogen.graph_utils": {
-        "chat.speaker_transitions": ("check_graph_validity invert_disallowed_to_allowed")
+        "chat.groups.speaker_transitions": ("check_graph_validity invert_disallowed_to_allowed")
     },
     "autogen.io": {"chat.io": "IOConsole IOStream InputStream OutputStream"},
     "autogen.io.base": {"chat.io": "IOStream InputStream OutputStream"},
@@ -135,7 +135,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.oai.client": {"chat": "ModelClient OpenAIWrapper"},
     "autogen.oai.openai_utils": {
         "chat": _CONFIG_LISTS,
-        "chat.config_lists": "DEFAULT_AZURE_API_VERSION get_config",
+        "chat.models.config_lists": "DEFAULT_AZURE_API_VERSION get_config",
     },
 }
 

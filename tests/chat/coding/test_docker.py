@@ -108,7 +108,7 @@ def test_whether_docker_runs(image: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_without_an_engine_docker_is_an_error_that_says_what_to_do(
     no_engine: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cellblock.chat.docker_use._CONTAINER_MARK", "/nonexistent")
+    monkeypatch.setattr("cellblock.chat.code.docker_use._CONTAINER_MARK", "/nonexistent")
     monkeypatch.delenv("AUTOGEN_USE_DOCKER", raising=False)
     for config in ({}, {"use_docker": True}, {"use_docker": "python:3"}):
         with pytest.raises(RuntimeError, match='- Set "use_docker": False in code_execution'):
@@ -122,7 +122,7 @@ def test_without_an_engine_code_in_a_container_runs_in_the_sandbox(
 ) -> None:
     mark = tmp_path / "mark"
     mark.touch()
-    monkeypatch.setattr("cellblock.chat.docker_use._CONTAINER_MARK", str(mark))
+    monkeypatch.setattr("cellblock.chat.code.docker_use._CONTAINER_MARK", str(mark))
     reply = agent(use_docker=True).generate_reply(message("import os; print(os.getcwd())"))
     assert str(reply).endswith("\n/workspace\n")
 

@@ -64,7 +64,7 @@ def prepare(folder):
     with open(folder / "prices.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(PRICES)
-        writer.writerows(zip(*PRICES.values()))
+        writer.writerows(zip(*PRICES.values(), strict=True))
     write_wheel(EXAMPLES / "linechart.py", folder / "packages")
 
 

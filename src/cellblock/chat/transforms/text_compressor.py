@@ -11,7 +11,7 @@ from .message_transform import FilterDict, change_texts, should_transform
 from .token_limiter import count_all
 
 if TYPE_CHECKING:
-    from ..cache import AbstractCache
+    from ..models.cache import AbstractCache
 
 
 @runtime_checkable

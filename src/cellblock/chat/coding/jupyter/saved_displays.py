@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ....results import SessionCodeResult
-from ...executor_calls import result_text
+from ...code.executor_calls import result_text
 from ..base import IPythonCodeResult
 
 

@@ -1,0 +1,1 @@
+"""The code in messages: which executor runs it, and the reply."""

@@ -1,0 +1,114 @@
+"""Run code blocks with any executor, from synchronous and from asynchronous chats."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from ...aio.background_loop import background_loop
+from ...aio.shielded import wait_shielded
+from ...blocks import CodeBlock, MarkdownCodeExtractor
+from ...cancellation import CancellationToken
+from ...executors.base import CodeExecutor
+from ...results import SessionCodeResult
+
+T = TypeVar("T")
+_HTML_SUFFIXES = (".html", ".htm")
+
+
+class ExecutesCodeBlocks(Protocol):
+    """An executor: one of `cellblock`, `cellblock.sync`, `chat.coding`, AutoGen, or your own."""
+
+    def execute_code_blocks(self, code_blocks: list[CodeBlock], /) -> Any:
+        """Run blocks. Return an object with `exit_code` and `output`, or an awaitable of one."""
+        ...
+
+
+def find_code_blocks(executor: ExecutesCodeBlocks, content: Any) -> list[CodeBlock]:
+    """Return the blocks in a message's content that `executor` finds with its `code_extractor`.
+
+    Blocks without any code are left out.
+    """
+    extractor: Any = getattr(executor, "code_extractor", None) or MarkdownCodeExtractor()
+    return [block for block in extractor.extract_code_blocks(content) if block.code]
+
+
+def execute_blocks(executor: ExecutesCodeBlocks, blocks: list[CodeBlock]) -> Any:
+    """Run `blocks` and return their result. Raise the errors of the executor."""
+    result = _call(executor, blocks, CancellationToken())
+    return background_loop().run(_await(result)) if inspect.isawaitable(result) else result
+
+
+async def a_execute_blocks(executor: ExecutesCodeBlocks, blocks: list[CodeBlock]) -> Any:
+    """Run `blocks` and return their result, without blocking the event loop.
+
+    If the task is cancelled, the blocks are cancelled, where the executor supports that.
+    """
+    if _is_async(executor):
+        return await _call(executor, blocks, CancellationToken())
+    token = CancellationToken()
+    result = await call_in_thread(_call, executor, blocks, token, on_cancel=token.cancel)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def call_in_thread(
+    function: Callable[..., T],
+    *arguments: Any,
+    on_cancel: Callable[[], None] | None = None,
+    **options: Any,
+) -> T:
+    """Call `function` in a thread with the context of this task, and return its result.
+
+    If the task is cancelled, `on_cancel` is called, and the function still runs to its end before
+    `CancelledError` is raised.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if not work.done():
+            if on_cancel is not None:
+                on_cancel()
+            await wait_shielded(asyncio.wait([work]))
+        if not work.cancelled():
+            work.exception()
+        raise
+
+
+def result_text(result: Any) -> str:
+    """Return the output of `result`, and where the pictures and pages of a live session are."""
+    output = str(result.output)
+    if not isinstance(result, SessionCodeResult) or not result.output_files:
+        return output
+    lines = [
+        f"{'HTML' if path.suffix in _HTML_SUFFIXES else 'Image'} data saved to {path}"
+        for path in result.output_files
+    ]
+    return "\n".join([output.removesuffix("\n"), *lines] if output else lines)
+
+
+def _call(executor: ExecutesCodeBlocks, blocks: list[CodeBlock], token: CancellationToken) -> Any:
+    execute: Callable[..., Any] = executor.execute_code_blocks
+    if _takes_token(execute):
+        execute = functools.partial(execute, cancellation_token=token)
+    return execute(blocks)
+
+
+def _takes_token(execute: Callable[..., Any]) -> bool:
+    try:
+        return "cancellation_token" in inspect.signature(execute).parameters
+    except (TypeError, ValueError):  # no signature
+        return False
+
+
+def _is_async(executor: ExecutesCodeBlocks) -> bool:
+    return isinstance(executor, CodeExecutor) or inspect.iscoroutinefunction(
+        executor.execute_code_blocks
+    )
+
+
+async def _await(result: Awaitable[T]) -> T:
+    return await result

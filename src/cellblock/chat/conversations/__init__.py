@@ -1,0 +1,1 @@
+"""Conversations of two agents: alone, one after the other, nested; their results."""

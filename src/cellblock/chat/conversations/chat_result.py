@@ -1,0 +1,24 @@
+"""ChatResult: what a chat leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..agent import ChatMessage
+
+
+@dataclass
+class ChatResult:
+    """What `initiate_chat` returns.
+
+    `chat_history` has the messages as the agent that opened the chat stored them. `cost` has the
+    usage of the models of both agents, `human_input` what a human typed for the agent that opened
+    the chat.
+    """
+
+    chat_id: int | None = None
+    chat_history: list[ChatMessage] | None = None
+    summary: Any = None
+    cost: dict[str, dict[str, Any]] | None = None
+    human_input: list[str] | None = None

@@ -1,0 +1,1 @@
+"""Group chats: who speaks next, transitions, and the manager."""

@@ -1,0 +1,1 @@
+"""Models by llm_config: the wrapper, its cache, configurations and usage."""

@@ -1,0 +1,1 @@
+"""How an agent finds its reply, and the messages that it sends and receives."""

@@ -1,0 +1,1 @@
+"""Functions that models call: schemas, registration, calls."""
