@@ -17,7 +17,6 @@ from .chat_result import ChatResult
 from .summaries import Summaries, SummaryMethod, call_function, check_summary_method
 
 if TYPE_CHECKING:
-    from ..conversable_agent import ConversableAgent
     from ..models.cache import AbstractCache
 
 Message = ChatMessage | str | None
@@ -47,7 +46,7 @@ class Chats(Summaries, ChatHistory):
 
     def initiate_chat(
         self,
-        recipient: ConversableAgent,
+        recipient: Chats,
         clear_history: bool = True,
         silent: bool | None = False,
         cache: AbstractCache | None = None,
@@ -77,7 +76,7 @@ class Chats(Summaries, ChatHistory):
 
     async def a_initiate_chat(
         self,
-        recipient: ConversableAgent,
+        recipient: Chats,
         clear_history: bool = True,
         silent: bool | None = False,
         cache: AbstractCache | None = None,
@@ -97,7 +96,7 @@ class Chats(Summaries, ChatHistory):
         return await run_async(self._chat_steps(_chat_agent(recipient), message, options))
 
     def _chat_steps(
-        self, recipient: ConversableAgent, message: FirstMessage, options: ChatOptions
+        self, recipient: Chats, message: FirstMessage, options: ChatOptions
     ) -> Steps[ChatResult]:
         check_summary_method(options.summary_method, self, recipient)
         with _cache_of((self, recipient), options.cache):
@@ -120,7 +119,7 @@ class Chats(Summaries, ChatHistory):
         )
 
     def _untimed_chat_steps(
-        self, recipient: ConversableAgent, message: FirstMessage, options: ChatOptions
+        self, recipient: Chats, message: FirstMessage, options: ChatOptions
     ) -> Steps[None]:
         first = yield from self._first_message_steps(recipient, message, options.context)
         if first is not None:
@@ -128,7 +127,7 @@ class Chats(Summaries, ChatHistory):
 
     def _turn_steps(
         self,
-        recipient: ConversableAgent,
+        recipient: Chats,
         message: FirstMessage,
         options: ChatOptions,
         max_turns: int,
@@ -147,7 +146,7 @@ class Chats(Summaries, ChatHistory):
             )
 
     def _first_message_steps(
-        self, recipient: ConversableAgent, message: FirstMessage, context: dict[str, Any]
+        self, recipient: Chats, message: FirstMessage, context: dict[str, Any]
     ) -> Steps[Message]:
         if not callable(message):
             generate = Step(self.generate_init_message, self.a_generate_init_message)
@@ -177,7 +176,7 @@ class Chats(Summaries, ChatHistory):
 
     def _prepare_chat(
         self,
-        recipient: ConversableAgent,
+        recipient: Chats,
         clear_history: bool,
         prepare_recipient: bool = True,
         reply_at_receive: bool = True,

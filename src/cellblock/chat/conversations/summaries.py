@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ...errors import ModelError
 from ..agent import ChatMessage
 from ..agent_state import AgentState
 from ..steps import Step, Steps, run, run_async
-
-if TYPE_CHECKING:
-    from ..conversable_agent import ConversableAgent
 
 SummaryMethod = str | Callable[..., Any] | None
 """`"last_msg"`, `"reflection_with_llm"`, a function (sender, recipient, arguments), or None."""
@@ -29,7 +26,7 @@ class Summaries(AgentState):
     """The part of an agent that summarizes its chats."""
 
     def _summary_steps(
-        self, method: SummaryMethod, arguments: Mapping[str, Any], recipient: ConversableAgent
+        self, method: SummaryMethod, arguments: Mapping[str, Any], recipient: AgentState
     ) -> Steps[Any]:
         if method is None:
             return ""
@@ -45,7 +42,7 @@ class Summaries(AgentState):
         self,
         summary_method: SummaryMethod,
         summary_args: Mapping[str, Any] | None,
-        recipient: ConversableAgent,
+        recipient: AgentState,
         cache: Any = None,
     ) -> Any:
         arguments = _with_cache(summary_args, cache)
@@ -55,7 +52,7 @@ class Summaries(AgentState):
         self,
         summary_method: SummaryMethod,
         summary_args: Mapping[str, Any] | None,
-        recipient: ConversableAgent,
+        recipient: AgentState,
         cache: Any = None,
     ) -> Any:
         arguments = _with_cache(summary_args, cache)
@@ -63,7 +60,7 @@ class Summaries(AgentState):
 
     @staticmethod
     def _last_msg_as_summary(
-        sender: AgentState, recipient: ConversableAgent, summary_args: Mapping[str, Any]
+        sender: AgentState, recipient: AgentState, summary_args: Mapping[str, Any]
     ) -> str:
         try:
             return message_summary(recipient.last_message(cast(Any, sender)) or {})
@@ -73,12 +70,12 @@ class Summaries(AgentState):
 
     @staticmethod
     def _reflection_with_llm_as_summary(
-        sender: Summaries, recipient: ConversableAgent, summary_args: Mapping[str, Any]
+        sender: Summaries, recipient: AgentState, summary_args: Mapping[str, Any]
     ) -> str:
         return run(sender._reflection_summary_steps(summary_args, recipient))
 
     def _reflection_summary_steps(
-        self, arguments: Mapping[str, Any], recipient: ConversableAgent
+        self, arguments: Mapping[str, Any], recipient: AgentState
     ) -> Steps[str]:
         prompt = arguments.get("summary_prompt") or self.DEFAULT_SUMMARY_PROMPT
         role = arguments.get("summary_role")
@@ -134,9 +131,7 @@ class Summaries(AgentState):
         return message_summary(reply) if isinstance(reply, dict) else reply or ""
 
 
-def check_summary_method(
-    method: SummaryMethod, sender: AgentState, recipient: ConversableAgent
-) -> None:
+def check_summary_method(method: SummaryMethod, sender: AgentState, recipient: AgentState) -> None:
     """Raise AssertionError if `method` is unknown, or needs a model and neither agent has one."""
     if method is None or callable(method) or method == "last_msg":
         return

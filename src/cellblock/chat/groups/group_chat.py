@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from ..agent import Agent, ChatMessage
 from ..code_utils import content_str
@@ -13,9 +12,6 @@ from ..conversable_agent import ConversableAgent
 from ..errors import AgentNameConflict, UndefinedNextAgent
 from .model_selection import ModelSelection
 from .speaker_selection import SpeakerSelection
-
-if TYPE_CHECKING:
-    from .group_chat_manager import GroupChatManager
 
 logger = logging.getLogger(__name__)
 
@@ -85,16 +81,14 @@ class GroupChat(SpeakerSelection, ModelSelection):
         unsearched: list[GroupChat] = [self]
         for chat in unsearched:
             agents += (agent for agent in chat.agents if agent not in agents)
-            inner = [manager.groupchat for manager in chat._nested_managers()]
+            inner = chat._nested_group_chats()
             unsearched += (each for each in inner if not any(each is known for known in unsearched))
         return agents
 
-    def _nested_managers(self) -> Iterator[GroupChatManager]:
-        from .group_chat_manager import GroupChatManager  # it imports this module
-
-        for agent in cast(list[object], self.agents):
-            if isinstance(agent, GroupChatManager):
-                yield agent
+    def _nested_group_chats(self) -> list[GroupChat]:
+        """Return the group chats whose managers are agents of this one."""
+        found = [cast(object, getattr(agent, "groupchat", None)) for agent in self.agents]
+        return [chat for chat in found if isinstance(chat, GroupChat)]
 
     def conversable_agents(self) -> list[ConversableAgent]:
         """Return the agents that are `ConversableAgent`s."""

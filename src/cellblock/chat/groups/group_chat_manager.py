@@ -8,6 +8,7 @@ from typing import Any, cast
 from ..agent import Agent, ChatMessage
 from ..agent_state import HumanInputMode, Reply
 from ..conversable_agent import ConversableAgent
+from ..conversations.chats import Chats
 from ..steps import run, run_async
 from .clear_history_command import clear_agents_history
 from .group_chat import GroupChat
@@ -107,7 +108,7 @@ class GroupChatManager(ResumedChats, ConversableAgent):
 
     def _prepare_chat(
         self,
-        recipient: ConversableAgent,
+        recipient: Chats,
         clear_history: bool,
         prepare_recipient: bool = True,
         reply_at_receive: bool = True,

@@ -14,6 +14,7 @@ from ..steps import Step, Steps, run, run_async
 
 if TYPE_CHECKING:
     from ..conversable_agent import ConversableAgent
+    from ..conversations.chats import Chats
     from .group_chat import GroupChat
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class ResumedChats(AgentState):
         def groupchat(self) -> GroupChat: ...
         def _prepare_chat(
             self,
-            recipient: ConversableAgent,
+            recipient: Chats,
             clear_history: bool,
             prepare_recipient: bool = True,
             reply_at_receive: bool = True,

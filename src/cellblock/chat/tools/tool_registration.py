@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from ..agent_state import AgentState
 from ..names import assert_valid_name
 from .function_arguments import load_basemodels_if_needed, serialize_to_str
 from .function_schema import get_function_schema
 from .function_signature import is_async_function, name_of_function
-
-if TYPE_CHECKING:
-    from ..conversable_agent import ConversableAgent
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Kind = Literal["function", "tool"]
@@ -162,8 +159,8 @@ class ToolRegistration(AgentState):
 def register_function(
     f: Callable[..., Any],
     *,
-    caller: ConversableAgent,
-    executor: ConversableAgent,
+    caller: ToolRegistration,
+    executor: ToolRegistration,
     name: str | None = None,
     description: str,
 ) -> None:
