@@ -7,22 +7,26 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
 from tests.docs.markdown_pages import matches
+from tests.examples import pip_image
 
 ROOT = Path(__file__).parent.parent
 OUTPUT = ROOT / "tests" / "examples" / "output"
-# Examples about agents; `settings.py` is what they share.
+# Examples about agents. They share `settings.py`; `linechart.py` and `package_index.py` belong to
+# the stock plot.
 AGENTS = [
     "given_code.py",
     "gpu_request.py",
     "coder_and_executor.py",
     "self_repair.py",
     "message_runtime.py",
+    "chat_fibonacci.py",
     pytest.param("load_data.py", marks=pytest.mark.network),  # it installs a package
 ]
 
@@ -107,13 +111,19 @@ def test_analysis_example_continues_after_a_segfault(live: None, tmp_path: Path)
     assert [*(tmp_path / "coding").glob("*.png")] == []
 
 
-def run_agents(example: str, folder: Path, *options: str) -> str:
-    """Run an example about agents, and return what it prints."""
+def run_example(example: str, folder: Path, *options: str) -> str:
+    """Run an example and return what it prints."""
     done = run([sys.executable, str(ROOT / "examples" / example), *options], folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    assert list(folder.iterdir()) == []
     return done.stdout
+
+
+def run_agents(example: str, folder: Path, *options: str) -> str:
+    """Run an example about agents that leaves no files, and return what it prints."""
+    output = run_example(example, folder, *options)
+    assert list(folder.iterdir()) == []
+    return output
 
 
 @pytest.mark.parametrize("example", AGENTS)
@@ -134,3 +144,25 @@ def test_agents_with_docker_say_the_same(
     if not expected.exists():
         expected = OUTPUT / f"{Path(example).stem}.txt"
     assert matches(output, expected.read_text()), output
+
+
+def test_missing_library_is_installed_at_a_persons_request_in_the_sandbox(tmp_path: Path) -> None:
+    if reason := unavailable_reason():
+        pytest.skip(reason)
+    draw_stock_plot(tmp_path)
+
+
+def test_missing_library_is_installed_at_a_persons_request_in_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = pip_image.use_pip_image(monkeypatch, tmp_path / "image")
+    (tmp_path / "run").mkdir()
+    draw_stock_plot(tmp_path / "run", "--docker", image)
+
+
+def draw_stock_plot(folder: Path, *options: str) -> None:
+    output = run_example("chat_stock_plot.py", folder, *options)
+    assert matches(output, (OUTPUT / "chat_stock_plot.txt").read_text()), output
+    plot = ElementTree.parse(folder / "coding" / "gains.svg").getroot()
+    lines = plot.findall("{http://www.w3.org/2000/svg}polyline")
+    assert [len(line.attrib["points"].split()) for line in lines] == [6, 6]

@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -101,6 +101,14 @@ class Engine:
         reference = f"cellblock-test-{name}:{_content_key(name)}"
         if not self.docker("images", "--quiet", reference):
             self.docker("import", "-", reference, data=_archive(list_files()))
+        return reference
+
+    def image_with_files(self, name: str, base: str, files: Mapping[str, Path]) -> str:
+        """Return the reference of a test image: `base` with `files` by their paths in it."""
+        key = hashlib.sha256("\n".join((base, *sorted(files))).encode()).hexdigest()[:12]
+        reference = f"cellblock-test-{name}:{key}"
+        if not self.docker("images", "--quiet", reference):
+            self.docker("build", "--tag", reference, "-", data=_build_context(base, files))
         return reference
 
     def copy_image_from(self, other: Engine, reference: str) -> None:
@@ -318,6 +326,19 @@ def _archive(paths: Iterator[str]) -> bytes:
                 if item not in added:
                     added.add(item)
                     archive.add(item, recursive=False)
+    return data.getvalue()
+
+
+def _build_context(base: str, files: Mapping[str, Path]) -> bytes:
+    """Return a tar archive of `files` and of the recipe that adds them to the image `base`."""
+    recipe = f"FROM {base}\nCOPY files /\n".encode()
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        entry = tarfile.TarInfo("Dockerfile")
+        entry.size = len(recipe)
+        archive.addfile(entry, io.BytesIO(recipe))
+        for path, source in sorted(files.items()):
+            archive.add(source, f"files/{path}", recursive=False)
     return data.getvalue()
 
 

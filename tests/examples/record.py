@@ -9,10 +9,13 @@ sandbox. If the answers no longer fit, change them in `examples/cassettes/` firs
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from cellblock.models import (
     CassetteChatCompletionClient,
@@ -25,14 +28,6 @@ from cellblock.models.cassette_file import CassetteFile
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-class RecordingSettings:
-    """Settings of an example whose conversation is recorded with `client`."""
-
-    def __init__(self, settings: Any, client: ChatCompletionClient) -> None:
-        self.executor = settings.executor
-        self.model_client = lambda: client
-
-
 def record(name: str) -> None:
     """Run the example `name`, and replace its cassette."""
     path = EXAMPLES / "cassettes" / f"{name}.json"
@@ -42,8 +37,15 @@ def record(name: str) -> None:
     scripted = ReplayChatCompletionClient(answers, cast(ModelInfo, old.model_info))
     options = import_module("settings")
     client = CassetteChatCompletionClient(new, scripted, normalize=options.FILE_NAMES)
-    settings = RecordingSettings(options.Settings(name), client)
-    asyncio.run(import_module(name).main(settings))
+
+    def model_client(_settings: object) -> ChatCompletionClient:
+        return client
+
+    options.Settings.model_client = model_client
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        running = import_module(name).main(options.Settings(name))
+        if inspect.iscoroutine(running):
+            asyncio.run(running)
     if len(scripted.create_calls) < len(answers):
         sys.exit(f"{name}: {len(answers) - len(scripted.create_calls)} answers were not used.")
     new.replace(path)

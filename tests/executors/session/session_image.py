@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import io
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,26 +17,8 @@ _FOLDER = "usr/lib/python3/dist-packages"
 def use_session_image(monkeypatch: pytest.MonkeyPatch) -> str:
     """Make executors use the shared test engine. Return the image, which is built if missing."""
     base = docker_engine.use_shared_engine(monkeypatch, "python")
-    files = dict(_files())
-    key = hashlib.sha256(
-        "\n".join((base, Path(__file__).read_text(), *sorted(files))).encode()
-    ).hexdigest()[:12]
-    reference, running = f"cellblock-test-ipython:{key}", docker_engine.shared_engine()
-    if not running.docker("images", "--quiet", reference):
-        running.docker("build", "--tag", reference, "-", data=_context(base, files))
-    return reference
-
-
-def _context(base: str, files: dict[str, Path]) -> bytes:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        recipe = f"FROM {base}\nCOPY site /{_FOLDER}\n".encode()
-        entry = tarfile.TarInfo("Dockerfile")
-        entry.size = len(recipe)
-        archive.addfile(entry, io.BytesIO(recipe))
-        for name, path in sorted(files.items()):
-            archive.add(path, f"site/{name}", recursive=False)
-    return data.getvalue()
+    files = {f"{_FOLDER}/{name}": path for name, path in _files()}
+    return docker_engine.shared_engine().image_with_files("ipython", base, files)
 
 
 def _files() -> Iterator[tuple[str, Path]]:
