@@ -40,7 +40,7 @@ def test_a_key_alone_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--resume", "notes.txt", "task"], "a file that ends with .md or .ipynb"),
         (["--price", "3", "--demo"], "'3' is not two prices such as 2.5/10"),
         (["--price", "-1/2", "--demo"], "'-1/2' is not two prices such as 2.5/10"),
-        (["task"], "nobody can approve code"),
+        (["task"], "code cannot be approved"),
         (["--approve", "never"], "there is no task"),
         (["--max-turns", "0", "--demo"], "0 is not in the range"),
         (["--image", "x", "--demo"], "--image applies only to"),

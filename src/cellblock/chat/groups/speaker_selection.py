@@ -44,7 +44,7 @@ class SpeakerSelection(GroupChatSettings):
     def select_speaker(self, last_speaker: Agent, selector: ConversableAgent) -> Agent:
         """Return who speaks after `last_speaker`. `selector` is the manager.
 
-        Raise `NoEligibleSpeaker` if the chat is over because nobody may speak.
+        Raise `NoEligibleSpeaker` if the chat is over because no agent may speak.
         """
         return run(self._selection_steps(last_speaker, selector))
 
@@ -163,7 +163,7 @@ class SpeakerSelection(GroupChatSettings):
         return random.choice(self.agents if agents is None else agents)
 
     def manual_select_speaker(self, agents: list[Agent] | None = None) -> Agent | None:
-        """Ask a person which of `agents` speaks next. Return None if the person names nobody."""
+        """Ask a person which of `agents` speaks next. Return None if the person names none."""
         agents = self.agents if agents is None else agents
         stream = IOStream.get_default()
         stream.print("Please select the next speaker from the following list:")

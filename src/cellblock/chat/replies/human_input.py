@@ -27,7 +27,7 @@ class HumanReplies(AgentState):
         except EOFError as error:
             error.add_note(
                 f"Agent '{self.name}' waited for a person, and the input ended. "
-                "Use human_input_mode='NEVER' where nobody can answer."
+                "Use human_input_mode='NEVER' where there is no person to answer."
             )
             raise
         self._human_input.append(answer)

@@ -148,7 +148,7 @@ def _check_combinations(settings: ChatSettings) -> None:
         _fail_usage(f"--resume needs a file that ends with {' or '.join(_SUFFIXES)}")
     if not has_terminal() and not settings.demo and settings.approve in ("always", "once"):
         _fail_usage(
-            "nobody can approve code, because standard input or output is no terminal: "
+            "code cannot be approved, because standard input or output is not a terminal: "
             "pass --approve never, or --approve risky to refuse what looks risky"
         )
 

@@ -68,7 +68,7 @@ class ChatOutput:
     # messages and answers
 
     async def show_message(self, speaker: str, text: str) -> None:
-        """Print a message that nobody has typed here."""
+        """Print a message that was not typed here."""
         await self._print([Text(f"{speaker}> ", "bold")])
         await self.write_answer(text)
         await self.end_answer()

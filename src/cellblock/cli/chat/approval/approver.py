@@ -60,7 +60,7 @@ class Approver:
         if self._mode == "never" or (self._mode == "risky" and not hints):
             return Approved(blocks)
         if self._ask is None:
-            return Refused(f"Nobody can be asked about {'; '.join(hints) or 'it'}.")
+            return Refused(f"There is no terminal to ask about {'; '.join(hints) or 'it'}.")
         answer = await self._ask(blocks, hints)
         if isinstance(answer, Approved) and (answer.for_all or self._mode == "once"):
             self._mode = "never"

@@ -108,7 +108,7 @@ def _raw_terminal() -> Generator[int]:
 def _kitty_chunks(data: str) -> Iterator[str]:
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     for number, chunk in enumerate(chunks):
-        # q=2: kitty must not answer, because nobody would read that.
+        # q=2: kitty must not answer, because the answer is not read.
         control = "a=T,f=100,q=2," if number == 0 else ""
         is_last = number == len(chunks) - 1
         yield f"\x1b_G{control}m={0 if is_last else 1};{chunk}\x1b\\"
