@@ -1,0 +1,184 @@
+"""`cellblock serve`: its options and their validation."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import BackendError
+from ..limits import MIN_MEMORY_BYTES
+from .sizes import parse_size
+
+if TYPE_CHECKING:
+    from ..server.http.process import ServerSettings
+    from ..server.settings import SessionSettings
+
+_MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart")
+_DATABASE_HELP = "Database of the keys.  [default: an SQLite file of this user]"
+
+
+class _Size(click.ParamType[int]):
+    name = "size"
+
+    def __init__(self, minimum: int = 1) -> None:
+        self._minimum = minimum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            size = value if isinstance(value, int) else parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if size < self._minimum:
+            self.fail(f"{value} is too small", param, ctx)
+        return size
+
+
+def database_option(command: Any) -> Any:
+    """Add the option that names the database of keys."""
+    option = click.option(
+        "--database", metavar="URL", envvar="CELLBLOCK_DATABASE", help=_DATABASE_HELP
+    )
+    return option(command)
+
+
+def require_server_packages() -> None:
+    """Raise `BackendError` if the extra `server` is not installed."""
+    if missing := [name for name in _MODULES if find_spec(name) is None]:
+        raise BackendError(
+            f"This needs {', '.join(missing)}. Install them: pip install 'cellblock[server]'."
+        )
+
+
+_SECONDS = click.FloatRange(min=1)
+_COUNT = click.IntRange(min=1)
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option(
+    "--executor",
+    type=click.Choice(["sandbox", "docker"]),
+    default="sandbox",
+    show_default=True,
+    help="Where sessions run.",
+)
+@click.option("--image", metavar="IMAGE", help="Image for --executor docker.")
+@click.option("--timeout", type=_SECONDS, default=220, show_default=True, metavar="SECONDS",
+              help="Longest time of one run.")  # fmt: skip
+@click.option("--memory", type=_Size(MIN_MEMORY_BYTES), metavar="SIZE",
+              help="Memory limit of one run, such as 512M.")  # fmt: skip
+@click.option("--network", is_flag=True, help="Allow code to access the network.")
+@click.option("--package", "packages", multiple=True, metavar="NAME",
+              help="Install a package for all sessions.")  # fmt: skip
+@click.option("--preload", multiple=True, metavar="MODULE",
+              help="Import a module once for all sessions.")  # fmt: skip
+@click.option("--idle", type=_SECONDS, default=600, show_default=True, metavar="SECONDS",
+              help="End sessions that were not used for this time.")  # fmt: skip
+@click.option("--max-age", type=_SECONDS, default=86400, show_default=True, metavar="SECONDS",
+              help="End sessions at this age.")  # fmt: skip
+@click.option("--max-sessions", type=_COUNT, default=600, show_default=True)
+@click.option("--max-running", type=_COUNT, help="Runs at one time.  [default: 4 a CPU]")
+@click.option("--max-queued", type=_COUNT, default=64, show_default=True,
+              help="Waiting runs of one key.")  # fmt: skip
+@click.option("--max-body", type=_Size(), default="16M", show_default=True, metavar="SIZE")
+@click.option("--max-file", type=_Size(), default="128M", show_default=True, metavar="SIZE")
+@click.option("--drain", type=click.IntRange(min=0), default=30, show_default=True,
+              metavar="SECONDS", help="Time for current requests after SIGTERM.")  # fmt: skip
+@database_option
+@click.option("--no-auth", is_flag=True, help="Accept clients without keys, on loopback only.")
+@click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="TLS certificate (PEM).")  # fmt: skip
+@click.option("--private-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Private key of the certificate (PEM).")  # fmt: skip
+@click.option("--self-signed", is_flag=True, help="Use TLS with a certificate of our own.")
+def command(**options: Any) -> int:
+    """Serve sandboxed sessions to clients of Azure dynamic sessions and other code interpreters.
+
+    Clients send an API key as bearer token. Create keys with `cellblock keys add`. Sessions are
+    made on first use, and their files are in /mnt/data. The log is one JSON object a line, without
+    code and output.
+    """
+    import asyncio
+
+    require_server_packages()
+    from ..server.http.process import log_as_json, serve
+
+    settings, sessions = _server_settings(options), _session_settings(options)
+    log_as_json()
+    asyncio.run(serve(settings, sessions, _print_note))
+    return 0
+
+
+def _print_note(text: str) -> None:
+    click.echo(f"cellblock: {text}", err=True)
+
+
+def _server_settings(options: dict[str, Any]) -> ServerSettings:
+    from ..server.http.process import ServerSettings
+
+    certificate, private_key = options["certificate"], options["private_key"]
+    if options["self_signed"]:
+        if certificate or private_key:
+            _fail_usage("--self-signed does not apply with --certificate and --private-key")
+        certificate, private_key = _self_signed(options["host"])
+    try:
+        return ServerSettings(
+            host=options["host"],
+            port=options["port"],
+            database_url=options["database"],
+            needs_keys=not options["no_auth"],
+            certificate=certificate,
+            private_key=private_key,
+            drain_seconds=options["drain"],
+        )
+    except ValueError as error:
+        _fail_usage(str(error))
+        raise
+
+
+def _session_settings(options: dict[str, Any]) -> SessionSettings:
+    from ..limits import Limits
+    from ..policy import Policy
+    from ..server.settings import SessionSettings
+
+    if options["image"] and options["executor"] != "docker":
+        _fail_usage("--image applies only to --executor docker")
+    memory = options["memory"]
+    return SessionSettings(
+        executor=options["executor"],
+        image=options["image"],
+        packages=options["packages"],
+        preload=options["preload"],
+        limits=Limits() if memory is None else Limits(memory_bytes=memory),
+        policy=Policy(network="host" if options["network"] else "none"),
+        run_seconds=options["timeout"],
+        idle_seconds=options["idle"],
+        max_age_seconds=options["max_age"],
+        max_sessions=options["max_sessions"],
+        max_running=options["max_running"] or 4 * (os.cpu_count() or 1),
+        max_queued=options["max_queued"],
+        max_body_bytes=options["max_body"],
+        max_file_bytes=options["max_file"],
+    )
+
+
+def _self_signed(host: str) -> tuple[Path, Path]:
+    if find_spec("cryptography") is None:
+        raise BackendError(
+            "--self-signed needs cryptography. Install it: pip install 'cellblock[server]'."
+        )
+    from ..server.http.tls import self_signed
+    from ..server.keys.database import state_folder
+
+    made = self_signed(state_folder() / "tls", host)
+    _print_note(f"clients trust this certificate with SSL_CERT_FILE={made.certificate}")
+    return made.certificate, made.private_key
+
+
+def _fail_usage(message: str) -> None:
+    click.get_current_context().fail(message)

@@ -1,0 +1,1 @@
+"""Serve sandboxed sessions over HTTP to existing clients of code interpreters."""

@@ -1,0 +1,1 @@
+"""The protocol of Azure Container Apps dynamic sessions, in both dialects."""

@@ -1,0 +1,89 @@
+"""Read the files of an upload: multipart, whatever the header Content-Type says.
+
+Semantic Kernel sends multipart bodies under `Content-Type: application/json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from ....limits import KIB
+from ...http.bodies import body_chunks
+from ...refusals import InvalidRequest, TooLarge
+from ...sessions.files import SessionFiles, split_name
+
+_FRAME_BYTES = 64 * KIB  # boundaries and headers of the parts
+_MAX_FILES, _MAX_FIELDS = 16, 16
+_FIRST_LINE = re.compile(rb"--([^\r\n]{1,200})\r?\n")
+_ADVICE = "Send multipart/form-data with the field 'file'."
+
+
+@contextlib.asynccontextmanager
+async def uploaded_files(
+    request: Request, max_file_bytes: int
+) -> AsyncGenerator[list[tuple[str, UploadFile]]]:
+    """Yield the names and contents of the files in the body.
+
+    Raise `InvalidRequest`, `InvalidFileName` and `TooLarge`.
+    """
+    chunks = body_chunks(request, max_file_bytes + _FRAME_BYTES)
+    content_type = request.headers.get("content-type", "")
+    if "boundary=" not in content_type:
+        content_type, chunks = await _find_boundary(chunks)
+    parser = MultiPartParser(
+        Headers({"content-type": content_type}),
+        chunks,
+        max_files=_MAX_FILES,
+        max_fields=_MAX_FIELDS,
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise InvalidRequest(f"The upload cannot be read: {error.message} {_ADVICE}") from error
+    try:
+        files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
+        if not files:
+            raise InvalidRequest(f"The upload contains no file. {_ADVICE}")
+        yield [(_file_name(file, max_file_bytes), file) for file in files]
+    finally:
+        await form.close()
+
+
+def save(files: SessionFiles, name: str, upload: BinaryIO) -> None:
+    """Write an upload into the files of a session."""
+    files.write(name, partial(shutil.copyfileobj, upload))
+
+
+def _file_name(file: UploadFile, max_bytes: int) -> str:
+    if (file.size or 0) > max_bytes:
+        raise TooLarge(f"The file is too large. At most {max_bytes} bytes are accepted.")
+    return "/".join(split_name(unquote(file.filename or "")))
+
+
+async def _find_boundary(chunks: AsyncGenerator[bytes]) -> tuple[str, AsyncGenerator[bytes]]:
+    """Return the content type that the first line of the body stands for, and the whole body."""
+    head = b""
+    async for chunk in chunks:
+        head += chunk
+        if (match := _FIRST_LINE.match(head)) is not None:
+            boundary = match[1].decode("latin-1").rstrip()
+            return f'multipart/form-data; boundary="{boundary}"', _joined(head, chunks)
+        if len(head) > KIB:
+            break
+    raise InvalidRequest(f"The body is not multipart. {_ADVICE}")
+
+
+async def _joined(head: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield head
+    async for chunk in rest:
+        yield chunk

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: sessions as tools and resources, over stdio and HTTP."""

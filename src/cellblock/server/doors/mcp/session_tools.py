@@ -1,0 +1,150 @@
+"""The tools that copy sessions, set them back and reset them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from ...refusals import SessionNotFound
+from ...sessions.forks import fork_session
+from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session, owner_of, tool_errors
+
+_CheckpointName = Annotated[
+    str | None,
+    Field(max_length=128, description="A name for the checkpoint. Default: the next number."),
+]
+_Name = Annotated[str, Field(description="The name of the checkpoint.")]
+
+
+class CheckpointInfo(BaseModel):
+    """A checkpoint of a session."""
+
+    session_id: str
+    name: str = Field(description="Pass it to restore or fork.")
+    checkpoints: list[str] = Field(description="All checkpoints of the session, oldest first.")
+
+
+class SessionInfo(BaseModel):
+    """A session, after a tool has changed it."""
+
+    session_id: str
+    message: str
+
+
+class SessionTools:
+    """Copies, restores and resets the sessions of a store."""
+
+    def __init__(self, get_store: StoreSource) -> None:
+        self._get_store = get_store
+
+    def register(self, server: MCPServer[Any]) -> None:
+        """Add the tools to `server`."""
+        changes = ToolAnnotations(
+            read_only_hint=False, destructive_hint=True, open_world_hint=False
+        )
+        copies = ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, open_world_hint=False
+        )
+        server.add_tool(self.checkpoint, title="Save a checkpoint", annotations=copies)
+        server.add_tool(self.restore, title="Restore a checkpoint", annotations=changes)
+        server.add_tool(self.drop_checkpoint, title="Delete a checkpoint", annotations=changes)
+        server.add_tool(self.fork, title="Fork a session", annotations=copies)
+        server.add_tool(self.reset_session, title="Reset a session", annotations=changes)
+
+    async def checkpoint(
+        self,
+        ctx: Context[Any, Any],
+        name: _CheckpointName = None,
+        session_id: SessionId = DEFAULT_SESSION,
+    ) -> CheckpointInfo:
+        """Save the variables and the files of a session, to go back to them with `restore`."""
+        async with open_session(self._get_store, ctx, session_id) as opened:
+            executor = opened.session.checkpointable
+            try:
+                saved = await opened.store.call(opened.session, lambda: executor.checkpoint(name))
+            except ValueError as error:  # the name
+                raise ToolError(str(error)) from error
+            names = [each.name for each in executor.checkpoints]
+            return CheckpointInfo(session_id=session_id, name=saved.name, checkpoints=names)
+
+    async def restore(
+        self,
+        ctx: Context[Any, Any],
+        name: _Name,
+        session_id: SessionId = DEFAULT_SESSION,
+    ) -> SessionInfo:
+        """Set the variables and the files of a session back to a checkpoint.
+
+        What happened since then is lost. A checkpoint can be restored several times.
+        """
+        async with open_session(self._get_store, ctx, session_id) as opened:
+            executor = opened.session.checkpointable
+            await opened.store.call(opened.session, lambda: executor.restore(name))
+            return SessionInfo(
+                session_id=session_id, message=f"The session is back at checkpoint {name!r}."
+            )
+
+    async def drop_checkpoint(
+        self, ctx: Context[Any, Any], name: _Name, session_id: SessionId = DEFAULT_SESSION
+    ) -> SessionInfo:
+        """Delete a checkpoint that is not needed any more. A session can have 16 of them."""
+        async with open_session(self._get_store, ctx, session_id) as opened:
+            await opened.store.call(
+                opened.session, lambda: opened.session.checkpointable.drop(name)
+            )
+            return SessionInfo(
+                session_id=session_id, message=f"The checkpoint {name!r} was deleted."
+            )
+
+    async def fork(
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId = DEFAULT_SESSION,
+        new_session_id: Annotated[
+            str | None,
+            Field(min_length=1, max_length=128, description="Default: a new random identifier."),
+        ] = None,
+        checkpoint: Annotated[
+            str | None, Field(description="Start from this checkpoint. Default: the present state.")
+        ] = None,
+    ) -> SessionInfo:
+        """Create an independent copy of a session, with its variables and files.
+
+        Try something in the copy: the original does not change.
+        """
+        new_id = new_session_id or f"fork-{uuid4().hex[:12]}"
+        async with open_session(self._get_store, ctx, session_id) as opened:
+            await fork_session(
+                opened.store, opened.owner, opened.session, new_id, checkpoint=checkpoint
+            )
+        return SessionInfo(
+            session_id=new_id, message=f"Pass session_id={new_id!r} to use the copy."
+        )
+
+    async def reset_session(
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId = DEFAULT_SESSION,
+        keep_files: Annotated[
+            bool, Field(description="Keep the files; delete only variables and checkpoints.")
+        ] = False,
+    ) -> SessionInfo:
+        """Delete the variables, checkpoints and files of a session. Its next use starts anew."""
+        store, owner = await self._get_store(), owner_of(ctx)
+        try:
+            session = store.find(owner, session_id)
+        except SessionNotFound:
+            return SessionInfo(session_id=session_id, message="There was no such session.")
+        with tool_errors():
+            if keep_files:
+                async with store.use(owner, session_id):
+                    await store.call(session, session.executor.restart)
+            else:
+                await store.close_session(owner, session_id)
+        kept = "only its files are kept" if keep_files else "nothing is kept"
+        return SessionInfo(session_id=session_id, message=f"The session was reset: {kept}.")

@@ -1,0 +1,1 @@
+"""Our own REST interface: runs with live output, sessions, checkpoints and files."""

@@ -1,0 +1,79 @@
+"""The operations on the files of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from functools import partial
+from typing import BinaryIO, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....limits import MIB
+from ...http.bodies import body_chunks
+from ...http.downloads import file_response
+from ...http.services import Services
+from ...owners import Owner
+from ...sessions.files import FileInfo, split_name
+from .answers import FileEntry, FileList, answer
+from .live_run import use_existing
+
+_MEMORY_BYTES = 1 * MIB  # of an upload; the rest waits in a file
+
+
+class FileOperations:
+    """List, upload, download and delete files. Paths are relative to the session's folder."""
+
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+
+    async def list_files(self, request: Request, owner: Owner) -> Response:
+        """Answer GET sessions/ID/files."""
+        folder = request.query_params.get("folder", "")
+        recursive = request.query_params.get("recursive", "").lower() == "true"
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            found = await asyncio.to_thread(session.files.list_folder, folder, recursive=recursive)
+        return answer(FileList(files=list(map(FileEntry.of, found))))
+
+    async def upload_file(self, request: Request, owner: Owner) -> Response:
+        """Answer PUT sessions/ID/files/PATH, whose body is the content."""
+        session_id, path = _session_id(request), _path(request)
+        self._store.find(owner, session_id)
+        with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as spool:
+            async for chunk in body_chunks(request, self._store.settings.max_file_bytes):
+                await asyncio.to_thread(spool.write, chunk)
+            spool.seek(0)
+            copy = partial(shutil.copyfileobj, cast(BinaryIO, spool))
+            async with use_existing(self._store, owner, session_id) as session:
+                await asyncio.to_thread(session.files.write, path, copy)
+                info = await asyncio.to_thread(session.files.info, path)
+        return answer(FileEntry.of(info))
+
+    async def download_file(self, request: Request, owner: Owner) -> Response:
+        """Answer GET sessions/ID/files/PATH."""
+        path = _path(request)
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            file = await asyncio.to_thread(session.files.open, path)
+        response = file_response(file, FileInfo(path, 0, 0).content_type)
+        # A page that code has written must not run in a browser with the rights of this server.
+        response.headers["Content-Disposition"] = "attachment"
+        return response
+
+    async def delete_file(self, request: Request, owner: Owner) -> Response:
+        """Answer DELETE sessions/ID/files/PATH."""
+        path = _path(request)
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            await asyncio.to_thread(session.files.delete, path)
+        return Response(status_code=204)
+
+
+def _session_id(request: Request) -> str:
+    identifier: str = request.path_params["session_id"]
+    return identifier
+
+
+def _path(request: Request) -> str:
+    """Return the checked path of a file. Raise `InvalidFileName`."""
+    return "/".join(split_name(request.path_params["path"]))

@@ -1,0 +1,163 @@
+"""The operations of the door in one table, from which its routes and its document are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from ...http.endpoints import Handler
+from ...http.services import Services
+from .answers import (
+    CheckpointInfo,
+    CheckpointList,
+    FileEntry,
+    FileList,
+    RunInfo,
+    RunList,
+    SessionInfo,
+    SessionList,
+)
+from .files import FileOperations
+from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, RunRequest
+from .runs import RunOperations
+from .sessions import SessionOperations
+
+BYTES = "application/octet-stream"
+EVENTS = "text/event-stream"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the query or the header, which is always optional."""
+
+    name: str
+    kind: str
+    description: str
+    place: str = "query"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer without an error. `content` is a model, a content type, or None for no content."""
+
+    status: int
+    content: type[BaseModel] | str | None
+    description: str = "Done"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path below /v1.
+
+    body   the model or content type of the request's body; None for none
+    """
+
+    tag: str
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: tuple[Answer, ...]
+    body: type[BaseModel] | str | None = None
+    is_body_optional: bool = False
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in the document and the log."""
+        return getattr(self.handler, "__name__", "request")
+
+
+_RUN_ANSWERS = (
+    Answer(200, RunInfo, "The run, which has ended; or its events, with `stream`"),
+    Answer(200, EVENTS),
+    Answer(202, RunInfo, "The run, with `background`"),
+)
+_LAST_EVENT_ID = Parameter(
+    "Last-Event-ID", "integer", "The number of the last event received.", "header"
+)
+_AFTER = Parameter("after", "integer", "The same, for clients that cannot set the header.")
+_FOLDER = Parameter("folder", "string", "The folder to list. Default: the session's.")
+_RECURSIVE = Parameter("recursive", "boolean", "List the folders in it too.")
+_SESSION = "/sessions/{session_id}"
+_FILE = _SESSION + "/files/{path}"
+
+
+def operations(services: Services) -> list[Operation]:
+    """Return all operations. The handlers share one set of runs."""
+    return [
+        *_run_operations(RunOperations(services)),
+        *_session_operations(SessionOperations(services)),
+        *_checkpoint_operations(SessionOperations(services)),
+        *_file_operations(FileOperations(services)),
+    ]
+
+
+def _run_operations(runs: RunOperations) -> list[Operation]:
+    run = Answer(200, RunInfo)
+    in_session = f"{_SESSION}/runs"
+    return [
+        Operation("runs", "POST", "/runs", runs.run_once,
+                  "Run code in a session of its own, which ends with the run",
+                  _RUN_ANSWERS, RunRequest),
+        Operation("runs", "POST", in_session, runs.run_in_session, "Run code in a session",
+                  _RUN_ANSWERS, RunRequest),
+        Operation("runs", "GET", in_session, runs.list_runs, "List the runs of a session",
+                  (Answer(200, RunList),)),
+        Operation("runs", "GET", "/runs/{run_id}", runs.get_run, "Get a run", (run,)),
+        Operation("runs", "GET", "/runs/{run_id}/events", runs.stream_events,
+                  "Follow a run, from its beginning or after an event",
+                  (Answer(200, EVENTS), Answer(204, None, "The client has all events")),
+                  parameters=(_LAST_EVENT_ID, _AFTER)),
+        Operation("runs", "POST", "/runs/{run_id}/cancel", runs.cancel_run,
+                  "Cancel a run, and wait until it has ended", (run,)),
+    ]  # fmt: skip
+
+
+def _session_operations(sessions: SessionOperations) -> list[Operation]:
+    session, created = Answer(200, SessionInfo), Answer(201, SessionInfo, "Created")
+    return [
+        Operation("sessions", "POST", "/sessions", sessions.create_session,
+                  "Create a session, or find an existing one by its identifier",
+                  (created, session), NewSession, True),
+        Operation("sessions", "GET", "/sessions", sessions.list_sessions,
+                  "List the sessions of this key", (Answer(200, SessionList),)),
+        Operation("sessions", "GET", _SESSION, sessions.get_session, "Get a session", (session,)),
+        Operation("sessions", "DELETE", _SESSION, sessions.delete_session,
+                  "End a session and delete its files", (Answer(204, None, "Deleted"),)),
+        Operation("sessions", "POST", f"{_SESSION}/restart", sessions.restart_session,
+                  "Delete the variables of a session, and keep its files", (session,)),
+        Operation("sessions", "POST", f"{_SESSION}/fork", sessions.fork_session,
+                  "Create a session as a copy of another one", (created,), ForkRequest, True),
+    ]  # fmt: skip
+
+
+def _checkpoint_operations(sessions: SessionOperations) -> list[Operation]:
+    path = f"{_SESSION}/checkpoints"
+    return [
+        Operation("checkpoints", "POST", path, sessions.create_checkpoint,
+                  "Save the variables and files of a session",
+                  (Answer(201, CheckpointInfo, "Created"),), NewCheckpoint, True),
+        Operation("checkpoints", "GET", path, sessions.list_checkpoints,
+                  "List the checkpoints of a session", (Answer(200, CheckpointList),)),
+        Operation("checkpoints", "DELETE", f"{path}/{{name}}", sessions.delete_checkpoint,
+                  "Delete a checkpoint", (Answer(204, None, "Deleted"),)),
+        Operation("checkpoints", "POST", f"{_SESSION}/restore", sessions.restore_session,
+                  "Go back to a checkpoint", (Answer(200, SessionInfo),), RestoreRequest),
+    ]  # fmt: skip
+
+
+def _file_operations(files: FileOperations) -> list[Operation]:
+    entry = Answer(200, FileEntry)
+    return [
+        Operation("files", "GET", f"{_SESSION}/files", files.list_files,
+                  "List the files of a session", (Answer(200, FileList),),
+                  parameters=(_FOLDER, _RECURSIVE)),
+        Operation("files", "PUT", _FILE, files.upload_file,
+                  "Upload a file, whose content is the body", (entry,), BYTES),
+        Operation("files", "GET", _FILE, files.download_file, "Download a file",
+                  (Answer(200, "*/*", "The content"),)),
+        Operation("files", "DELETE", _FILE, files.delete_file, "Delete a file",
+                  (Answer(204, None, "Deleted"),)),
+    ]  # fmt: skip

@@ -1,0 +1,102 @@
+"""What clients send: the JSON bodies of requests, and how they are read."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from ...http.bodies import read_json
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._~:@-]{0,127}$"
+_MAX_NAME = 128
+_YEAR_SECONDS = 366 * 86_400
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class RunRequest(_Body):
+    """Code to run."""
+
+    code: str
+    language: str = Field(
+        default="python",
+        min_length=1,
+        max_length=64,
+        description="Python runs in the live interpreter of the session, as in a notebook. "
+        "Other languages, such as bash, run as a fresh process in the same folder.",
+    )
+    timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time limit. The server's own limit applies too.",
+    )
+    stream: bool = Field(
+        default=False,
+        description="Answer at once with the events of the run, as server-sent events. A client "
+        "that loses the connection has 10 seconds to resume before the run is cancelled.",
+    )
+    background: bool = Field(
+        default=False,
+        description="Do not cancel the run when no client waits for it. Unless `stream` is true, "
+        "the answer is the queued run.",
+    )
+
+
+class NewSession(_Body):
+    """A session to create."""
+
+    id: str | None = Field(
+        default=None, pattern=_ID_PATTERN, description="Default: a new random identifier."
+    )
+
+
+class NewCheckpoint(_Body):
+    """A checkpoint to create."""
+
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_NAME,
+        description="Printable characters. Default: the first free number.",
+    )
+    lifetime_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=_YEAR_SECONDS,
+        allow_inf_nan=False,
+        description="Delete the checkpoint after this time. Default: when its session ends.",
+    )
+
+
+class RestoreRequest(_Body):
+    """The checkpoint to go back to."""
+
+    checkpoint: str = Field(min_length=1, max_length=_MAX_NAME)
+
+
+class ForkRequest(_Body):
+    """The session to create as a copy."""
+
+    id: str | None = Field(
+        default=None, pattern=_ID_PATTERN, description="Default: a new random identifier."
+    )
+    checkpoint: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_NAME,
+        description="Copy this checkpoint. Default: the present state.",
+    )
+
+
+async def read_optional(request: Request, model: type[ModelT], max_bytes: int) -> ModelT:
+    """Return the JSON body, or the defaults if there is none. Raises as `read_json` does."""
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return model()
+    return await read_json(request, model, max_bytes)

@@ -1,0 +1,95 @@
+"""The operations on runs: start, describe, follow and cancel them."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....blocks import CodeBlock
+from ...http.bodies import read_json
+from ...http.disconnect import run_while_connected
+from ...http.services import Services
+from ...owners import Owner
+from .answers import RunList, answer
+from .event_stream import EventStream, read_position
+from .live_run import LiveRun, LiveRunSettings
+from .live_runs import LiveRuns
+from .requests import RunRequest
+
+_CANCEL_SECONDS = 10.0  # for a cancelled run to end
+
+
+class RunOperations:
+    """Run code in a session, or in one of its own."""
+
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+        self._runs = LiveRuns(services.store)
+
+    async def run_once(self, request: Request, owner: Owner) -> Response:
+        """Answer POST runs."""
+        return await self._run(request, owner, None)
+
+    async def run_in_session(self, request: Request, owner: Owner) -> Response:
+        """Answer POST sessions/ID/runs."""
+        session_id = request.path_params["session_id"]
+        self._store.find(owner, session_id)
+        return await self._run(request, owner, session_id)
+
+    async def list_runs(self, request: Request, owner: Owner) -> Response:
+        """Answer GET sessions/ID/runs."""
+        session_id = request.path_params["session_id"]
+        self._store.find(owner, session_id)
+        found = self._runs.of_session(owner, session_id)
+        return answer(RunList(runs=[live.info() for live in found]))
+
+    async def get_run(self, request: Request, owner: Owner) -> Response:
+        """Answer GET runs/ID."""
+        return answer(self._find(request, owner).info())
+
+    async def stream_events(self, request: Request, owner: Owner) -> Response:
+        """Answer GET runs/ID/events. Status 204 tells browsers not to connect again."""
+        live, after = self._find(request, owner), read_position(request)
+        if live.is_done and after >= len(live.events):
+            return Response(status_code=204)
+        return EventStream(live, after)
+
+    async def cancel_run(self, request: Request, owner: Owner) -> Response:
+        """Answer POST runs/ID/cancel."""
+        live = self._find(request, owner)
+        live.cancel()
+        await live.wait(_CANCEL_SECONDS)
+        return answer(live.info())
+
+    def _find(self, request: Request, owner: Owner) -> LiveRun:
+        return self._runs.find(owner, request.path_params["run_id"])
+
+    async def _run(self, request: Request, owner: Owner, session_id: str | None) -> Response:
+        body = await read_json(request, RunRequest, self._store.settings.max_body_bytes)
+        live = self._runs.start(
+            owner,
+            LiveRunSettings(
+                block=CodeBlock(body.code, body.language),
+                session_id=session_id,
+                run_seconds=body.timeout_seconds,
+                is_background=body.background,
+            ),
+        )
+        if not body.stream and not body.background:
+            return await _wait(request, live)
+        with live.reading():
+            await live.wait_until_admitted()
+        headers = {"Location": f"/v1/runs/{live.run.id}"}
+        if body.stream:
+            return EventStream(live)
+        return answer(live.info(), 202, headers)
+
+
+async def _wait(request: Request, live: LiveRun) -> Response:
+    """Answer when a run has ended. Cancel it if the client goes away."""
+    try:
+        await run_while_connected(request, live.wait())
+    finally:
+        live.cancel()
+    live.check()
+    return answer(live.info())

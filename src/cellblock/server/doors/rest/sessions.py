@@ -1,0 +1,122 @@
+"""The operations on sessions and their checkpoints."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...http.bodies import read_json
+from ...http.services import Services
+from ...owners import Owner
+from ...refusals import InvalidRequest, SessionNotFound
+from ...sessions.forks import fork_session
+from ...sessions.session import Session
+from .answers import CheckpointInfo, CheckpointList, SessionInfo, SessionList, answer
+from .live_run import use_existing
+from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, read_optional
+
+
+class SessionOperations:
+    """Create, copy, set back and end sessions.
+
+    Requests that change a session are carried out even if the client goes away meanwhile: half of
+    a restore would leave nothing to use.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+        self._max_bytes = services.store.settings.max_body_bytes
+
+    async def create_session(self, request: Request, owner: Owner) -> Response:
+        """Answer POST sessions."""
+        body = await read_optional(request, NewSession, self._max_bytes)
+        identifier = body.id or _new_id()
+        is_new = not self._exists(owner, identifier)
+        async with self._store.use(owner, identifier) as session:
+            return answer(self._describe(session), 201 if is_new else 200)
+
+    async def list_sessions(self, _request: Request, owner: Owner) -> Response:
+        """Answer GET sessions."""
+        found = self._store.sessions_of(owner)
+        return answer(SessionList(sessions=[self._describe(each) for each in found]))
+
+    async def get_session(self, request: Request, owner: Owner) -> Response:
+        """Answer GET sessions/ID."""
+        return answer(self._describe(self._store.find(owner, _session_id(request))))
+
+    async def delete_session(self, request: Request, owner: Owner) -> Response:
+        """Answer DELETE sessions/ID."""
+        await self._store.close_session(owner, _session_id(request))
+        return Response(status_code=204)
+
+    async def restart_session(self, request: Request, owner: Owner) -> Response:
+        """Answer POST sessions/ID/restart."""
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            await self._store.call(session, session.executor.restart)
+            return answer(self._describe(session))
+
+    async def fork_session(self, request: Request, owner: Owner) -> Response:
+        """Answer POST sessions/ID/fork."""
+        body = await read_optional(request, ForkRequest, self._max_bytes)
+        new_id = body.id or _new_id()
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            await fork_session(self._store, owner, session, new_id, checkpoint=body.checkpoint)
+        return answer(self._describe(self._store.find(owner, new_id)), 201)
+
+    # checkpoints
+
+    async def create_checkpoint(self, request: Request, owner: Owner) -> Response:
+        """Answer POST sessions/ID/checkpoints."""
+        body = await read_optional(request, NewCheckpoint, self._max_bytes)
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            source = session.checkpointable
+            try:
+                made = await self._store.call(
+                    session,
+                    lambda: source.checkpoint(body.name, lifetime_seconds=body.lifetime_seconds),
+                )
+            except ValueError as error:  # the name
+                raise InvalidRequest(str(error)) from error
+            return answer(CheckpointInfo.of(made), 201)
+
+    async def list_checkpoints(self, request: Request, owner: Owner) -> Response:
+        """Answer GET sessions/ID/checkpoints."""
+        session = self._store.find(owner, _session_id(request))
+        found = session.checkpointable.checkpoints
+        return answer(CheckpointList(checkpoints=list(map(CheckpointInfo.of, found))))
+
+    async def delete_checkpoint(self, request: Request, owner: Owner) -> Response:
+        """Answer DELETE sessions/ID/checkpoints/NAME."""
+        name = request.path_params["name"]
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            await self._store.call(session, lambda: session.checkpointable.drop(name))
+        return Response(status_code=204)
+
+    async def restore_session(self, request: Request, owner: Owner) -> Response:
+        """Answer POST sessions/ID/restore."""
+        body = await read_json(request, RestoreRequest, self._max_bytes)
+        async with use_existing(self._store, owner, _session_id(request)) as session:
+            source = session.checkpointable
+            await self._store.call(session, lambda: source.restore(body.checkpoint))
+            return answer(self._describe(session))
+
+    def _describe(self, session: Session) -> SessionInfo:
+        return SessionInfo.of(session, self._store.expires_at(session))
+
+    def _exists(self, owner: Owner, identifier: str) -> bool:
+        try:
+            self._store.find(owner, identifier)
+        except SessionNotFound:
+            return False
+        return True
+
+
+def _session_id(request: Request) -> str:
+    identifier: str = request.path_params["session_id"]
+    return identifier
+
+
+def _new_id() -> str:
+    return f"session-{uuid4().hex[:16]}"

@@ -1,0 +1,1 @@
+"""The protocol of SandboxFusion, which trainers of reinforcement learning use to judge code."""

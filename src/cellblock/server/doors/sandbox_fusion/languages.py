@@ -1,0 +1,61 @@
+"""How the languages of SandboxFusion are compiled and run, with the programs of the session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The file of the code, and the commands that compile and run it in its folder.
+
+    The first word of `compile`, or of `run`, must be installed.
+    """
+
+    file: str
+    run: str
+    compile: str = ""
+
+    @property
+    def program(self) -> str:
+        """The program that has to be installed."""
+        return (self.compile or self.run).partition(" ")[0]
+
+
+TOOLCHAINS = {
+    "python": Toolchain("main.py", "python main.py"),
+    "pytest": Toolchain("test_main.py", "pytest -q test_main.py"),
+    "bash": Toolchain("main.sh", "bash main.sh"),
+    "nodejs": Toolchain("main.js", "node main.js"),
+    "typescript": Toolchain("main.ts", "tsx main.ts"),
+    "c": Toolchain("main.c", "./main", "gcc -O2 main.c -o main -lm"),
+    "cpp": Toolchain("main.cpp", "./main", "g++ -std=c++17 -O2 main.cpp -o main"),
+    "go": Toolchain("main.go", "./main", "go build -o main main.go"),
+    "java": Toolchain("Main.java", "java -cp . Main", "javac Main.java"),
+    "rust": Toolchain("main.rs", "./main", "rustc -O main.rs -o main"),
+    "php": Toolchain("main.php", "php main.php"),
+    "perl": Toolchain("main.pl", "perl main.pl"),
+    "ruby": Toolchain("main.rb", "ruby main.rb"),
+    "lua": Toolchain("main.lua", "lua main.lua"),
+    "R": Toolchain("main.R", "Rscript main.R"),
+}
+
+
+def compile_script(toolchain: Toolchain) -> str:
+    """Return the shell script that compiles the code."""
+    return f"exec {toolchain.compile}\n"
+
+
+def run_script(toolchain: Toolchain, folder: str, memory_bytes: int | None) -> str:
+    """Return the shell script that runs the code, with its streams in files of `folder`.
+
+    In files, output of any size stays complete. `memory_bytes` limits the address space.
+    """
+    limit = f"ulimit -v {memory_bytes // 1024}\n" if memory_bytes else ""
+    streams = f"< {folder}/stdin > {folder}/stdout 2> {folder}/stderr"
+    return f"{limit}exec {toolchain.run} {streams}\n"
+
+
+def check_script(program: str) -> str:
+    """Return the shell script that ends with 0 if `program` is installed."""
+    return f"command -v {program} > /dev/null\n"

@@ -1,0 +1,1 @@
+"""What all doors share: requests, authentication, errors, logs, health, and the server process."""

@@ -1,0 +1,75 @@
+"""Make the ASGI application: all doors, health, errors and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import StatelessLifespan
+
+from ..doors.azure.routes import azure_routes
+from ..doors.nemo_skills.routes import nemo_skills_routes
+from ..doors.rest.routes import rest_routes
+from ..doors.sandbox_fusion.routes import sandbox_fusion_routes
+from .local_only import LocalOnly
+from .metrics import Metrics
+from .request_log import RequestLog
+from .services import Services
+
+_ERROR_CODES = {404: "NotFound", 405: "MethodNotAllowed"}
+
+
+def create_app(
+    services: Services,
+    more_routes: Sequence[BaseRoute] = (),
+    lifespan: StatelessLifespan[Starlette] | None = None,
+) -> Starlette:
+    """Return the application. Enter `services.store` before, and leave it after serving.
+
+    `more_routes` come before those of the Azure door, which accept any prefix.
+    """
+
+    async def health(_request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(_request: Request) -> Response:
+        if services.store.is_draining:
+            return JSONResponse({"status": "stopping"}, 503)
+        return JSONResponse({"status": "ready"})
+
+    metrics = Metrics(services)
+    return Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/ready", ready),
+            metrics.route,
+            *more_routes,
+            *rest_routes(services),
+            *nemo_skills_routes(services),
+            *sandbox_fusion_routes(services),
+            *azure_routes(services),
+        ],
+        middleware=[
+            Middleware(RequestLog),
+            metrics.middleware,
+            *([Middleware(LocalOnly)] if services.keys is None else []),
+        ],
+        exception_handlers={HTTPException: _http_error},
+        lifespan=lifespan,
+    )
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    """Answer requests that no route accepts."""
+    assert isinstance(error, HTTPException)
+    code = _ERROR_CODES.get(error.status_code, "InvalidRequest")
+    return JSONResponse(
+        {"error": {"code": code, "message": f"{error.detail}."}},
+        error.status_code,
+        {**(error.headers or {}), "x-ms-error-code": code},
+    )

@@ -1,0 +1,50 @@
+"""Read request bodies, with limits of size and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from ..refusals import InvalidRequest, TooLarge
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_CHUNK_SECONDS = 30.0  # a client that sends nothing for this time is given up
+
+
+async def body_chunks(request: Request, max_bytes: int) -> AsyncGenerator[bytes]:
+    """Yield the body. Raise `TooLarge`, and `InvalidRequest` if the client stops sending."""
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > max_bytes:
+        raise TooLarge(f"The body has {announced} bytes. At most {max_bytes} are accepted.")
+    size, chunks = 0, aiter(request.stream())
+    try:
+        while True:
+            async with asyncio.timeout(_CHUNK_SECONDS):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            size += len(chunk)
+            if size > max_bytes:
+                raise TooLarge(f"The body is too large. At most {max_bytes} bytes are accepted.")
+            if chunk:
+                yield chunk
+    except TimeoutError as error:
+        raise InvalidRequest("The body did not arrive. Send it again.") from error
+    except ClientDisconnect as error:
+        raise InvalidRequest("The connection ended before the body was complete.") from error
+
+
+async def read_json(request: Request, model: type[ModelT], max_bytes: int) -> ModelT:
+    """Return the JSON body as `model`. Raise `InvalidRequest` and `TooLarge`."""
+    body = b"".join([chunk async for chunk in body_chunks(request, max_bytes)])
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        where = f"The field {field!r}" if field else "The body"
+        raise InvalidRequest(f"{where} is not valid: {first['msg']}.") from None

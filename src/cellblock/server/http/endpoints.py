@@ -1,0 +1,85 @@
+"""Endpoints: handlers that know the owner of a request, and answer errors in their dialect."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ...errors import CellblockError
+from ..owners import Owner
+from .services import Services
+from .statuses import message_of, status_of
+
+Handler = Callable[[Request, Owner], Awaitable[Response]]
+ErrorAnswer = Callable[[Exception], Response]
+_log = logging.getLogger(__name__)
+
+
+class Endpoints:
+    """Make the routes of one door. `operation` names are what the log shows of a request.
+
+    answer_error   returns the answer to an error in the door's dialect
+    """
+
+    def __init__(self, services: Services, door: str, answer_error: ErrorAnswer) -> None:
+        self._services, self._door, self._answer_error = services, door, answer_error
+
+    def route(self, method: str, path: str, handler: Handler) -> Route:
+        """Return a route for exactly this path."""
+        return Route(path, self._endpoint(handler), methods=[method])
+
+    def suffix_route(self, method: str, path: str, handler: Handler) -> Route:
+        """Return a route for this path below any prefix."""
+        return _SuffixRoute(path, self._endpoint(handler), methods=[method])
+
+    def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        operation = f"{self._door}.{getattr(handler, '__name__', 'request')}"
+
+        async def endpoint(request: Request) -> Response:
+            request.state.operation = operation
+            try:
+                return await handler(request, await self._services.find_owner(request))
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            except CellblockError as error:
+                log_error(request, error)
+                return self._answer_error(error)
+            except Exception as error:
+                log_error(request, error)
+                return self._answer_error(error)
+
+        return endpoint
+
+
+def log_error(request: Request, error: Exception) -> None:
+    """Log an error that is the server's fault, with its traceback."""
+    if status_of(error).status >= 500:
+        _log.error(
+            "request failed: %s",
+            type(error).__name__,
+            exc_info=error,
+            extra={"request_id": request.state.request_id},
+        )
+
+
+def json_error(error: Exception) -> JSONResponse:
+    """Return {"error": {"code", "message"}} with the fitting status."""
+    status = status_of(error)
+    return JSONResponse(
+        {"error": {"code": status.code, "message": message_of(error)}},
+        status.status,
+        {**status.headers, "x-ms-error-code": status.code},
+    )
+
+
+class _SuffixRoute(Route):
+    """A route that matches the end of a path, and the earliest one if there are several."""
+
+    def __init__(self, path: str, endpoint: Callable[..., object], methods: list[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self.path_regex = re.compile(f"^.*?{self.path_regex.pattern.removeprefix('^')}")

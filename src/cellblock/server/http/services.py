@@ -1,0 +1,60 @@
+"""Services: what every door gets, and who makes a request."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from ..keys.key_store import KeyStore
+from ..owners import ANONYMOUS, Owner
+from ..refusals import NotAuthenticated
+from ..sessions.store import SessionStore
+
+_KEY_HEADERS = ("x-api-key", "x-ms-apikey")
+
+
+@dataclass(frozen=True)
+class Services:
+    """The session store and the keys. Without keys, all requests have one anonymous owner."""
+
+    store: SessionStore
+    keys: KeyStore | None = None
+
+    async def find_owner(self, request: Request) -> Owner:
+        """Return the owner of a request.
+
+        The key is its bearer token, its basic password (clients that know only a URL send that of
+        the URL), or the header `x-api-key`.
+
+        Raise `NotAuthenticated`.
+        """
+        if self.keys is None:
+            return ANONYMOUS
+        owner = await self.keys.find_owner(_read_key(request))
+        request.state.key_id = owner.id
+        return owner
+
+
+def _read_key(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    if scheme.lower() == "basic" and (key := _password(token)):
+        return key
+    for name in _KEY_HEADERS:
+        if key := request.headers.get(name):
+            return key
+    raise NotAuthenticated(
+        "The request has no API key. Send the header 'Authorization: Bearer KEY'."
+    )
+
+
+def _password(token: str) -> str:
+    """Return the password of basic authentication; "" if the token is damaged."""
+    try:
+        return base64.b64decode(token.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return ""

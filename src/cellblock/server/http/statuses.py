@@ -1,0 +1,53 @@
+"""The HTTP status and the error code of each error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...errors import BackendError, SessionError, WorkspaceError
+from .. import refusals
+
+
+@dataclass(frozen=True)
+class ErrorStatus:
+    """How an error is answered. `code` is a word that programs can compare."""
+
+    status: int
+    code: str
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+_STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
+    (refusals.InvalidFileName, ErrorStatus(400, "InvalidFileName")),
+    (refusals.InvalidRequest, ErrorStatus(400, "InvalidRequest")),
+    (
+        refusals.NotAuthenticated,
+        ErrorStatus(401, "Unauthorized", {"WWW-Authenticate": "Bearer"}),
+    ),
+    (refusals.SessionNotFound, ErrorStatus(404, "SessionNotFound")),
+    (refusals.RunNotFound, ErrorStatus(404, "ExecutionNotFound")),
+    (refusals.FileMissing, ErrorStatus(404, "FileNotFound")),
+    (refusals.TooLarge, ErrorStatus(413, "PayloadTooLarge")),
+    (refusals.TooManySessions, ErrorStatus(429, "TooManySessions", {"Retry-After": "10"})),
+    (refusals.Draining, ErrorStatus(503, "ServerStopping", {"Retry-After": "10"})),
+    (WorkspaceError, ErrorStatus(507, "InsufficientStorage")),
+    (SessionError, ErrorStatus(409, "SessionConflict")),
+    (BackendError, ErrorStatus(503, "BackendUnavailable", {"Retry-After": "10"})),
+)
+
+
+def status_of(error: Exception) -> ErrorStatus:
+    """Return how to answer `error`: status 500 for an error that is not one of ours."""
+    if isinstance(error, refusals.TooManyRuns):
+        return ErrorStatus(429, "TooManyRequests", {"Retry-After": str(error.retry_after)})
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return ErrorStatus(500, "InternalError")
+
+
+def message_of(error: Exception) -> str:
+    """Return what a client is told about `error`. Internals stay in the log."""
+    if status_of(error).status == 500:
+        return "The server failed. Its log has the details under the ID of this request."
+    return str(error)

@@ -1,0 +1,1 @@
+"""API keys: their store, of which only hashes remain, and their quotas."""

@@ -1,0 +1,62 @@
+"""Open the database of a server: SQLite by default, or any URL that SQLAlchemy accepts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from ...errors import BackendError
+from .tables import Base
+
+
+def state_folder() -> Path:
+    """Return the folder in which a server of this user keeps its state."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "cellblock"
+
+
+def default_database_url() -> str:
+    """Return the URL of the SQLite file of this user."""
+    return f"sqlite:///{state_folder()}/server.db"
+
+
+def open_database(url: str) -> Engine:
+    """Open the database at `url` and create missing tables. Raise `BackendError`.
+
+    A new SQLite file can be read by its owner only.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            _create_sqlite_file(parsed)
+        engine = create_engine(parsed)
+        if parsed.get_backend_name() == "sqlite":
+            event.listen(engine, "connect", _configure_sqlite)
+        Base.metadata.create_all(engine)
+        return engine
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise BackendError(
+            f"The database URL cannot be used: {error}. "
+            "Use a URL such as sqlite:////var/lib/cellblock/server.db."
+        ) from error
+    except (SQLAlchemyError, OSError) as error:
+        raise BackendError(f"The database cannot be opened: {error}") from error
+
+
+def _create_sqlite_file(url: URL) -> None:
+    if not url.database or url.database == ":memory:":
+        raise BackendError("A database in memory would lose its keys. Use a file.")
+    path = Path(url.database)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    """Let one process write while others read, and wait for locks."""
+    for pragma in ("journal_mode=WAL", "foreign_keys=ON", "busy_timeout=5000"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,199 @@
+"""KeyStore: add, list, revoke and look up API keys, and count what they use."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, or_, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from ...errors import BackendError
+from ..owners import Owner, Quotas
+from ..refusals import InvalidRequest, NotAuthenticated, TooManyRuns
+from .tables import KeyRow, UsageRow
+
+KEY_PREFIX = "cb_"
+_KEY_BYTES = 32
+_MAX_KEY_LENGTH = 500
+_SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class KeyInfo:
+    """What is known about a key. Times are seconds since 1970."""
+
+    id: str
+    name: str
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    quotas: Quotas
+
+    @property
+    def state(self) -> str:
+        """Return "active", "expired" or "revoked"."""
+        if self.revoked_at is not None:
+            return "revoked"
+        is_expired = self.expires_at is not None and self.expires_at <= time.time()
+        return "expired" if is_expired else "active"
+
+
+class KeyStore:
+    """The keys in a database. Methods that are not `async` block for a few milliseconds.
+
+    All methods raise `BackendError` if the database fails.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self._engine.dispose()
+
+    # administration
+
+    def add(
+        self, name: str, *, quotas: Quotas | None = None, expires_at: int | None = None
+    ) -> tuple[KeyInfo, str]:
+        """Create a key. Return its description and the key itself, which is not stored.
+
+        Raise `InvalidRequest` if the name is empty, too long or in use.
+        """
+        if not name.strip() or len(name) > 200 or not name.isprintable():
+            raise InvalidRequest("The name of a key must have 1 to 200 printable characters.")
+        quotas = quotas or Quotas()
+        key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+        row = KeyRow(
+            id=secrets.token_hex(6),
+            name=name,
+            digest=_digest(key),
+            created_at=int(time.time()),
+            expires_at=expires_at,
+            revoked_at=None,
+            max_sessions=quotas.sessions,
+            max_running=quotas.running,
+            cpu_seconds_a_day=quotas.cpu_seconds_a_day,
+        )
+        try:
+            with Session(self._engine, expire_on_commit=False) as session, session.begin():
+                session.add(row)
+        except IntegrityError as error:
+            raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
+        except SQLAlchemyError as error:
+            raise _database_error(error) from error
+        return _to_info(row), key
+
+    def list_keys(self) -> list[KeyInfo]:
+        """Return all keys, oldest first."""
+        try:
+            with Session(self._engine) as session:
+                rows = session.scalars(select(KeyRow).order_by(KeyRow.created_at, KeyRow.name))
+                return [_to_info(row) for row in rows]
+        except SQLAlchemyError as error:
+            raise _database_error(error) from error
+
+    def revoke(self, name_or_id: str) -> KeyInfo:
+        """Revoke a key by its name or ID. Raise `InvalidRequest` if there is no such key."""
+        try:
+            with Session(self._engine, expire_on_commit=False) as session, session.begin():
+                matches = or_(KeyRow.name == name_or_id, KeyRow.id == name_or_id)
+                row = session.scalars(select(KeyRow).where(matches)).first()
+                if row is None:
+                    raise InvalidRequest(
+                        f"There is no key {name_or_id!r}. See `cellblock keys list`."
+                    )
+                row.revoked_at = row.revoked_at or int(time.time())
+                return _to_info(row)
+        except SQLAlchemyError as error:
+            raise _database_error(error) from error
+
+    # requests
+
+    async def find_owner(self, key: str) -> Owner:
+        """Return the owner with this key.
+
+        Raise `NotAuthenticated` if the key is unknown, expired or revoked.
+        """
+        info = await asyncio.to_thread(self._find, key) if len(key) <= _MAX_KEY_LENGTH else None
+        if info is None or info.state != "active":
+            what = "is unknown" if info is None else f"was {info.state}"
+            what = "has expired" if info is not None and info.state == "expired" else what
+            raise NotAuthenticated(f"The API key {what}. Create one with `cellblock keys add`.")
+        return Owner(info.id, info.quotas)
+
+    async def check(self, owner: Owner) -> None:
+        """Raise `TooManyRuns` if the key has used up its CPU seconds of today."""
+        quota = owner.quotas.cpu_seconds_a_day
+        if quota is None:
+            return
+        used = await asyncio.to_thread(self.cpu_seconds_today, owner.id)
+        if used >= quota:
+            raise TooManyRuns(
+                f"This key has used its {quota:g} CPU seconds of today (UTC).",
+                _SECONDS_A_DAY - int(time.time()) % _SECONDS_A_DAY,
+            )
+
+    async def add_usage(self, owner: Owner, cpu_seconds: float) -> None:
+        """Add the CPU seconds of a run, if the key has a quota of them."""
+        if owner.quotas.cpu_seconds_a_day is not None:
+            await asyncio.to_thread(self._add_usage, owner.id, cpu_seconds)
+
+    def cpu_seconds_today(self, key_id: str) -> float:
+        """Return the CPU seconds that a key has used today (UTC)."""
+        try:
+            with Session(self._engine) as session:
+                row = session.get(UsageRow, (key_id, _today()))
+                return 0.0 if row is None else row.cpu_seconds
+        except SQLAlchemyError as error:
+            raise _database_error(error) from error
+
+    def _find(self, key: str) -> KeyInfo | None:
+        try:
+            with Session(self._engine) as session:
+                row = session.scalars(select(KeyRow).where(KeyRow.digest == _digest(key))).first()
+                return None if row is None else _to_info(row)
+        except SQLAlchemyError as error:
+            raise _database_error(error) from error
+
+    def _add_usage(self, key_id: str, cpu_seconds: float) -> None:
+        place = (UsageRow.key_id == key_id) & (UsageRow.day == _today())
+        increase = (
+            update(UsageRow).where(place).values(cpu_seconds=UsageRow.cpu_seconds + cpu_seconds)
+        )
+        try:
+            with Session(self._engine) as session, session.begin():
+                if not session.connection().execute(increase).rowcount:
+                    session.add(UsageRow(key_id=key_id, day=_today(), cpu_seconds=cpu_seconds))
+        except IntegrityError:  # another run of the key was the first one of the day
+            with Session(self._engine) as session, session.begin():
+                session.execute(increase)
+        except SQLAlchemyError as error:
+            raise _database_error(error) from error
+
+
+def _digest(key: str) -> str:
+    # A key has 256 random bits, so a slow hash would protect nothing.
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()
+
+
+def _today() -> int:
+    return int(time.time()) // _SECONDS_A_DAY
+
+
+def _to_info(row: KeyRow) -> KeyInfo:
+    quotas = Quotas(
+        sessions=row.max_sessions,
+        running=row.max_running,
+        cpu_seconds_a_day=row.cpu_seconds_a_day,
+    )
+    return KeyInfo(row.id, row.name, row.created_at, row.expires_at, row.revoked_at, quotas)
+
+
+def _database_error(error: SQLAlchemyError) -> BackendError:
+    return BackendError(f"The server's database failed: {error}")

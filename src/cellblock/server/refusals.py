@@ -1,0 +1,70 @@
+"""Refusals: what a server does not do for a client, and why. Doors translate them.
+
+CellblockError
+└── Refusal
+    ├── InvalidRequest (ValueError)      the request itself is wrong
+    │   └── InvalidFileName              the file name is outside the session's folder
+    ├── NotAuthenticated                 the key is missing, unknown, expired or revoked
+    ├── SessionNotFound (LookupError)    there is no such session, or it has just ended
+    ├── RunNotFound (LookupError)        there is no such run
+    ├── FileMissing (LookupError)        the session has no such file
+    ├── TooLarge                         a body or file exceeds its limit
+    ├── TooManySessions                  the key or the server has no session left
+    ├── TooManyRuns                      the key's queue is full, or its CPU seconds are used up
+    └── Draining                         the server is about to stop
+"""
+
+from __future__ import annotations
+
+from ..errors import CellblockError
+
+
+class Refusal(CellblockError):
+    """The server does not do what the client requested. The message is meant for the client."""
+
+
+class InvalidRequest(Refusal, ValueError):
+    """The request is malformed. The message names the field and what to send."""
+
+
+class InvalidFileName(InvalidRequest):
+    """The name of a file is not in the session's folder, or too long."""
+
+
+class NotAuthenticated(Refusal):
+    """The request has no valid API key."""
+
+
+class SessionNotFound(Refusal, LookupError):
+    """There is no such session, or it has ended during the request."""
+
+
+class RunNotFound(Refusal, LookupError):
+    """There is no such run in the session."""
+
+
+class FileMissing(Refusal, LookupError):
+    """The session has no file with this name."""
+
+
+class TooLarge(Refusal):
+    """A request body or a file is larger than the server accepts."""
+
+
+class TooManySessions(Refusal):
+    """The key or the server has as many sessions as it may have."""
+
+
+class TooManyRuns(Refusal):
+    """The key has as many runs waiting as it may have, or has used up its CPU seconds.
+
+    `retry_after` is the number of seconds to wait before the next attempt, at least 1.
+    """
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = max(1, retry_after)
+
+
+class Draining(Refusal):
+    """The server accepts no new work because it is about to stop."""

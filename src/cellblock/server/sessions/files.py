@@ -1,0 +1,209 @@
+"""SessionFiles: the files of a session, from outside.
+
+Code in the session owns the folder, and can replace any name by a link or a device. So each step of
+a path is opened relative to the folder before it, never through a link, and only regular files are
+read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mimetypes
+import os
+import secrets
+import stat
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from ...errors import WorkspaceError
+from ...runtime.linux import files
+from ..refusals import FileMissing, InvalidFileName, InvalidRequest
+from .executors import DATA_DIR
+
+T = TypeVar("T")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TEMPORARY = ".cellblock-"
+_BLOCK_FILE = "tmp_code_"
+_MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
+_MAX_ENTRIES = 10_000
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """One file or folder. `path` is relative to /mnt/data, `modified` in seconds since 1970."""
+
+    path: str
+    size_bytes: int
+    modified: float
+    is_folder: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def content_type(self) -> str:
+        """The MIME type that the name suggests."""
+        return mimetypes.guess_type(self.name)[0] or "application/octet-stream"
+
+
+class SessionFiles:
+    """The files below `folder`. All names are relative to it, or absolute below /mnt/data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
+        """Return the files and folders in a folder, sorted by path. At most 10 000 of them.
+
+        Raise `FileMissing` and `InvalidFileName`.
+        """
+        parts = split_name(name) if name.strip("/") not in ("", DATA_DIR.strip("/")) else ()
+        found = list[FileInfo]()
+        with self._translate_errors(name), self._open_folder(parts) as folder:
+            for info in _scan(folder, "/".join(parts), _MAX_DEPTH if recursive else 0):
+                found.append(info)
+                if len(found) >= _MAX_ENTRIES:
+                    break
+        return sorted(found, key=lambda info: info.path)
+
+    def info(self, name: str) -> FileInfo:
+        """Return what is known about a file. Raise `FileMissing` and `InvalidFileName`."""
+        file = self.open(name)
+        with file:
+            return _file_info("/".join(split_name(name)), os.fstat(file.fileno()))
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file to read it. Raise `FileMissing` and `InvalidFileName`."""
+        *parents, last = split_name(name)
+        with self._translate_errors(name), self._open_folder(parents) as folder:
+            descriptor = os.open(last, _FILE, dir_fd=folder)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise FileMissing(f"The session has no file {name!r}: it is no regular file.")
+            return open(descriptor, "rb")
+
+    def write(self, name: str, write: Callable[[BinaryIO], T]) -> T:
+        """Create or replace a file: call `write` with a temporary one, then rename it.
+
+        The file is complete or unchanged. Folders on the way are created. Raise `InvalidFileName`,
+        `WorkspaceError` if it cannot be written, and what `write` raises.
+        """
+        *parents, last = split_name(name)
+        temporary = _TEMPORARY + secrets.token_hex(8)
+        with self._translate_errors(name), self._open_folder(parents, create=True) as folder:
+            try:
+                with open(files.create_file(temporary, folder), "wb") as file:
+                    result = write(file)
+                os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                files.remove_file(temporary, folder)
+                raise
+            return result
+
+    def delete(self, name: str) -> None:
+        """Delete a file. Raise `FileMissing` and `InvalidFileName`."""
+        *parents, last = split_name(name)
+        with self._translate_errors(name), self._open_folder(parents) as folder:
+            os.unlink(last, dir_fd=folder)
+
+    @contextlib.contextmanager
+    def _open_folder(
+        self, parts: Iterator[str] | list[str] | tuple[str, ...], *, create: bool = False
+    ) -> Generator[int]:
+        folder = os.open(self._folder, _FOLDER)
+        try:
+            for part in parts:
+                if create:
+                    _make_folder(part, folder)
+                inner = os.open(part, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def _translate_errors(self, name: str) -> Generator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise FileMissing(f"The session has no file {name!r}.") from error
+        except (WorkspaceError, InvalidRequest, FileMissing):
+            raise
+        except OSError as error:
+            if error.errno in _LINK_ERRORS:
+                raise FileMissing(f"The session has no file {name!r}: it is a link.") from error
+            raise WorkspaceError(
+                f"{name!r} cannot be used in the session's folder: {error.strerror}."
+            ) from error
+
+
+_LINK_ERRORS = (40, 6)  # ELOOP: a link; ENXIO: a socket
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    """Return the parts of a file name relative to /mnt/data. Raise `InvalidFileName`."""
+    relative = name.removeprefix(f"{DATA_DIR}/")
+    parts = tuple(part for part in relative.split("/") if part not in ("", "."))
+    if relative.startswith("/") or ".." in parts or not parts or len(parts) > _MAX_DEPTH:
+        raise InvalidFileName(
+            f"{name[:300]!r} is not a file name in {DATA_DIR}. Use a name such as 'data.csv'."
+        )
+    for part in parts:
+        try:
+            size = len(part.encode())
+        except UnicodeEncodeError as error:
+            raise InvalidFileName(f"{name[:300]!r} is not valid UTF-8.") from error
+        if size > _MAX_NAME_BYTES or "\0" in part or part.startswith(_TEMPORARY):
+            raise InvalidFileName(
+                f"{name[:300]!r} is not a valid file name. Names have at most {_MAX_NAME_BYTES} "
+                "bytes, and no NUL."
+            )
+    return parts
+
+
+def _make_folder(name: str, parent: int) -> None:
+    try:
+        os.mkdir(name, dir_fd=parent)
+    except FileExistsError:
+        return
+    with contextlib.suppress(OSError):  # code can replace it at once; opening it tells
+        inner = os.open(name, _FOLDER, dir_fd=parent)
+        try:
+            files.give_to_folder_owner(inner, parent)
+        finally:
+            os.close(inner)
+
+
+def _scan(folder: int, prefix: str, depth: int) -> Iterator[FileInfo]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith((_TEMPORARY, _BLOCK_FILE)):
+                continue
+            path = f"{prefix}/{entry.name}" if prefix else entry.name
+            path = os.fsencode(path).decode(errors="replace")
+            with contextlib.suppress(OSError):  # removed meanwhile
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield _file_info(path, status)
+                elif stat.S_ISDIR(status.st_mode):
+                    yield FileInfo(path, 0, status.st_mtime, is_folder=True)
+                    if depth:
+                        yield from _scan_inner(entry.name, folder, path, depth - 1)
+
+
+def _scan_inner(name: str, folder: int, path: str, depth: int) -> Iterator[FileInfo]:
+    inner = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        yield from _scan(inner, path, depth)
+    finally:
+        os.close(inner)
+
+
+def _file_info(path: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(path, status.st_size, status.st_mtime)

@@ -1,0 +1,45 @@
+"""Fork a session of the store into another one of the same owner."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..owners import Owner
+from ..refusals import InvalidRequest, Refusal
+from .executors import ServedSession
+from .session import Session
+from .store import SessionStore
+
+
+async def fork_session(
+    store: SessionStore,
+    owner: Owner,
+    session: Session,
+    identifier: str,
+    *,
+    checkpoint: str | None = None,
+) -> None:
+    """Create the session `identifier` as a copy of `session`, or of its checkpoint.
+
+    Raise `InvalidRequest` if the owner already has a session `identifier`, `TooManySessions`,
+    `Draining`, and `CheckpointError`.
+    """
+    _check(store, owner, identifier)
+    source = session.checkpointable
+    (branch,) = await store.call(session, lambda: source.fork(1, checkpoint=checkpoint))
+    try:
+        _check(store, owner, identifier)  # a concurrent request may have been faster
+    except Refusal:
+        await branch.stop()
+        raise
+    store.add(Session(owner, identifier, cast(ServedSession, branch)))
+    async with store.use(owner, identifier):
+        pass  # leaving it sets the time at which it expires
+
+
+def _check(store: SessionStore, owner: Owner, identifier: str) -> None:
+    if any(each.identifier == identifier for each in store.sessions_of(owner)):
+        raise InvalidRequest(
+            f"There is already a session {identifier!r}. Reset it first, or use another identifier."
+        )
+    store.check_room(owner)

@@ -1,0 +1,103 @@
+"""RunQueue: bound the runs of a server, and share them fairly among the keys."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import AsyncGenerator
+
+from ..owners import Owner
+from ..refusals import TooManyRuns
+
+
+class RunQueue:
+    """A queue for each key. When a run ends, the keys take turns.
+
+    max_running   runs of all keys at one time
+    max_queued    runs of one key that may wait
+    """
+
+    def __init__(self, max_running: int, max_queued: int) -> None:
+        self._max_running, self._max_queued = max_running, max_queued
+        self._admitted = Counter[str]()  # runs of a key that wait or run
+        self._running = Counter[str]()
+        # The waiting runs of each key. The keys are in the order of their turns.
+        self._waiting: dict[str, deque[tuple[Owner, asyncio.Future[None]]]] = {}
+
+    @property
+    def running_count(self) -> int:
+        """How many runs are active."""
+        return self._running.total()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many admitted runs have not started."""
+        return self._admitted.total() - self._running.total()
+
+    @contextlib.asynccontextmanager
+    async def admit(self, owner: Owner) -> AsyncGenerator[None]:
+        """Admit a run for the time of the context. Raise `TooManyRuns` if the queue is full."""
+        limit = self._running_limit(owner) + self._max_queued
+        if self._admitted[owner.id] >= limit:
+            raise TooManyRuns(
+                f"This key already has {self._admitted[owner.id]} runs waiting or running. "
+                "Try again when one of them has ended."
+            )
+        self._admitted[owner.id] += 1
+        try:
+            yield
+        finally:
+            _decrease(self._admitted, owner.id)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, owner: Owner) -> AsyncGenerator[None]:
+        """Wait until an admitted run may start, and hold its place for the time of the context."""
+        if self.running_count < self._max_running and self._may_start(owner):
+            self._running[owner.id] += 1
+        else:
+            await self._wait(owner)
+        try:
+            yield
+        finally:
+            _decrease(self._running, owner.id)
+            self._start_next()
+
+    async def _wait(self, owner: Owner) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner.id, deque()).append((owner, future))
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():  # its turn came at the same moment
+                _decrease(self._running, owner.id)
+                self._start_next()
+            raise
+
+    def _start_next(self) -> None:
+        for key in list(self._waiting):
+            if self.running_count >= self._max_running:
+                return
+            queue = self._waiting[key]
+            while queue and queue[0][1].done():  # cancelled
+                queue.popleft()
+            if queue and self._may_start(queue[0][0]):
+                _, future = queue.popleft()
+                self._running[key] += 1
+                future.set_result(None)
+                self._waiting[key] = self._waiting.pop(key)  # the last one to have a turn again
+            if not queue:
+                del self._waiting[key]
+
+    def _may_start(self, owner: Owner) -> bool:
+        return self._running[owner.id] < self._running_limit(owner)
+
+    def _running_limit(self, owner: Owner) -> int:
+        quota = owner.quotas.running
+        return self._max_running if quota is None else min(quota, self._max_running)
+
+
+def _decrease(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]

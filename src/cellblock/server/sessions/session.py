@@ -1,0 +1,134 @@
+"""Session: one live session of an owner, with its files and its runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from ...blocks import CodeBlock
+from ...cancellation import CancellationToken
+from ...events import Event
+from ...executors.session.checkpointing import CheckpointableSession
+from ...results import CodeResult, ResultBuilder
+from ..owners import Owner
+from ..refusals import SessionNotFound
+from .executors import ServedSession
+from .factory import discard
+from .files import SessionFiles
+
+_MAX_RUNS = 100  # whose results a session keeps for clients that ask later
+
+
+@dataclass
+class Run:
+    """One run of a session. `result` is None until it has ended.
+
+    queue_seconds     time between the request and the start of the run
+    is_asynchronous   whether no request waits for it
+    failure           why it could not run; "" if it could
+    """
+
+    id: str = field(default_factory=lambda: str(uuid4()))
+    is_started: bool = False
+    result: CodeResult | None = None
+    queue_seconds: float = 0.0
+    is_asynchronous: bool = False
+    failure: str = ""
+    language: str = "python"
+    token: CancellationToken = field(default_factory=CancellationToken)
+
+
+class Session:
+    """A session of the store. Times are seconds since 1970.
+
+    `lock` lets one run at a time use the interpreter. `users` counts the requests that use it.
+    """
+
+    def __init__(self, owner: Owner, identifier: str, executor: ServedSession) -> None:
+        self.owner, self.identifier = owner, identifier
+        self.id = str(uuid4())
+        self.created_at = self.last_used_at = time.time()
+        self.users = 0
+        self.is_closed = False
+        self.lock = asyncio.Lock()
+        self.runs = OrderedDict[str, Run]()
+        self._executor = executor
+        self._open_lock = asyncio.Lock()
+        self._is_open = False
+
+    @property
+    def executor(self) -> ServedSession:
+        """The executor, for what the other methods do not offer."""
+        return self._executor
+
+    @property
+    def checkpointable(self) -> CheckpointableSession:
+        """The same executor, with its checkpoints and variables."""
+        assert isinstance(self._executor, CheckpointableSession)
+        return self._executor
+
+    @property
+    def files(self) -> SessionFiles:
+        """The files of the session, which must be open."""
+        return SessionFiles(self._executor.work_dir)
+
+    async def open(self) -> None:
+        """Start the session if it is not started. Raise what starting an executor raises."""
+        async with self._open_lock:
+            if not self._is_open and not self.is_closed:
+                await self._executor.start()
+                self._is_open = True
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise `SessionNotFound` if the session was closed."""
+        if self.is_closed:
+            raise SessionNotFound(
+                f"The session {self.identifier!r} has ended. Send the request again for a new one."
+            )
+
+    async def close(self) -> None:
+        """End the session and remove its files. A current run raises `ExecutorStopped`."""
+        self.is_closed = True
+        async with self._open_lock:
+            await discard(self._executor)
+
+    def add_run(self, run: Run) -> None:
+        """Remember a run. The oldest ones are forgotten."""
+        self.runs[run.id] = run
+        while len(self.runs) > _MAX_RUNS:
+            self.runs.popitem(last=False)
+
+    async def execute(self, run: Run, block: CodeBlock, run_seconds: float | None) -> CodeResult:
+        """Run a block. Call it only while holding `lock`."""
+        with self._time_limit(run, run_seconds):
+            run.result = await self._executor.execute_code_blocks([block], run.token)
+            return run.result
+
+    async def stream(
+        self, run: Run, block: CodeBlock, run_seconds: float | None
+    ) -> AsyncGenerator[Event]:
+        """Run a block as `execute` does, and yield its events."""
+        builder = ResultBuilder()
+        with self._time_limit(run, run_seconds):
+            async with contextlib.aclosing(
+                self._executor.execute_stream([block], run.token)
+            ) as events:
+                async for event in events:
+                    builder.add_event(event)
+                    yield event
+        run.result = builder.session_result()
+
+    @contextlib.contextmanager
+    def _time_limit(self, run: Run, run_seconds: float | None) -> Generator[None]:
+        self.check_open()
+        run.is_started, self._executor.run_seconds = True, run_seconds
+        try:
+            yield
+        finally:
+            self._executor.run_seconds = None

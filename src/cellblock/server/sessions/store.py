@@ -1,0 +1,372 @@
+"""SessionStore: the sessions of a server by owner and identifier. All doors use it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import Protocol, Self, TypeVar
+from uuid import uuid4
+
+from ...blocks import CodeBlock
+from ...errors import BackendLost, ExecutorStopped
+from ...events import Ended, Event
+from ...results import CodeResult
+from ..owners import Owner
+from ..refusals import Draining, SessionNotFound, TooManySessions
+from ..settings import SessionSettings
+from .factory import session_factory
+from .run_queue import RunQueue
+from .session import Run, Session
+
+T = TypeVar("T")
+Execute = Callable[[CodeBlock, float | None], Awaitable[CodeResult]]
+_log = logging.getLogger(__name__)
+
+
+class UsageMeter(Protocol):
+    """Counts the CPU seconds of each key."""
+
+    async def check(self, owner: Owner) -> None:
+        """Raise `TooManyRuns` if the key has used up its CPU seconds."""
+        ...
+
+    async def add_usage(self, owner: Owner, cpu_seconds: float) -> None:
+        """Count the CPU seconds of a run."""
+        ...
+
+
+class SessionStore:
+    """The sessions of a server. Use it with `async with`; leaving ends all sessions.
+
+    Belongs to one event loop. A session is found only by the owner that made it.
+    """
+
+    def __init__(self, settings: SessionSettings, meter: UsageMeter | None = None) -> None:
+        self.settings = settings
+        self.queue = RunQueue(settings.max_running, settings.max_queued)
+        self._meter = meter
+        self._factory = session_factory(settings)
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._closing = set[asyncio.Task[None]]()
+        self._background = set[asyncio.Task[None]]()
+        self._is_draining = False
+
+    async def __aenter__(self) -> Self:
+        await self._factory.__aenter__()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._is_draining = True
+        for task in self._background:
+            task.cancel()
+        for session in list(self._sessions.values()):
+            self._discard(session)
+        if self._closing:
+            await asyncio.wait(self._closing)
+        await self._factory.__aexit__(None, None, None)
+
+    def drain(self) -> None:
+        """Accept no new sessions and runs from now on."""
+        self._is_draining = True
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is about to stop."""
+        return self._is_draining
+
+    @property
+    def session_count(self) -> int:
+        """How many sessions of all owners exist."""
+        return len(self._sessions)
+
+    # sessions
+
+    def sessions_of(self, owner: Owner) -> list[Session]:
+        """Return the sessions of an owner, oldest first."""
+        return [session for (key, _), session in self._sessions.items() if key == owner.id]
+
+    def find(self, owner: Owner, identifier: str) -> Session:
+        """Return a session. Raise `SessionNotFound` if the owner has none with this identifier."""
+        session = self._sessions.get((owner.id, identifier))
+        if session is None:
+            raise SessionNotFound(f"There is no session {identifier!r}.")
+        return session
+
+    def expires_at(self, session: Session) -> float:
+        """Return when a session ends if it is not used, in seconds since 1970."""
+        idle_end = session.last_used_at + self.settings.idle_seconds
+        max_age = self.settings.max_age_seconds
+        return idle_end if max_age is None else min(idle_end, session.created_at + max_age)
+
+    @contextlib.asynccontextmanager
+    async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[Session]:
+        """Yield an open session, made on first use. It does not expire during the context.
+
+        Raise `TooManySessions`, `Draining`, and what starting an executor raises.
+        """
+        session = self._sessions.get((owner.id, identifier)) or await self._make(owner, identifier)
+        session.users += 1
+        if (timer := self._timers.pop(session, None)) is not None:
+            timer.cancel()
+        try:
+            await self._open(session)
+            yield session
+        except BackendLost:
+            self._discard(session)
+            raise
+        finally:
+            session.users -= 1
+            session.last_used_at = time.time()
+            self._set_timer(session)
+
+    @contextlib.asynccontextmanager
+    async def use_temporary(self, owner: Owner) -> AsyncGenerator[Session]:
+        """Yield a new session that ends with the context. Raises as `use` does."""
+        async with self.use(owner, f"temporary-{uuid4()}") as session:
+            try:
+                yield session
+            finally:
+                self._discard(session)
+
+    async def close_session(self, owner: Owner, identifier: str) -> None:
+        """End a session and remove its files. Raise `SessionNotFound`."""
+        session = self.find(owner, identifier)
+        await asyncio.shield(self._discard(session))
+
+    async def _make(self, owner: Owner, identifier: str) -> Session:
+        self.check_room(owner)
+        executor = await self._factory.make()
+        if (session := self._sessions.get((owner.id, identifier))) is not None:
+            return session  # a concurrent request was faster
+        self.check_room(owner)
+        return self.add(Session(owner, identifier, executor))
+
+    def add(self, session: Session) -> Session:
+        """Add a session under its identifier, which must be free. `use` then sets its expiry."""
+        self._sessions[session.owner.id, session.identifier] = session
+        return session
+
+    def _check_draining(self) -> None:
+        if self._is_draining:
+            raise Draining("The server is about to stop. Send the request again later.")
+
+    def check_room(self, owner: Owner) -> None:
+        """Raise `TooManySessions` or `Draining` if the owner can have no further session."""
+        self._check_draining()
+        quota = owner.quotas.sessions
+        if quota is not None and len(self.sessions_of(owner)) >= quota:
+            raise TooManySessions(
+                f"This key already has {quota} sessions. End one, or wait until one expires."
+            )
+        if len(self._sessions) >= self.settings.max_sessions:
+            raise TooManySessions(
+                "The server has no session left. Try again when another one has expired."
+            )
+
+    async def _open(self, session: Session) -> None:
+        try:
+            await session.open()
+        except SessionNotFound:
+            raise
+        except Exception:  # after a cancellation, the next request opens it
+            self._discard(session)
+            raise
+
+    def _set_timer(self, session: Session) -> None:
+        if session.users or session.is_closed:
+            return
+        delay = max(0.0, self.expires_at(session) - time.time())
+        self._timers[session] = asyncio.get_running_loop().call_later(delay, self._discard, session)
+
+    def _discard(self, session: Session) -> asyncio.Task[None]:
+        """Forget a session at once, and end it in a task."""
+        key = session.owner.id, session.identifier
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
+        if (timer := self._timers.pop(session, None)) is not None:
+            timer.cancel()
+        session.is_closed = True
+        task = asyncio.ensure_future(self._close(session))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
+
+    async def _close(self, session: Session) -> None:
+        try:
+            await session.close()
+        except Exception:
+            _log.exception("The session %s could not be ended completely", session.id)
+
+    # runs
+
+    async def run(
+        self,
+        owner: Owner,
+        session: Session,
+        block: CodeBlock,
+        *,
+        run: Run | None = None,
+        run_seconds: float | None = None,
+        on_admitted: Callable[[], object] = lambda: None,
+    ) -> CodeResult:
+        """Run a block in a session of `use`, when it is its turn, and return its result.
+
+        `run` is what other requests see of it. `run_seconds` can only shorten the time limit.
+        `on_admitted` is called when the run has its place in the queue.
+        Cancel its token, or this task, to end it. Raise `TooManyRuns`, `SessionNotFound` if the
+        session ends meanwhile, and what executors raise.
+        """
+        run = run or Run()
+        async with self._turn(owner, session, run, on_admitted):
+            result = await session.execute(run, block, run_seconds)
+            await self._count(owner, result.usage.cpu_seconds)
+            return result
+
+    async def run_in(
+        self,
+        owner: Owner,
+        identifier: str,
+        block: CodeBlock,
+        run: Run | None = None,
+        run_seconds: float | None = None,
+    ) -> CodeResult:
+        """Run a block in the session `identifier`, made on first use. See `use` and `run`."""
+        async with self.use(owner, identifier) as session:
+            return await self.run(owner, session, block, run=run, run_seconds=run_seconds)
+
+    async def start_run(
+        self,
+        owner: Owner,
+        identifier: str,
+        block: CodeBlock,
+        run: Run,
+        run_seconds: float | None = None,
+    ) -> None:
+        """Start a run in the background, with its session open. Raises as `use` and `run` do.
+
+        What `run` raises later is the run's `failure`.
+        """
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        work = self._run_in_background(owner, identifier, block, run, run_seconds, admitted)
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        await admitted
+
+    async def _run_in_background(
+        self,
+        owner: Owner,
+        identifier: str,
+        block: CodeBlock,
+        run: Run,
+        run_seconds: float | None,
+        admitted: asyncio.Future[None],
+    ) -> None:
+        try:
+            async with self.use(owner, identifier) as session:
+                work = self.run(
+                    owner,
+                    session,
+                    block,
+                    run=run,
+                    run_seconds=run_seconds,
+                    on_admitted=lambda: admitted.done() or admitted.set_result(None),
+                )
+                await work
+        except Exception as error:
+            run.failure = str(error)
+            if not admitted.done():
+                admitted.set_exception(error)
+        except asyncio.CancelledError:
+            run.failure = "The server has stopped."
+            raise
+
+    async def stream(
+        self,
+        owner: Owner,
+        session: Session,
+        block: CodeBlock,
+        *,
+        run: Run | None = None,
+        run_seconds: float | None = None,
+    ) -> AsyncGenerator[Event]:
+        """Run a block as `run` does, and yield its events as they happen."""
+        run = run or Run()
+        async with self._turn(owner, session, run):
+            events = session.stream(run, block, run_seconds)
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    if isinstance(event, Ended):
+                        await self._count(owner, event.usage.cpu_seconds)
+                    yield event
+
+    @contextlib.asynccontextmanager
+    async def batch(
+        self, owner: Owner, gate: asyncio.Semaphore
+    ) -> AsyncGenerator[tuple[Session, Execute]]:
+        """Wait for a turn, and yield a new session and a function that runs blocks in it.
+
+        The blocks count as one run. The session ends with the context. `gate` bounds such batches
+        further. Raises as `use` and `run` do.
+        """
+        self._check_draining()
+        if self._meter is not None:
+            await self._meter.check(owner)
+        async with (
+            self.queue.admit(owner),
+            gate,
+            self.queue.turn(owner),
+            self.use_temporary(owner) as session,
+        ):
+
+            async def execute(block: CodeBlock, run_seconds: float | None) -> CodeResult:
+                result = await session.execute(Run(), block, run_seconds)
+                await self._count(owner, result.usage.cpu_seconds)
+                return result
+
+            with _translate_stop(session):
+                yield session, execute
+
+    async def call(self, session: Session, work: Callable[[], Awaitable[T]]) -> T:
+        """Call `work` while no run is active in the session: checkpoints, restores, forks."""
+        async with session.lock:
+            session.check_open()
+            return await work()
+
+    @contextlib.asynccontextmanager
+    async def _turn(
+        self,
+        owner: Owner,
+        session: Session,
+        run: Run,
+        on_admitted: Callable[[], object] = lambda: None,
+    ) -> AsyncGenerator[None]:
+        self._check_draining()
+        if self._meter is not None:
+            await self._meter.check(owner)
+        queued_at = time.monotonic()
+        with _translate_stop(session):
+            async with self.queue.admit(owner):
+                session.add_run(run)
+                on_admitted()
+                async with session.lock, self.queue.turn(owner):
+                    run.queue_seconds = time.monotonic() - queued_at
+                    yield
+
+    async def _count(self, owner: Owner, cpu_seconds: float) -> None:
+        if self._meter is not None:
+            await self._meter.add_usage(owner, cpu_seconds)
+
+
+@contextlib.contextmanager
+def _translate_stop(session: Session) -> Generator[None]:
+    try:
+        yield
+    except ExecutorStopped as error:
+        raise SessionNotFound(
+            f"The session {session.identifier!r} ended during the run."
+        ) from error

@@ -1,0 +1,1 @@
+"""Tests of `cellblock mcp` with the official client."""

@@ -1,0 +1,1 @@
+"""Tests of our own REST interface, through `cellblock serve` and httpx."""

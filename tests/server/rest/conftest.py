@@ -1,0 +1,27 @@
+"""A client of the interface, with a session for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from ..serving import Server
+
+
+@pytest.fixture
+def api(server: Server, key: str) -> Iterator[httpx.Client]:
+    """Yield a client of the paths below /v1."""
+    with server.client(key, "/v1") as client:
+        yield client
+
+
+@pytest.fixture
+def session(api: httpx.Client) -> Iterator[str]:
+    """Yield the path of a new session, which ends with the test."""
+    made = api.post("/sessions")
+    assert made.status_code == 201
+    path = f"/sessions/{made.json()['id']}"
+    yield path
+    api.delete(path)

@@ -1,0 +1,54 @@
+"""The OpenAPI document: valid, complete, and true of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from ..serving import Server
+from .requesting import run, start
+
+
+@pytest.fixture(scope="module")
+def document(server: Server) -> dict[str, Any]:
+    """Return the document, which needs no key."""
+    return httpx.get(f"{server.url}/openapi.json").json()
+
+
+def test_the_document_is_valid(document: dict[str, Any]) -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    validator.validate(document)
+
+
+def test_the_document_names_each_operation_once(document: dict[str, Any]) -> None:
+    names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+    assert len(names) == len(set(names)) > 20
+    assert {"/health", "/ready", "/metrics"} <= set(document["paths"])
+
+
+def test_each_path_of_the_document_is_served(
+    server: Server, key: str, document: dict[str, Any]
+) -> None:
+    with server.client(key) as client:
+        for path, methods in document["paths"].items():
+            for method in methods:
+                where = path.replace("{", "").replace("}", "")
+                answer = client.request(method, where)
+                described = methods[method]["responses"]
+                assert str(answer.status_code) in described, (method, path, answer.text)
+                assert answer.status_code != 405
+                if answer.status_code >= 400:
+                    assert answer.json()["error"]["code"] != "NotFound", path
+
+
+def test_answers_have_the_fields_of_the_document(
+    api: httpx.Client, session: str, document: dict[str, Any]
+) -> None:
+    schemas = document["components"]["schemas"]
+    result = run(api, session, "1")
+    assert set(result) == set(schemas["RunResult"]["properties"])
+    path = start(api, session, "1")
+    assert set(api.get(path).json()) == set(schemas["RunInfo"]["properties"])
+    assert set(api.get(session).json()) == set(schemas["SessionInfo"]["properties"])

@@ -1,0 +1,41 @@
+"""Semantic Kernel's tool, over TLS."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from semantic_kernel.core_plugins.sessions_python_tool.sessions_python_plugin import (
+    SessionsPythonTool,
+)
+
+URL, KEY = sys.argv[1:]
+
+
+async def main():
+    async def token():
+        return KEY
+
+    folder = Path(tempfile.mkdtemp())
+    (folder / "a.txt").write_text("content")
+    tool = SessionsPythonTool(
+        pool_management_endpoint=URL,
+        auth_callback=token,
+        enable_dangerous_file_uploads=True,
+        allowed_upload_directories={str(folder)},
+        allowed_download_directories={str(folder)},
+    )
+    print(await tool.execute_code("x = 41\nprint('hi')\nx + 1"))
+    uploaded = await tool.upload_file(
+        local_file_path=str(folder / "a.txt"), remote_file_path="b.txt"
+    )
+    print(uploaded.filename, uploaded.size_in_bytes)
+    print([each.filename for each in await tool.list_files()])
+    print(await tool.execute_code("open('/mnt/data/b.txt').read()"))
+    data = await tool.download_file(remote_file_name="b.txt")
+    print(data.read())
+    failed = await tool.execute_code("1/0")
+    print("Failure" in failed, "ZeroDivisionError" in failed)
+
+
+asyncio.run(main())

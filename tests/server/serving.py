@@ -1,0 +1,100 @@
+"""Start `cellblock serve` on a free port of loopback, with keys of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from cellblock.server.keys.database import open_database
+from cellblock.server.keys.key_store import KeyStore
+from cellblock.server.owners import Quotas
+
+OLD, NEW = "2024-02-02-preview", "2025-02-02-preview"
+
+
+@dataclass
+class Server:
+    """A running server. `lines` grows with what it writes to standard error."""
+
+    process: subprocess.Popen[str]
+    url: str
+    keys: KeyStore
+    lines: list[str] = field(default_factory=list[str])
+
+    def add_key(self, name: str, quotas: Quotas | None = None) -> str:
+        """Return a new key."""
+        return self.keys.add(name, quotas=quotas)[1]
+
+    def client(self, key: str | None, prefix: str = "") -> httpx.Client:
+        """Return a client that sends `key`."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.url + prefix, headers=headers, timeout=60)
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *options: str) -> Generator[Server]:
+    """Yield a server whose state is in `folder`. SIGTERM must end it with exit code 0."""
+    url = f"sqlite:///{folder}/server.db"
+    keys = KeyStore(open_database(url))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cellblock", "serve", "--port", "0", "--drain", "5", *options],
+        env={**os.environ, "CELLBLOCK_DATABASE": url, "XDG_STATE_HOME": str(folder)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    server = Server(process, "", keys)
+    reader = threading.Thread(target=_read, args=(server,), daemon=True)
+    try:
+        server.url = _wait_for_url(server)
+        reader.start()
+        yield server
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0, server.lines
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if reader.ident is not None:
+            reader.join()
+        assert process.stderr is not None
+        process.stderr.close()
+        keys.close()
+
+
+def _wait_for_url(server: Server) -> str:
+    assert server.process.stderr is not None
+    for line in server.process.stderr:
+        server.lines.append(line)
+        _, found, url = line.partition("serving on ")
+        if found:
+            return url.strip()
+    raise AssertionError(f"The server did not start: {server.lines}")
+
+
+def _read(server: Server) -> None:
+    assert server.process.stderr is not None
+    server.lines.extend(server.process.stderr)
+
+
+def run_old(client: httpx.Client, code: str, identifier: str = "main") -> httpx.Response:
+    """Run code in the old dialect."""
+    return client.post(
+        "/code/execute",
+        params={"api-version": OLD, "identifier": identifier},
+        json={
+            "properties": {
+                "codeInputType": "inline",
+                "executionType": "synchronous",
+                "code": code,
+            }
+        },
+    )

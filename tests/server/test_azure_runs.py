@@ -1,0 +1,203 @@
+"""Runs through the Azure door: values, failures, limits, commands, in both dialects."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from .serving import NEW, OLD, run_old
+
+
+def _run(client: httpx.Client, code: str, identifier: str = "runs") -> dict[str, Any]:
+    answer = run_old(client, code, identifier)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["properties"]
+
+
+def _create(client: httpx.Client, identifier: str = "runs", **body: Any) -> httpx.Response:
+    return client.post(
+        "/executions", params={"api-version": NEW, "identifier": identifier}, json=body
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("40 + 2", 42),
+        ("1.5", 1.5),
+        ("True", True),
+        ("'nan'", "nan"),
+        ("float('nan')", None),
+        ("None", ""),
+        ("x = 1", ""),
+        ("[1, 'a']", "[1, 'a']"),
+        ("'1'", "1"),
+        ('"it\'s"', "it's"),
+        ("{'a': 1}", "{'a': 1}"),
+        ("10 ** 40", 10**40),
+        (r"'\ud800'", r"'\ud800'"),
+        ("10 ** 4000", 10**4000),
+    ],
+)
+def test_the_last_expression_is_the_result(client: httpx.Client, code: str, value: Any) -> None:
+    done = _run(client, code)
+    assert (done["status"], done["result"], done["stdout"]) == ("Success", value, "")
+
+
+def test_printed_text_is_apart_from_the_result(client: httpx.Client) -> None:
+    done = _run(client, "import sys\nprint('out')\nprint('err', file=sys.stderr)\n'value'")
+    assert (done["stdout"], done["stderr"], done["result"]) == ("out\n", "err\n", "value")
+
+
+def test_a_picture_is_the_result(client: httpx.Client) -> None:
+    png = (
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+        "gg=="
+    )
+    done = _run(
+        client,
+        f"import base64\nfrom IPython.display import Image\nImage(base64.b64decode('{png}'))",
+    )
+    assert done["result"] == {"type": "image", "format": "png", "base64_data": png}
+    assert done["stdout"] == ""
+    assert _run(client, "import os; os.listdir('/mnt/data')")["result"] == "[]"
+
+
+def test_state_stays_in_a_session_and_not_between_two(client: httpx.Client) -> None:
+    _run(client, "state = 1", "state-one")
+    assert _run(client, "state", "state-one")["result"] == 1
+    assert _run(client, "state", "state-two")["status"] == "Failure"
+
+
+def test_a_failure_keeps_what_was_printed(client: httpx.Client) -> None:
+    done = _run(client, "print('before')\n1/0")
+    assert (done["status"], done["stdout"]) == ("Failure", "before\n")
+    assert "ZeroDivisionError" in done["stderr"]
+
+
+def test_the_working_folder_can_be_mnt_data(client: httpx.Client) -> None:
+    assert _run(client, "import os; os.chdir('/mnt/data'); os.getcwd()")["result"] == "/mnt/data"
+
+
+def test_packages_are_listed_one_a_line_for_autogen(client: httpx.Client) -> None:
+    code = "import pkg_resources; [d.project_name for d in pkg_resources.working_set]"
+    assert len(_run(client, code)["result"].split(",\n ")) > 10
+
+
+def test_lines_with_an_exclamation_mark_are_commands(client: httpx.Client) -> None:
+    assert _run(client, "! echo hi")["stdout"] == "hi\n"
+
+
+def test_the_time_limit_of_a_run_is_data(client: httpx.Client) -> None:
+    body = {"properties": {"code": "print('a')\nwhile True: pass", "timeoutInSeconds": 1}}
+    params = {"api-version": OLD, "identifier": "runs"}
+    done = client.post("/code/execute", params=params, json=body).json()["properties"]
+    assert (done["status"], done["stdout"]) == ("Failure", "a\n")
+    assert "Timeout" in done["stderr"]
+    assert _run(client, "40 + 2")["result"] == 42
+
+
+def test_the_new_dialect_has_resources(client: httpx.Client) -> None:
+    code = base64.b64encode(b"print('hi')\n6 * 7").decode()
+    answer = _create(client, codeInputType="InlineBase64", executionType="Synchronous", code=code)
+    done = answer.json()
+    assert done["status"] == "Succeeded"
+    assert done["result"] | {"executionTimeInMilliseconds": 0} == {
+        "stdout": "hi\n",
+        "stderr": "",
+        "executionResult": 42,
+        "executionTimeInMilliseconds": 0,
+    }
+    assert answer.headers["operation-id"] == done["id"]
+    params = {"api-version": NEW, "identifier": "runs"}
+    assert client.get(f"/executions/{done['id']}", params=params).json() == done
+    assert httpx.URL(answer.headers["operation-location"]).path.endswith(f"executions/{done['id']}")
+
+
+def test_an_asynchronous_run_is_found_later(client: httpx.Client) -> None:
+    answer = _create(client, code="input_value = 5\ninput_value + 1", executionType="Asynchronous")
+    assert answer.status_code == 202
+    params = {"api-version": NEW, "identifier": "runs"}
+    deadline, run = time.monotonic() + 20, answer.json()
+    while run["status"] in ("NotStarted", "Running") and time.monotonic() < deadline:
+        run = client.get(f"/executions/{run['id']}", params=params).json()
+    assert (run["status"], run["result"]["executionResult"]) == ("Succeeded", 6)
+
+
+def test_a_shell_command_answers_with_its_exit_code(client: httpx.Client) -> None:
+    done = _create(client, shellCommand="cat; exit 3", stdin="it's in").json()
+    assert (done["status"], done["result"]["stdout"]) == ("3", "it's in")
+    done = _create(client, execCommandAndArgs=["echo", "a  b", "$HOME"]).json()
+    assert (done["status"], done["result"]["stdout"]) == ("0", "a  b $HOME\n")
+
+
+def test_sessions_are_described_listed_and_ended(client: httpx.Client) -> None:
+    _run(client, "kept = 1", "resource")
+    params = {"api-version": NEW, "identifier": "resource"}
+    described = client.get("/session", params=params).json()
+    assert described["identifier"] == "resource"
+    listed = client.get("/listSessions", params={"api-version": NEW}).json()["sessions"]
+    assert "resource" in [each["identifier"] for each in listed]
+    assert client.delete("/session", params=params).status_code == 204
+    assert client.get("/session", params=params).status_code == 404
+    assert _run(client, "kept", "resource")["status"] == "Failure"
+
+
+def test_metadata_names_python_and_packages(client: httpx.Client) -> None:
+    found = client.get("/metadata", params={"api-version": NEW}).json()
+    assert found["runtimes"][0]["name"] == "Python"
+    assert any(each.lower().startswith("ipython==") for each in found["preInstalledPackages"])
+
+
+@pytest.mark.parametrize(
+    ("params", "body"),
+    [
+        ({"identifier": "runs"}, b"{}"),
+        ({"api-version": OLD}, b"{}"),
+        ({"api-version": OLD, "identifier": "abc"}, b"{}"),
+        ({"api-version": OLD, "identifier": "with space"}, b"{}"),
+        ({"api-version": "new", "identifier": "runs"}, b"{}"),
+        ({"api-version": OLD, "identifier": "runs"}, b""),
+        ({"api-version": OLD, "identifier": "runs"}, b"\xff{"),
+        ({"api-version": OLD, "identifier": "runs"}, b"[]"),
+        ({"api-version": OLD, "identifier": "runs"}, b'{"properties": {"code": 1}}'),
+        ({"api-version": OLD, "identifier": "runs"}, b'{"properties": {}}'),
+        (
+            {"api-version": OLD, "identifier": "runs"},
+            b'{"properties": {"code": "1", "timeoutInSeconds": -1}}',
+        ),
+        (
+            {"api-version": OLD, "identifier": "runs"},
+            b'{"properties": {"code": "1", "codeInputType": "file"}}',
+        ),
+    ],
+)
+def test_a_malformed_request_gets_the_error_of_the_service(
+    client: httpx.Client, params: dict[str, str], body: bytes
+) -> None:
+    answer = client.post("/code/execute", params=params, content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == answer.headers["x-ms-error-code"]
+    assert answer.headers["x-ms-request-id"]
+
+
+def test_a_large_body_is_refused(client: httpx.Client) -> None:
+    answer = run_old(client, "x" * 2_000_000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "PayloadTooLarge")
+
+    def chunks() -> Any:
+        for _ in range(40):
+            yield b"x" * 50_000
+
+    params = {"api-version": OLD, "identifier": "runs"}
+    answer = client.post("/code/execute", params=params, content=chunks())
+    assert answer.status_code == 413
+
+
+def test_unknown_paths_and_methods_have_the_same_errors(client: httpx.Client) -> None:
+    assert client.get("/nothing").json()["error"]["code"] == "NotFound"
+    assert client.put("/code/execute").json()["error"]["code"] == "MethodNotAllowed"

@@ -1,0 +1,115 @@
+"""The SandboxFusion door: verdicts of programs, by its own client and as trainers call it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cellblock.environments.virtualenv import environment_for, python_of
+
+from .serving import Server
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def _run(client: httpx.Client, code: str, **body: Any) -> dict[str, Any]:
+    answer = client.post("/run_code", json={"code": code, "language": "python", **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_program_gets_its_input_and_files(client: httpx.Client) -> None:
+    done = _run(
+        client,
+        "print(input() + open('in.txt').read())\nopen('out.txt', 'w').write('made')",
+        stdin="a line\nmore",
+        files={"in.txt": base64.b64encode(b" and a file").decode(), "none": None},
+        fetch_files=["out.txt", "missing"],
+    )
+    assert (done["status"], done["compile_result"]) == ("Success", None)
+    assert done["run_result"]["stdout"] == "a line and a file\n"
+    assert (done["run_result"]["status"], done["run_result"]["return_code"]) == ("Finished", 0)
+    assert done["files"] == {"out.txt": base64.b64encode(b"made").decode()}
+
+
+def test_a_failing_program_has_its_exit_code(client: httpx.Client) -> None:
+    done = _run(client, "import sys; print('x', file=sys.stderr); sys.exit(3)")
+    assert (done["status"], done["run_result"]["return_code"]) == ("Failed", 3)
+    assert done["run_result"]["stderr"] == "x\n"
+
+
+def test_a_late_program_is_a_time_limit_exceeded(client: httpx.Client) -> None:
+    done = _run(client, "print('before', flush=True)\nwhile True: pass", run_timeout=1)
+    run = done["run_result"]
+    assert (done["status"], run["status"]) == ("Failed", "TimeLimitExceeded")
+    assert (run["stdout"], run["return_code"]) == ("before\n", None)
+    assert 0.9 < run["execution_time"] < 4
+
+
+def test_large_output_is_complete(client: httpx.Client) -> None:
+    done = _run(client, "print('x' * 10_000_000)")
+    assert done["status"] == "Success"
+    assert done["run_result"]["stdout"] == "x" * 10_000_000 + "\n"
+
+
+def test_the_memory_limit_ends_a_program(client: httpx.Client) -> None:
+    code = "data = bytearray(500_000_000)\nprint(len(data))"
+    assert _run(client, code, memory_limit_MB=-1)["status"] == "Success"
+    done = _run(client, code, memory_limit_MB=256)
+    assert done["status"] == "Failed"
+    assert "MemoryError" in done["run_result"]["stderr"]
+
+
+def test_shell_and_compiled_languages_run(client: httpx.Client) -> None:
+    assert _run(client, "cat; exit 0", language="bash", stdin="in")["run_result"]["stdout"] == "in"
+    if shutil.which("g++"):
+        good = "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << n + 1; }"
+        done = _run(client, good, language="cpp", stdin="41")
+        assert (done["status"], done["run_result"]["stdout"]) == ("Success", "42")
+        done = _run(client, "int main() { return x; }", language="cpp")
+        assert (done["status"], done["run_result"]) == ("Failed", None)
+        assert "error" in done["compile_result"]["stderr"]
+
+
+def test_a_missing_program_is_no_verdict(client: httpx.Client) -> None:
+    if shutil.which("rustc") is None:
+        assert _run(client, "fn main() {}", language="rust")["status"] == "SandboxError"
+    answer = client.post("/run_code", json={"code": "", "language": "klingon"})
+    assert answer.status_code == 400
+
+
+def test_runs_see_nothing_of_each_other(client: httpx.Client) -> None:
+    _run(client, "open('left.txt', 'w').write('x')")
+    done = _run(client, "import os; print(sorted(os.listdir('.')))")
+    assert "left.txt" not in done["run_result"]["stdout"]
+
+
+def test_load_does_not_change_a_verdict(client: httpx.Client) -> None:
+    code = "end = sum(i for i in range(1_000_000))\nprint(end)"
+    with ThreadPoolExecutor(24) as pool:
+        done = [pool.submit(_run, client, code, run_timeout=2) for _ in range(48)]
+        assert {each.result()["status"] for each in done} == {"Success"}
+
+
+@pytest.mark.network
+def test_the_client_from_the_registry(server: Server, key: str) -> None:
+    python = python_of(asyncio.run(environment_for(["sandbox-fusion==0.3.7"])))
+    url = server.url.replace("://", f"://cellblock:{key}@")  # a URL is all that it takes
+    scenario = Path(__file__).parent / "scenarios" / "sandbox_fusion_client.py"
+    done = subprocess.run(
+        [python, "-W", "ignore", scenario, url],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["Success", "42", "Failed", "TimeLimitExceeded"]

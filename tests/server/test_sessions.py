@@ -1,0 +1,191 @@
+"""The life of sessions and runs: expiry, queues, clients that leave, signals, crashes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from cellblock.server.owners import Quotas
+
+from .serving import OLD, Server, run_old, serving
+
+_BEGIN = "open('begun', 'w').close()\n"
+
+
+def _wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "the condition was not met in time"
+    return found
+
+
+def _has_begun(client: httpx.Client, identifier: str) -> bool:
+    params = {"api-version": OLD, "identifier": identifier}
+    return client.get("/files/content/begun", params=params).status_code == 200
+
+
+def test_an_unused_session_ends(tmp_path: Path) -> None:
+    with serving(tmp_path, "--idle", "1") as server, server.client(server.add_key("a")) as client:
+        run_old(client, "kept = 1")
+        folder = run_old(client, "kept").json()
+        assert folder["properties"]["result"] == 1
+        params = {"api-version": OLD, "identifier": "main"}
+        _wait(lambda: client.get("/session", params=params).status_code == 404)
+        assert run_old(client, "kept").json()["properties"]["status"] == "Failure"
+
+
+def test_the_server_has_a_number_of_sessions(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--max-sessions", "1") as server,
+        server.client(server.add_key("a")) as one,
+        server.client(server.add_key("b")) as two,
+    ):
+        assert run_old(one, "1").status_code == 200
+        assert run_old(two, "1").status_code == 429
+
+
+def test_a_full_queue_answers_429(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--max-queued", "1") as server,
+        server.client(server.add_key("a", Quotas(running=1))) as client,
+        ThreadPoolExecutor() as pool,
+    ):
+        first = pool.submit(run_old, client, f"{_BEGIN}import time; time.sleep(3)", "first")
+        _wait(lambda: _has_begun(client, "first"))
+        second = pool.submit(run_old, client, "2", "second")
+        third = _wait(lambda: _refused(client))
+        assert int(third.headers["retry-after"]) >= 1
+        assert first.result().status_code == second.result().status_code == 200
+
+
+def _refused(client: httpx.Client) -> httpx.Response | None:
+    """Return the answer if the server refuses a run, and None if it accepts it."""
+    try:
+        answer = client.post(
+            "/code/execute",
+            params={"api-version": OLD, "identifier": "third"},
+            json={"properties": {"code": "3"}},
+            timeout=0.3,
+        )
+    except httpx.TimeoutException:  # it waited in the queue: the second one was not yet there
+        return None
+    return answer if answer.status_code == 429 else None
+
+
+def test_a_client_that_leaves_ends_its_run(server: Server, client: httpx.Client) -> None:
+    code = (
+        f"{_BEGIN}import time\nfor n in range(100):\n    time.sleep(0.1)\nopen('end', 'w').close()"
+    )
+    thread = threading.Thread(target=_run_and_leave, args=(server, client, code))
+    thread.start()
+    _wait(lambda: _has_begun(client, "leaver"))
+    thread.join()
+    began = time.monotonic()
+    done = run_old(client, "import os; os.path.exists('end'), n < 99", "leaver")
+    assert done.json()["properties"]["result"] == "(False, True)"
+    assert time.monotonic() - began < 5
+
+
+def _run_and_leave(server: Server, client: httpx.Client, code: str) -> None:
+    with httpx.Client(base_url=server.url, headers=client.headers, timeout=2) as other:
+        try:
+            run_old(other, code, "leaver")
+        except httpx.TimeoutException:
+            return
+    raise AssertionError("the run ended before the client left")
+
+
+def test_sigterm_lets_current_runs_end(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, server.client(server.add_key("a")) as client:
+        with ThreadPoolExecutor() as pool:
+            code = f"{_BEGIN}import time; time.sleep(2)\n'done'"
+            current = pool.submit(run_old, client, code)
+            _wait(lambda: _has_begun(client, "main"))
+            server.process.send_signal(signal.SIGTERM)
+            assert current.result().json()["properties"]["result"] == "done"
+        assert server.process.wait(timeout=20) == 0
+
+
+def test_a_killed_server_leaves_no_folder_and_no_process(tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process, url, key = _start_server(tmp_path, temporary)
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+        run_old(
+            client, f"import subprocess\nsubprocess.Popen(['sleep', '100', '{mark}'])\n'{mark}'"
+        )
+        run_old(client, f"open('{mark}', 'w').close()")
+    process.kill()
+    process.wait()
+    assert process.stderr is not None
+    process.stderr.close()
+    _wait(lambda: not list(temporary.glob("cellblock-work-*")))
+    _wait(lambda: mark not in subprocess.run(["ps", "ax"], capture_output=True, text=True).stdout)
+
+
+def _start_server(folder: Path, temporary: Path) -> tuple[subprocess.Popen[str], str, str]:
+    environment = {
+        **os.environ,
+        "CELLBLOCK_DATABASE": f"sqlite:///{folder}/server.db",
+        "TMPDIR": str(temporary),
+    }
+    command = [sys.executable, "-m", "cellblock"]
+    added = subprocess.run(
+        [*command, "keys", "add", "a"], env=environment, capture_output=True, text=True, check=True
+    )
+    process = subprocess.Popen(
+        [*command, "serve", "--port", "0"], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    url = next(line for line in process.stderr if "serving on" in line).split()[-1]
+    return process, url, added.stdout.strip()
+
+
+def test_the_server_of_sessions_is_replaced_when_it_is_killed(
+    server: Server, client: httpx.Client
+) -> None:
+    run_old(client, "kept = 1", "before")
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+    assert children.exists()
+    answers = [run_old(client, "6 * 7", "before") for _ in range(3)]
+    assert answers[-1].json()["properties"]["result"] == 42
+
+
+def test_half_a_request_does_not_stop_others(server: Server, client: httpx.Client) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as half:
+        half.sendall(b"POST /code/execute HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert run_old(client, "6 * 7").json()["properties"]["result"] == 42
+
+
+def test_without_keys_only_loopback_and_no_foreign_pages(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-auth") as server, server.client(None) as client:
+        assert run_old(client, "6 * 7").json()["properties"]["result"] == 42
+        client.headers["origin"] = "https://evil.example"
+        assert run_old(client, "6 * 7").status_code == 403
+        del client.headers["origin"]
+        client.headers["host"] = "evil.example"
+        assert run_old(client, "6 * 7").status_code == 403
+    done = subprocess.run(
+        [sys.executable, "-m", "cellblock", "serve", "--no-auth", "--host", "0.0.0.0"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "loopback" in done.stderr
