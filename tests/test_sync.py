@@ -33,7 +33,11 @@ FACES = [
     if face and issubclass(face, sync.SyncCodeExecutor)
 ]
 _SERVER = cellblock.JupyterConnectionInfo("127.0.0.1", False)
-NEEDED = {"JupyterServerCodeExecutor": (_SERVER,), "DockerJupyterCodeExecutor": (_SERVER,)}
+NEEDED = {
+    "AzureContainerCodeExecutor": ("https://pool.example",),
+    "JupyterServerCodeExecutor": (_SERVER,),
+    "DockerJupyterCodeExecutor": (_SERVER,),
+}
 ASYNC_ONLY = {"__aenter__", "__aexit__"}
 
 

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
         ModelOutputError,
         PackageError,
         SandboxUnavailable,
+        ServiceError,
         SessionError,
         UnsupportedValue,
         WorkspaceError,
+        WorkspaceFileNotFound,
     )
     from .events import (
         Display,
@@ -55,6 +57,10 @@ if TYPE_CHECKING:
     from .executors.jupyter.remote import JupyterServerCodeExecutor
     from .executors.jupyter.servers.docker import DockerJupyterServer
     from .executors.jupyter.servers.local import LocalJupyterServer
+    from .executors.remote.azure import (
+        ACADynamicSessionsCodeExecutor,
+        AzureContainerCodeExecutor,
+    )
     from .executors.session.checkpoint import Checkpoint
     from .executors.session.docker import DockerSessionCodeExecutor
     from .executors.session.sandbox import SandboxSessionCodeExecutor, Variable
@@ -84,8 +90,10 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 __all__ = [
+    "ACADynamicSessionsCodeExecutor",
     "AgentError",
     "Alias",
+    "AzureContainerCodeExecutor",
     "BackendError",
     "BackendLost",
     "BlockResult",
@@ -142,6 +150,7 @@ __all__ = [
     "SandboxSessionCodeExecutor",
     "SandboxSessionServer",
     "SandboxUnavailable",
+    "ServiceError",
     "SessionCodeResult",
     "SessionError",
     "Started",
@@ -149,6 +158,7 @@ __all__ = [
     "Usage",
     "Variable",
     "WorkspaceError",
+    "WorkspaceFileNotFound",
     "create_virtual_env",
     "extract_code_blocks",
     "fold",
@@ -166,8 +176,8 @@ _MODULES = {
     "errors": (
         "AgentError BackendError BackendLost CassetteMismatch CellblockError CheckpointError "
         "ComponentError ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
-        "ModelError ModelOutputError PackageError SandboxUnavailable SessionError UnsupportedValue "
-        "WorkspaceError"
+        "ModelError ModelOutputError PackageError SandboxUnavailable ServiceError SessionError "
+        "UnsupportedValue WorkspaceError WorkspaceFileNotFound"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",
@@ -181,6 +191,7 @@ _MODULES = {
     "executors.jupyter.remote": "JupyterServerCodeExecutor",
     "executors.jupyter.servers.docker": "DockerJupyterServer",
     "executors.jupyter.servers.local": "LocalJupyterServer",
+    "executors.remote.azure": "ACADynamicSessionsCodeExecutor AzureContainerCodeExecutor",
     "executors.session.checkpoint": "Checkpoint",
     "executors.session.docker": "DockerSessionCodeExecutor",
     "executors.session.sandbox": "SandboxSessionCodeExecutor Variable",

@@ -8,8 +8,10 @@ CellblockError
 │   ├── ContainerEngineUnavailable      no container engine accepts a connection
 │   ├── ImageUnavailable                the image is missing and cannot be pulled
 │   ├── BackendLost (ConnectionError)   the runtime server ended while it was in use
+│   ├── ServiceError (ConnectionError)  a remote service refused a request, or gave no answer
 │   └── ExecutorStopped                 `stop` was called while a block ran
 ├── WorkspaceError (OSError)            the work folder is missing, full or not writable
+│   └── WorkspaceFileNotFound (FileNotFoundError)   a file to send or to fetch does not exist
 ├── PackageError (ValueError)           a package was not installed, or a module not preloaded
 ├── FunctionError (ValueError)          a function cannot be given to blocks
 ├── SessionError (RuntimeError)         a live session could not do what was requested
@@ -61,12 +63,35 @@ class BackendLost(BackendError, ConnectionError):
     """The runtime server ended while it was in use. The message quotes its last output."""
 
 
+class ServiceError(BackendError, ConnectionError):
+    """A remote service refused a request, gave no answer, or one that cannot be read.
+
+    status       the HTTP status; None if there was no answer
+    code         the service's name for the error; None if it has none
+    request_id   the service's name for the request, for its support; None if it has none
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(*args)
+        self.status, self.code, self.request_id = status, code, request_id
+
+
 class ExecutorStopped(BackendError):
     """The executor was stopped while a block ran. Nothing of the block is left running."""
 
 
 class WorkspaceError(CellblockError, OSError):
     """The work folder is missing, full or not writable."""
+
+
+class WorkspaceFileNotFound(WorkspaceError, FileNotFoundError):
+    """A file to send to a session, or to fetch from one, does not exist."""
 
 
 class PackageError(CellblockError, ValueError):

@@ -37,6 +37,7 @@ _CLASSES: tuple[tuple[str, str, str, str], ...] = (
         "autogen_ext.code_executors.docker_jupyter",
         "DockerJupyterCodeExecutor",
     ),
+    ("executors.remote.azure", "cellblock", "", "AzureContainerCodeExecutor"),
     (
         "models.openai.client",
         "cellblock.models",

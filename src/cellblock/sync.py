@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import (
@@ -36,6 +37,7 @@ from .executors.command_line.sandbox import (
 from .executors.jupyter.docker import DockerJupyterCodeExecutor as AsyncDockerJupyter
 from .executors.jupyter.local import JupyterCodeExecutor as AsyncJupyter
 from .executors.jupyter.remote import JupyterServerCodeExecutor as AsyncJupyterServer
+from .executors.remote.azure import AzureContainerCodeExecutor as AsyncAzureContainer
 from .executors.session.checkpoint import Checkpoint
 from .executors.session.checkpointing import CheckpointableSession, Variable
 from .executors.session.docker import DockerSessionCodeExecutor as AsyncDockerSession
@@ -44,6 +46,8 @@ from .executors.session.sandbox_server import SandboxSessionServer as AsyncSandb
 from .results import CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult
 
 __all__ = [
+    "ACADynamicSessionsCodeExecutor",
+    "AzureContainerCodeExecutor",
     "DockerCommandLineCodeExecutor",
     "DockerJupyterCodeExecutor",
     "DockerSessionCodeExecutor",
@@ -175,6 +179,46 @@ class _SyncKernel(SyncCodeExecutor):
         def execute_code_blocks(
             self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
         ) -> JupyterCodeResult: ...
+
+
+class AzureContainerCodeExecutor(SyncCodeExecutor):
+    """`cellblock.AzureContainerCodeExecutor`, without `await`."""
+
+    _async_class = AsyncAzureContainer
+    _executor: AsyncAzureContainer
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> SessionCodeResult: ...
+
+    @_with_parameters_of(AsyncAzureContainer)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+
+    def get_file_list(self, cancellation_token: Token | None = None) -> list[str]:
+        """Return the names of the files in the session."""
+        return background_loop().run(self._executor.get_file_list(cancellation_token))
+
+    def get_available_packages(self, cancellation_token: Token | None = None) -> set[str]:
+        """Return the names of the Python packages in the session."""
+        return background_loop().run(self._executor.get_available_packages(cancellation_token))
+
+    def upload_files(
+        self, files: Sequence[str | os.PathLike[str]], cancellation_token: Token | None = None
+    ) -> None:
+        """Send files to the session. See `AzureContainerCodeExecutor.upload_files`."""
+        background_loop().run(self._executor.upload_files(files, cancellation_token))
+
+    def download_files(
+        self, files: Sequence[str | os.PathLike[str]], cancellation_token: Token | None = None
+    ) -> list[str]:
+        """Fetch files from the session into `work_dir`, and return their local paths."""
+        return background_loop().run(self._executor.download_files(files, cancellation_token))
+
+
+ACADynamicSessionsCodeExecutor = AzureContainerCodeExecutor  # its name in AutoGen 0.7
 
 
 class DockerCommandLineCodeExecutor(_SyncCommandLine):

@@ -67,6 +67,17 @@ class TerminalCommand:
         """Press keys: a line ends with Enter, which is `\\r`."""
         os.write(self._terminal, text.encode())
 
+    def press_until(self, key: str, text: str) -> None:
+        """Press `key` again and again until the next `text`: a key close to others is no answer."""
+        deadline = time.monotonic() + _TIMEOUT
+        while self.screen.find(text, self._seen) < 0:
+            assert time.monotonic() < deadline, f"{text!r} was not printed after {key!r}"
+            self.type_keys(key)
+            pause = time.monotonic() + 1
+            while time.monotonic() < pause and self.screen.find(text, self._seen) < 0:
+                self._read(0.1)
+        self.wait_for(text)
+
     def wait_for(self, text: str) -> str:
         """Wait for the next `text`, and return everything that was printed before it."""
         deadline = time.monotonic() + _TIMEOUT

@@ -21,8 +21,12 @@ _COMMANDS = {
     "clean": "Remove control groups and containers left behind by crashed processes.",
     "compat": "Check what scripts and notebooks written for AutoGen need.",
     "doctor": "Check what the sandbox guarantees here, and find the container engine.",
+    "kernel": "Install Jupyter kernels that run notebooks in a sandbox.",
+    "keys": "Add, list and revoke the API keys of the server.",
+    "mcp": "Serve a sandbox to MCP clients, such as desktop apps and editors.",
     "repl": "Start an interactive Python session in a sandbox.",
     "run": "Run the code blocks of a message, or a program.",
+    "serve": "Serve sandboxed sessions to clients of code interpreters.",
 }
 # Instead of the advice of `SandboxUnavailable`, which names Python's parameters.
 _WEAKER_PROTECTION = (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..events import PullProgress
     from ..executors.session.base import InputPrompt
     from ..executors.session.sandbox import SandboxSessionCodeExecutor
+    from ..kernel.session import KernelSession
     from .repl.executor import ReplExecutor
 
 SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
@@ -121,10 +122,19 @@ def make_repl_session(
     return session
 
 
+def make_kernel_session(
+    settings: Settings, folder: str | None, input_callback: InputCallback | None
+) -> KernelSession:
+    """Create the session of a Jupyter kernel. Without `folder`, it has a temporary one."""
+    from ..kernel.session import KernelSession
+
+    return _create_session(KernelSession, settings, folder, input_callback)
+
+
 def _create_session(
     kind: type[SessionT],
     settings: Settings,
-    folder: str,
+    folder: str | None,
     input_callback: InputCallback | None = None,
 ) -> SessionT:
     return kind(

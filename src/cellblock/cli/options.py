@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from ..executors.workspace.exposed_folder import exposure_of
 from ..limits import MAX_SECONDS, MIN_MEMORY_BYTES
 from .sizes import parse_size
 
@@ -48,15 +47,11 @@ def _check_work_dir(
     """Refuse the home folder, unless it is allowed, and what contains it."""
     if value is None or "\0" in value:
         return value
-    folder, home = (Path(os.path.expanduser(path)).resolve() for path in (value, "~"))
-    is_home = folder == home != Path("/")
-    if not home.is_relative_to(folder) or (is_home and context.meta[_ALLOW_HOME]):
+    what, advice = exposure_of(value), "Use a folder for the code alone."
+    if what is None or (what == "your home folder" and context.meta[_ALLOW_HOME]):
         return value
-    what, advice = "the folders of all users", "Use a folder for the code alone."
-    if is_home:
-        what, advice = "your home folder", f"{advice[:-1]}, or add --allow-home."
-    elif folder == Path("/"):
-        what = "the whole machine"
+    if what == "your home folder":
+        advice = f"{advice[:-1]}, or add --allow-home."
     raise click.BadParameter(
         f"code could read and change all files that you can, because {value} is {what}. {advice}",
         context,
@@ -65,7 +60,7 @@ def _check_work_dir(
 
 
 _ALLOW_HOME = "cellblock.allow_home"
-_OPTIONS = (
+_RUN_OPTIONS = (
     click.option(
         "--memory",
         "memory_bytes",
@@ -91,6 +86,8 @@ _OPTIONS = (
         metavar="NAME",
         help="Install a package first. Can be given several times.",
     ),
+)
+_FOLDER_OPTIONS = (
     click.option(
         "--work-dir",
         metavar="FOLDER",
@@ -110,6 +107,17 @@ _OPTIONS = (
 
 def common_options(default_timeout: float | None) -> Callable[[CommandT], CommandT]:
     """Return a decorator that adds the shared options to a command. None means no time limit."""
+    return _add_options(default_timeout, _FOLDER_OPTIONS)
+
+
+def run_options(default_timeout: float | None) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that adds the shared options without those of the work folder."""
+    return _add_options(default_timeout, ())
+
+
+def _add_options(
+    default_timeout: float | None, more: tuple[Callable[[CommandT], CommandT], ...]
+) -> Callable[[CommandT], CommandT]:
     default = "none" if default_timeout is None else f"{default_timeout:g}"
     timeout = click.option(
         "--timeout",
@@ -121,7 +129,7 @@ def common_options(default_timeout: float | None) -> Callable[[CommandT], Comman
     )
 
     def add_options(command: CommandT) -> CommandT:
-        for option in reversed((timeout, *_OPTIONS)):
+        for option in reversed((timeout, *_RUN_OPTIONS, *more)):
             command = option(command)
         return command
 

@@ -89,6 +89,8 @@ _COUNT = click.IntRange(min=1)
 @click.option("--max-file", type=_Size(), default="128M", show_default=True, metavar="SIZE")
 @click.option("--drain", type=click.IntRange(min=0), default=30, show_default=True,
               metavar="SECONDS", help="Time for current requests after SIGTERM.")  # fmt: skip
+@click.option("--stall", type=_SECONDS, default=30, show_default=True, metavar="SECONDS",
+              help="Disconnect clients that do not send or read for this time.")  # fmt: skip
 @database_option
 @click.option("--no-auth", is_flag=True, help="Accept clients without keys, on loopback only.")
 @click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -135,6 +137,7 @@ def _server_settings(options: dict[str, Any]) -> ServerSettings:
             certificate=certificate,
             private_key=private_key,
             drain_seconds=options["drain"],
+            stall_seconds=options["stall"],
         )
     except ValueError as error:
         _fail_usage(str(error))

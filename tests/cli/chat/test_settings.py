@@ -74,7 +74,7 @@ def test_a_model_that_is_not_known_can_be_used(model: str, monkeypatch: pytest.M
     ],
 )
 def test_a_model_without_its_key_is_not_configured(model: str, keys: dict[str, str]) -> None:
-    with pytest.raises(ModelError, match="no model is configured"):
+    with pytest.raises(ModelError, match=f"API_KEY is not set, which {model} needs"):
         make_client(with_model(model), keys)
 
 

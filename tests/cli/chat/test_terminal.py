@@ -92,8 +92,15 @@ def test_other_keys_pasted_text_and_enter_are_no_answer() -> None:
     with chat(HELLO, "Done.", arguments=("task",)) as (terminal, service):
         terminal.wait_for(QUESTION)
         terminal.type_keys("x\r \x1b[200~y\x1b[201~")
-        terminal.type_keys("n")
-        terminal.wait_for("Why not?")
+        terminal.press_until("n", "Why not?")
+        assert service.request_count == 1
+
+
+def test_letters_of_a_longer_text_are_no_answer() -> None:
+    with chat(HELLO, "Done.", arguments=("task",)) as (terminal, service):
+        terminal.wait_for(QUESTION)
+        terminal.type_keys("away yes")
+        terminal.press_until("n", "Why not?")
         assert service.request_count == 1
 
 
@@ -104,11 +111,11 @@ def test_a_key_that_was_typed_before_the_question_is_no_answer() -> None:
         service,
     ):
         terminal.wait_for(QUESTION)
-        terminal.type_keys("yyyy")  # the last three come too early for the next question
+        terminal.press_until("y", "\noutput")
+        terminal.type_keys("yyy")  # too early for the next question
         terminal.wait_for("Again")
         terminal.wait_for(QUESTION)
-        terminal.type_keys("n")
-        terminal.wait_for("Why not?")
+        terminal.press_until("n", "Why not?")
         assert service.request_count == 2
 
 

@@ -54,6 +54,14 @@ def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:
     assert "see cellblock chat --help" in done.stderr
 
 
+def test_saving_does_not_replace_a_file(cwd: Path) -> None:
+    (cwd / "notes.md").write_text("precious")
+    done = run_command("chat", "--demo", "--save", "notes.md")
+    assert done.returncode == 2
+    assert "notes.md exists: pass --resume notes.md" in done.stderr
+    assert (cwd / "notes.md").read_text() == "precious"
+
+
 @pytest.mark.usefixtures("sandbox")
 def test_the_demo_runs_its_code(cwd: Path) -> None:
     done = run_command("chat", "--demo")
@@ -91,7 +99,7 @@ def test_the_task_can_come_from_standard_input() -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_code_that_looks_risky_is_refused_where_nobody_can_be_asked() -> None:
+def test_code_that_looks_risky_is_refused_without_a_person() -> None:
     risky = "```python\nimport socket\nprint('ran')\n```\n"
     with model_service(risky, "I stop.") as service:
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "risky")
@@ -123,6 +131,17 @@ def test_an_answer_that_is_cut_off_is_reported() -> None:
     with model_service(answer("Half of", finish_reason="length")) as service:
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
         assert "the answer was cut off" in run_command("chat", *arguments, "a task").stderr
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_code_of_an_answer_that_is_cut_off_does_not_run(cwd: Path) -> None:
+    half = "```python\nopen('ran', 'w')\n"
+    with model_service(answer(half, finish_reason="length")) as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *arguments, "a task")
+        assert "the code did not run: its end may be missing" in done.stderr
+        assert done.returncode == 1
+        assert not (cwd / "ran").exists()
 
 
 @pytest.mark.usefixtures("sandbox")

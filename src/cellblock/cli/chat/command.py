@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from ...errors import WorkspaceError
@@ -28,11 +30,12 @@ async def run_once(settings: ChatSettings) -> int:
     task = DEMO_TASK if settings.demo else str(settings.task)
     end: TurnEnd = "interrupted"
     try:
-        async with chat.open_executor(interrupts, None) as executor:
-            conversation = chat.make_conversation(
-                client, executor, lambda: nullcontext(interrupts.token), None
-            )
-            end = await chat.take_turn(conversation, task)
+        with _cancelled_by_signal(chat, interrupts):
+            async with chat.open_executor(interrupts, None) as executor:
+                conversation = chat.make_conversation(
+                    client, executor, lambda: nullcontext(interrupts.token), None
+                )
+                end = await chat.take_turn(conversation, task)
     finally:
         await client.close()
     return interrupts.exit_code or (0 if end == "answered" else _EXIT_UNFINISHED)
@@ -46,14 +49,28 @@ async def run_at_terminal(settings: ChatSettings) -> int:
     prompter = InputPrompter(terminal)
     prompter.screen = chat.output
     try:
-        async with chat.open_executor(interrupts, prompter.read_answer) as executor:
-            loop = TerminalLoop(chat, terminal, interrupts, prompter)
-            ask = CodePrompt(terminal, chat.output)
-            conversation = chat.make_conversation(client, executor, loop.interruptible, ask)
-            await (loop.play_demo(conversation) if settings.demo else loop.run(conversation))
+        with _cancelled_by_signal(chat, interrupts):
+            async with chat.open_executor(interrupts, prompter.read_answer) as executor:
+                loop = TerminalLoop(chat, terminal, interrupts, prompter)
+                ask = CodePrompt(terminal, chat.output)
+                conversation = chat.make_conversation(client, executor, loop.interruptible, ask)
+                await (loop.play_demo(conversation) if settings.demo else loop.run(conversation))
     finally:
         await client.close()
     return interrupts.exit_code
+
+
+@contextmanager
+def _cancelled_by_signal(
+    chat: ChatSetup, interrupts: RunInterrupts | ReplInterrupts
+) -> Generator[None]:
+    """Suppress a cancellation that a signal caused. The exit code says it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not interrupts.exit_code:
+            raise
+        chat.output.note("cancelled")
 
 
 def _history_path(chat: ChatSetup) -> Path | None:

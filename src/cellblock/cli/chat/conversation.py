@@ -17,7 +17,7 @@ from .output import ChatOutput
 from .transcripts.entries import RefusalEntry, UserEntry
 from .transcripts.transcript import Transcript
 
-TurnEnd = Literal["answered", "interrupted", "refused", "too many turns"]
+TurnEnd = Literal["answered", "interrupted", "refused", "cut off", "too many turns"]
 # Opens while the model or code is at work; its token is cancelled by Ctrl-C.
 Interruptible = Callable[[], AbstractContextManager[CancellationToken]]
 
@@ -52,12 +52,17 @@ class Conversation:
             blocks = runnable_blocks(answer.text, LANGUAGES)
             if not blocks:
                 return "answered"
+            if answer.is_cut_off:
+                self.transcript.add(RefusalEntry("The answer was cut off before its end."))
+                return "cut off"
             try:
                 decision = await self.approver.decide(blocks)
             except (KeyboardInterrupt, EOFError):
                 decision = Refused("")
             if isinstance(decision, Refused):
                 self.transcript.add(RefusalEntry(decision.reason))
+                if not self.approver.has_person:
+                    self.output.note(f"not run: {decision.reason}")
                 if not decision.reason:
                     return "refused"
                 continue

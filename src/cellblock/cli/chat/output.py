@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -63,7 +64,15 @@ class ChatOutput:
     def note(self, text: str) -> None:
         """Print a note for each line of `text`, on lines of their own."""
         for line in text.splitlines():
-            write(self._renderer.note(line))
+            for part in self._wrapped_note(line):
+                write(self._renderer.note(part))
+
+    def _wrapped_note(self, line: str) -> list[str]:
+        """Return the lines of a note, which a terminal would break inside words."""
+        if not self.is_terminal:
+            return [line]
+        width = max(20, self._columns() - len("--- "))
+        return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
 
     # messages and answers
 

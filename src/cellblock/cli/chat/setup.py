@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -34,12 +33,13 @@ from .model.system_prompt import system_prompt
 from .model.turn import ModelTurn
 from .output import ChatOutput
 from .settings import ChatSettings
-from .transcripts.file import read_transcript
+from .transcripts.file import has_content, read_transcript
 from .transcripts.transcript import Transcript
 
 _ENDS: dict[TurnEnd, str] = {
     "interrupted": "stopped",
     "refused": "the code did not run",
+    "cut off": "the code did not run: its end may be missing",
     "too many turns": "the model has answered {turns} times (--max-turns) and is not done",
 }
 
@@ -77,10 +77,6 @@ class ChatSetup:
                     await executor.start()
                 interrupts.set_running()
                 yield executor
-            except asyncio.CancelledError:
-                if not interrupts.exit_code:
-                    raise
-                self.output.note("cancelled")
             finally:
                 interrupts.set_stopping()
                 await executor.stop()
@@ -142,6 +138,12 @@ class ChatSetup:
 def _open_transcript(settings: ChatSettings) -> Transcript:
     """Return the transcript to go on with, or a new one. Raise `click.UsageError`."""
     path = settings.save or settings.resume
+    if settings.save and settings.save != settings.resume and has_content(Path(settings.save)):
+        raise click.UsageError(
+            f"{settings.save} exists: pass --resume {settings.save} to go on with it, or another "
+            "name to --save",
+            click.get_current_context(),
+        )
     try:
         entries = [] if settings.resume is None else read_transcript(Path(settings.resume))
     except ValueError as error:

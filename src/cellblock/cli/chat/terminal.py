@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import sys
 import termios
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -15,6 +19,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
 
 _PROMPT = "you> "
+_ALONE_SECONDS = 0.15  # between a key that is an answer and other keys; fast typists need 0.05
 
 
 class ChatTerminal:
@@ -44,7 +49,8 @@ class ChatTerminal:
     async def read_key(self, prompt: str, keys: Sequence[str]) -> str:
         """Return the first of `keys` that is pressed from now on. Raise as `read_message` does.
 
-        What was typed before is dropped: it was no answer to this question.
+        What was typed before is dropped, and so are letters of a longer text: they are no answer
+        to this question.
         """
         session = PromptSession[str](
             key_bindings=_single_keys(keys), output=self._output, history=InMemoryHistory()
@@ -76,13 +82,7 @@ def _message_keys() -> KeyBindings:
 
 def _single_keys(accepted: Sequence[str]) -> KeyBindings:
     keys = KeyBindings()
-
-    @keys.add(Keys.Any)
-    def _press(event: KeyPressEvent) -> None:
-        key = event.key_sequence[0].key.lower()
-        if key in accepted:
-            event.app.current_buffer.text = key  # so that the screen shows it
-            event.app.exit(result=key)
+    keys.add(Keys.Any)(_LoneKey(accepted).press)
 
     # Neither a line end nor pasted text is an answer.
     @keys.add("enter")
@@ -90,5 +90,33 @@ def _single_keys(accepted: Sequence[str]) -> KeyBindings:
     def _ignore(event: KeyPressEvent) -> None:
         del event
 
-    del _press, _ignore
+    del _ignore
     return keys
+
+
+class _LoneKey:
+    """Ends a prompt with one of the keys `accepted`, unless it is a letter of a longer text."""
+
+    def __init__(self, accepted: Sequence[str]) -> None:
+        self._accepted = accepted
+        self._pressed_at = -math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def press(self, event: KeyPressEvent) -> None:
+        """Accept the key if there is no other shortly before and after it."""
+        before, self._pressed_at = self._pressed_at, time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        key = event.key_sequence[0].key.lower()
+        is_alone = self._pressed_at - before > _ALONE_SECONDS and key in self._accepted
+        event.app.current_buffer.text = key if is_alone else ""  # so that the screen shows it
+        if is_alone:
+            self._timer = asyncio.get_running_loop().call_later(
+                _ALONE_SECONDS, _end_prompt, event.app, key
+            )
+
+
+def _end_prompt(app: Application[str], key: str) -> None:
+    if app.future is not None and not app.future.done():
+        app.exit(result=key)

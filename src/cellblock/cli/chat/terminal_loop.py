@@ -16,7 +16,7 @@ from .demo import DEMO_TASK
 from .setup import ChatSetup
 from .terminal import ChatTerminal
 from .transcripts.entries import AnswerEntry, UserEntry
-from .transcripts.file import SUFFIXES, write_transcript
+from .transcripts.file import SUFFIXES, has_content, write_transcript
 
 _HELP = (
     ":save FILE   save the conversation from now on, as Markdown (.md) or notebook (.ipynb)",
@@ -50,8 +50,8 @@ class TerminalLoop:
         """Take turns until the user ends the conversation."""
         settings = self._setup.settings
         self._output.note(
-            f"cellblock {__version__}: {settings.model} writes code, which runs in the executor "
-            f"{settings.executor}, work folder {self._setup.folder}"
+            f"cellblock {__version__}: model {settings.model}, executor {settings.executor}, "
+            f"work folder {self._setup.folder}"
         )
         self._output.note("Ctrl-C stops the model or its code, Ctrl-D ends, :help tells more")
         await self._show_resumed()
@@ -99,10 +99,7 @@ class TerminalLoop:
     def _run_command(self, text: str) -> None:
         name, _, argument = text.partition(" ")
         if name == ":save" and Path(argument.strip()).suffix in SUFFIXES:
-            path = Path(argument.strip())
-            write_transcript(path, self._setup.transcript.entries)
-            self._setup.transcript.path = path
-            self._output.note(f"saved in {path}")
+            self._save(Path(argument.strip()))
         elif name == ":save":
             self._output.note(f":save needs a file that ends with {' or '.join(SUFFIXES)}")
         else:
@@ -110,6 +107,17 @@ class TerminalLoop:
                 self._output.note(f"there is no command {name}")
             for line in _HELP:
                 self._output.note(line)
+
+    def _save(self, path: Path) -> None:
+        """Save the conversation in `path` from now on, unless that would replace another file."""
+        transcript = self._setup.transcript
+        if path != transcript.path and has_content(path):
+            self._output.note(f"{path} exists: choose another name")
+            return
+        write_transcript(path, transcript.entries)
+        before, transcript.path = transcript.path, path
+        stale = f"; {before} is not changed any more" if before not in (None, path) else ""
+        self._output.note(f"saved in {path} from now on{stale}")
 
     async def play_demo(self, conversation: Conversation) -> None:
         """Play the recorded conversation. The user approves its code."""

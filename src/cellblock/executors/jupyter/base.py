@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import tempfile
@@ -19,6 +18,7 @@ from ...blocks import CodeBlock, CodeBlockLike, silence_pip
 from ...cancellation import Token, on_cancel
 from ...errors import CellblockError, ExecutorStopped, FunctionError
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
+from ...functions.loading import code_to_load_functions
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
@@ -50,20 +50,6 @@ _SETUP_CODE = """__import__("warnings").filterwarnings("ignore", "To exit: use '
 # ipykernel reads the output of child processes in threads, and ends a request without waiting for
 # them.
 _FLUSH_CODE = """__import__("time").sleep(0.005)"""
-# The data is JSON inside a Python literal, so that nothing in it can end the literal.
-_LOAD_FUNCTIONS_CODE = """
-def _cellblock_load():
-    import json, linecache, sys, types
-    name, source, folders = json.loads({data!r})
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
-    module = types.ModuleType(name)
-    module.__file__ = f"<{{name}}>"
-    linecache.cache[module.__file__] = (len(source), None, source.splitlines(True), module.__file__)
-    sys.modules[name] = module
-    exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
-_cellblock_load()
-del _cellblock_load
-"""
 
 
 class KernelExecutor(CodeExecutor):
@@ -215,16 +201,10 @@ class KernelExecutor(CodeExecutor):
                 f"The kernel {self._kernel_name!r} runs {kernel.language}, but functions need a "
                 "Python kernel. Use one, or leave functions out."
             )
-        data = json.dumps(
-            [
-                self._function_module.module_name,
-                self._function_module.source,
-                await self._package_folders(kernel),
-            ]
-        )
+        code = code_to_load_functions(self._function_module, await self._package_folders(kernel))
         text = ""
         async for event in KernelRequest(kernel, 0).run(
-            _LOAD_FUNCTIONS_CODE.format(data=data),
+            code,
             None if self._timeout is None else max(self._timeout, 60),
             None,
         ):

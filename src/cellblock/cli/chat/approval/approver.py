@@ -51,6 +51,11 @@ class Approver:
     def __init__(self, mode: ApprovalMode, ask: AsksPerson | None) -> None:
         self._mode, self._ask = mode, ask
 
+    @property
+    def has_person(self) -> bool:
+        """Whether there is a person to ask."""
+        return self._ask is not None
+
     async def decide(self, blocks: Sequence[CodeBlock]) -> Answer:
         """Return whether `blocks` may run, or others instead of them.
 

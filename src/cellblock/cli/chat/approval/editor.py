@@ -70,7 +70,8 @@ async def _run(command: list[str]) -> None:
     except OSError as error:
         raise EditorError(f"{command[0]} cannot be started: {error.strerror}") from error
     if code := await process.wait():
-        raise EditorError(f"{command[0]} ended with exit code {code}")
+        end = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise EditorError(f"{command[0]} ended with {end}; the code is as it was")
 
 
 def _to_markdown(blocks: Sequence[CodeBlock]) -> str:

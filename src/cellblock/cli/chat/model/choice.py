@@ -16,6 +16,11 @@ _NO_MODEL = (
     "Set OPENAI_API_KEY or ANTHROPIC_API_KEY, and pass --model NAME (or set CELLBLOCK_MODEL).\n"
     "A server of your own needs no key: --base-url http://localhost:11434/v1 --model NAME"
 )
+_NO_NAME = "--base-url needs the name of the model: pass --model NAME (or set CELLBLOCK_MODEL)."
+_NO_API_KEY = (
+    "{variable} is not set, which {model} needs.\n"
+    "Set it, or pass --base-url URL for a server of your own."
+)
 # Of a model that is not known: text alone is safe to request.
 _PLAIN_MODEL = ModelInfo(
     vision=False,
@@ -34,9 +39,12 @@ def make_client(settings: ChatSettings, environment: Mapping[str, str]) -> ChatC
     """
     model, base_url = settings.model, settings.base_url
     is_claude = bool(model) and str(model).startswith("claude") and not base_url
-    key = environment.get("ANTHROPIC_API_KEY" if is_claude else "OPENAI_API_KEY", "")
-    if not model or not (key or base_url):
-        raise ModelError(_NO_MODEL)
+    variable = "ANTHROPIC_API_KEY" if is_claude else "OPENAI_API_KEY"
+    key = environment.get(variable, "")
+    if not model:
+        raise ModelError(_NO_NAME if base_url else _NO_MODEL)
+    if not (key or base_url):
+        raise ModelError(_NO_API_KEY.format(model=model, variable=variable))
     try:
         return _anthropic(model) if is_claude else _openai(model, base_url, key)
     except ImportError as error:

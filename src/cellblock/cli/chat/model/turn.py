@@ -6,7 +6,7 @@ import asyncio
 import re
 from contextlib import aclosing
 
-from ....agents.model_calls import ask_model
+from ....agents.model_calls import ask_model, is_cut_off
 from ....cancellation import CancellationToken
 from ....errors import ModelOutputError
 from ....models.client import ChatCompletionClient
@@ -88,10 +88,12 @@ class ModelTurn:
         self.usage += result.usage
         if not isinstance(result.content, str):
             raise ModelOutputError("The model answered with tool calls instead of text. Ask again.")
-        entry = AnswerEntry(result.content)
+        entry = AnswerEntry(result.content, is_cut_off=is_cut_off(result))
         self._transcript.add(entry)
         if result.finish_reason == "length":
             self._output.note("the answer was cut off at the longest that the model may write")
+        elif result.finish_reason == "content_filter":
+            self._output.note("the service filtered the answer")
         elif not result.content.strip():
             self._output.note("the model's answer is empty")
         return entry

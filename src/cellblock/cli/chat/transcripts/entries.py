@@ -52,10 +52,14 @@ class UserEntry:
 
 @dataclass(frozen=True)
 class AnswerEntry:
-    """What the model said. `is_complete` is False if the user interrupted it."""
+    """What the model said. `is_complete` is False if the user interrupted it.
+
+    `is_cut_off` is True if the service ended it before the model was done.
+    """
 
     text: str
     is_complete: bool = True
+    is_cut_off: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,11 @@ _NOTEBOOK = ".ipynb"
 SUFFIXES = (".md", _NOTEBOOK)
 
 
+def has_content(path: Path) -> bool:
+    """Return True if there is a file at `path` that saving would replace."""
+    return path.exists() and (not path.is_file() or path.stat().st_size > 0)
+
+
 def write_transcript(path: Path, entries: Sequence[Entry]) -> None:
     """Replace the file `path` in one step. Raise `WorkspaceError` if it cannot be written."""
     path = path.absolute()

@@ -1,0 +1,190 @@
+"""`cellblock kernel`: Jupyter kernels that run notebooks in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import CellblockError
+from .options import common_options
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..kernel.kernel import InputCallback
+    from ..kernel.session import KernelSession
+
+_PRELOAD = click.option(
+    "--preload",
+    multiple=True,
+    metavar="MODULE",
+    help="Import a module before the session starts. Can be given several times.",
+)
+
+
+class KernelSettings(Settings):
+    """The options of a kernel. Long output is cut, as a notebook keeps it."""
+
+    @property
+    def limits_output(self) -> bool:
+        """See `Settings`."""
+        return True
+
+
+_ALLOW_SCRIPTS = click.option(
+    "--allow-scripts",
+    is_flag=True,
+    help="Show HTML with its scripts and JavaScript. They run in your browser, not in the sandbox.",
+)
+
+
+@click.group("kernel")
+def command() -> None:
+    """Run Jupyter notebooks in a sandbox.
+
+    A kernel of Cellblock runs the cells of a notebook in a sandboxed session, in every Jupyter
+    client. If a cell crashes, the variables from before it are restored.
+    """
+
+
+@command.command("install")
+@click.option(
+    "--name",
+    default="cellblock",
+    show_default=True,
+    metavar="NAME",
+    help="Name of the kernel for Jupyter's commands.",
+)
+@click.option(
+    "--display-name", metavar="TEXT", help="Name in menus.  [default: Python (sandbox: NAME)]"
+)
+@click.option(
+    "--prefix",
+    metavar="FOLDER",
+    help="Install below FOLDER, such as a virtual environment, instead of your own kernels.",
+)
+@click.option("--no-check", is_flag=True, help="Do not start the sandbox once as a check.")
+@common_options(None)
+@_PRELOAD
+@_ALLOW_SCRIPTS
+@click.pass_context
+def install(
+    context: click.Context,
+    name: str,
+    display_name: str | None,
+    prefix: str | None,
+    no_check: bool,
+    allow_scripts: bool,
+    **options: Any,
+) -> int:
+    """Install a kernel with these options.
+
+    The sandbox and its packages are first started once, so that errors show up now. Relative
+    folders start at the folder of the notebook.
+    """
+    _require_extra()
+    from ..kernel.specs import install_kernel
+
+    settings = KernelSettings(executor="session", **options)
+    if not no_check:
+        _check(settings)
+    shown = display_name or f"Python (sandbox{'' if name == 'cellblock' else f': {name}'})"
+    arguments = [*_to_arguments(settings, allow_home=_is_home_allowed(context))]
+    if allow_scripts:
+        arguments.append("--allow-scripts")
+    folder = install_kernel(name, shown, arguments, prefix=prefix)
+    click.echo(f"Installed the kernel {name} in {folder}")
+    return 0
+
+
+@command.command("list")
+def list_command() -> int:
+    """List the installed kernels and their options."""
+    _require_extra()
+    from ..kernel.specs import list_kernels
+
+    for kernel in list_kernels():
+        click.echo("  ".join([kernel.name, kernel.folder, *kernel.options]))
+    return 0
+
+
+@command.command("remove")
+@click.argument("name")
+def remove(name: str) -> int:
+    """Remove the kernel NAME."""
+    _require_extra()
+    from ..kernel.specs import remove_kernel
+
+    click.echo(f"Removed the kernel {name} from {remove_kernel(name)}")
+    return 0
+
+
+@command.command("start", hidden=True)
+@click.option("--connection-file", required=True, metavar="FILE")
+@common_options(None)
+@_PRELOAD
+@_ALLOW_SCRIPTS
+def start(connection_file: str, allow_scripts: bool, **options: Any) -> int:
+    """Run the kernel that a Jupyter client starts."""
+    _require_extra()
+    from ..kernel.app import run_kernel
+    from .factory import WORK_DIR, make_kernel_session, work_folder
+
+    settings = KernelSettings(executor="session", **options)
+    folder = WORK_DIR if settings.work_dir is None else settings.work_dir
+
+    def make_session(ask: InputCallback) -> KernelSession:
+        return make_kernel_session(settings, folder, ask)
+
+    # Kept even if it is empty: the kernel of another notebook can use it at the same time.
+    with work_folder(folder, is_default=False):
+        run_kernel(make_session, connection_file, allows_scripts=allow_scripts)
+    return 0
+
+
+def _require_extra() -> None:
+    if not all(map(find_spec, ("ipykernel", "jupyter_client", "nh3"))):
+        raise CellblockError(
+            "Kernels need ipykernel and nh3. Install them: pip install 'cellblock[jupyter]'."
+        )
+
+
+def _check(settings: Settings) -> None:
+    """Start a session with `settings`, without its work folder, and stop it."""
+    import asyncio
+
+    from .factory import install_progress, make_kernel_session
+
+    async def start_and_stop() -> None:
+        async with make_kernel_session(settings, None, None):
+            pass
+
+    with install_progress(lambda text: click.echo(f"--- {text}", err=True)):
+        asyncio.run(start_and_stop())
+
+
+def _is_home_allowed(context: click.Context) -> bool:
+    return any(key.endswith("allow_home") and value for key, value in context.meta.items())
+
+
+def _to_arguments(settings: Settings, *, allow_home: bool) -> Iterator[str]:
+    """Yield the options that `start` needs for `settings`."""
+    if allow_home:
+        yield "--allow-home"
+    if settings.network:
+        yield "--network"
+    values = {
+        "--timeout": settings.timeout,
+        "--memory": settings.memory_bytes,
+        "--files": settings.files,
+        "--work-dir": settings.work_dir,
+    }
+    for option, value in values.items():
+        if value is not None:
+            yield f"{option}={value}"
+    for package in settings.packages:
+        yield f"--package={package}"
+    for module in settings.preload:
+        yield f"--preload={module}"

@@ -1,0 +1,1 @@
+"""Executors whose blocks run in somebody else's service."""

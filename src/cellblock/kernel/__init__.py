@@ -1,0 +1,1 @@
+"""A sandboxed session as a Jupyter kernel."""

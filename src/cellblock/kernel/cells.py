@@ -1,0 +1,140 @@
+"""CellRunner: run cells in a session, and keep the session in step with the client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from ..blocks import CodeBlock
+from ..cancellation import CancellationToken
+from ..errors import BackendLost
+from ..events import Ended, Event
+from .magics import Magic, run_magic, split_cell
+from .output import CellOutput, Message
+from .session import KernelSession
+from .session_hooks import ATTRIBUTE
+
+_SHELL = "__import__('IPython').get_ipython()"
+_HOOKS = f"{_SHELL}.{ATTRIBUTE}"
+
+
+@dataclass(frozen=True)
+class CellRequest:
+    """A cell to run. `number` is the one that the client shows for it."""
+
+    code: str
+    number: int
+    stores_history: bool = True
+    allows_input: bool = False
+
+
+class CellRunner:
+    """Run cells and questions in `session`, one at a time. Each raises `CellblockError`.
+
+    Before a cell, the hooks are installed if they are missing, and the session's count is set if it
+    may differ from the client's.
+    """
+
+    def __init__(self, session: KernelSession) -> None:
+        self.session = session
+        self.token = CancellationToken()  # of the cell that runs
+        self._lock = asyncio.Lock()
+        self._is_prepared = False  # the hooks are installed, and the count is the client's
+        self._is_lost = False  # the sandbox has ended
+        self._source = resources.files(f"{__package__}").joinpath("session_hooks.py").read_text()
+
+    async def run(self, request: CellRequest, output: CellOutput) -> AsyncGenerator[Message, None]:
+        """Run a cell and yield its messages. `output` keeps the rest.
+
+        Raise `ValueError` for a checkpoint's name that is not allowed.
+        """
+        cell = split_cell(request.code)
+        async with self._lock:
+            self.token = CancellationToken()
+            await self._prepare(request.number)
+            for magic in cell.before:
+                yield await self._run_magic(magic)
+            if cell.code:
+                await self._prepare(request.number)
+                async with contextlib.aclosing(
+                    self._run_code(cell.code, request, output)
+                ) as messages:
+                    async for message in messages:
+                        yield message
+            if output.error is None:
+                for magic in cell.after:
+                    yield await self._run_magic(magic)
+            self._is_prepared = self._is_prepared and bool(cell.code)
+
+    async def _run_code(
+        self, code: str, request: CellRequest, output: CellOutput
+    ) -> AsyncGenerator[Message, None]:
+        if not request.stores_history:
+            code = f"{_HOOKS}.run_without_history({code!r})"
+        self.session.is_silent = not request.stores_history
+        self.session.allows_input = request.allows_input
+        async with contextlib.aclosing(self._events(code)) as events:
+            async for event in events:
+                for message in output.read(event):
+                    yield message
+
+    async def run_silently(self, request: CellRequest) -> CellOutput:
+        """Run a cell that shows nothing and is not counted."""
+        async with self._lock:
+            self.token = CancellationToken()
+            await self._prepare(request.number)
+            return await self._run_silently(request.code, allows_input=request.allows_input)
+
+    async def ask(self, question: str, number: int) -> dict[str, Any]:
+        """Return the reply to a call of a method of `SessionHooks`; empty if there is none.
+
+        `number` is that of the next cell.
+        """
+        async with self._lock:
+            self.token = CancellationToken()
+            await self._prepare(number)
+            return (await self._run_silently(f"{_HOOKS}.{question}")).reply
+
+    async def _run_magic(self, magic: Magic) -> Message:
+        text = await run_magic(self.session, magic)
+        if magic.name == "restore":
+            self._is_prepared = False
+        return "stream", {"name": "stdout", "text": text}
+
+    async def _prepare(self, number: int) -> None:
+        if self._is_lost:
+            await self.session.restart()
+            self._is_lost = self._is_prepared = False
+        if not self._is_prepared:
+            names = {"__name__": "cellblock_kernel_hooks"}
+            done = await self._run_silently(
+                f"(lambda names: (exec({self._source!r}, names), "
+                f"names['install']({_SHELL}, {number})))({names!r})"
+            )
+            self._is_prepared = done.error is None
+
+    async def _run_silently(self, code: str, *, allows_input: bool = False) -> CellOutput:
+        self.session.is_silent, self.session.allows_input = True, allows_input
+        output = CellOutput()
+        async with contextlib.aclosing(self._events(code)) as events:
+            async for event in events:
+                for _ in output.read(event):
+                    pass  # shows nothing
+        return output
+
+    async def _events(self, code: str) -> AsyncGenerator[Event, None]:
+        try:
+            async with contextlib.aclosing(
+                self.session.execute_stream([CodeBlock(code, "python")], self.token)
+            ) as events:
+                async for event in events:
+                    if isinstance(event, Ended) and event.notice:
+                        self._is_prepared = False  # the session is an older or a new one
+                    yield event
+        except BackendLost:
+            self._is_lost = True
+            raise

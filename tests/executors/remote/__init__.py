@@ -1,0 +1,1 @@
+"""Tests of executors for remote services."""

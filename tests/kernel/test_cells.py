@@ -1,0 +1,191 @@
+"""What a client sees of cells: streams, values, displays, errors, completion, inspection."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.kernel.live_kernel import LiveKernel
+
+
+def test_streams_and_the_value_arrive_in_their_order(kernel: LiveKernel) -> None:
+    reply = kernel.run("import sys\nprint('out')\nprint('err', file=sys.stderr)\n6 * 7")
+    assert reply.text() == "out\n"
+    assert reply.text("stderr") == "err\n"
+    assert reply.value == "42"
+    assert reply.messages[-2][0] == "execute_result"
+    assert reply.status == "ok"
+
+
+def test_output_arrives_while_the_cell_runs(kernel: LiveKernel) -> None:
+    arrived = dict[str, float]()
+
+    def note(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            arrived[message["content"]["text"].strip()] = time.monotonic()
+
+    kernel.run(
+        "import time\nprint('first', flush=True)\ntime.sleep(1)\nprint('last')", on_message=note
+    )
+    assert arrived["last"] - arrived["first"] > 0.5
+
+
+def test_the_numbers_of_the_client_and_of_tracebacks_agree(kernel: LiveKernel) -> None:
+    kernel.run("1")
+    failed = kernel.run("1/0")
+    number = failed.content["execution_count"]
+    assert f"In[{number}]" in "".join(failed.content["traceback"]).replace("[ ", "[")
+    assert kernel.run("3").of_kind("execute_result")[0]["execution_count"] == number + 1
+
+
+def test_an_exception_has_its_name_and_a_traceback_with_colours(kernel: LiveKernel) -> None:
+    reply = kernel.run("def divide():\n    return 1 / 0\ndivide()")
+    (error,) = reply.of_kind("error")
+    assert (error["ename"], error["evalue"]) == ("ZeroDivisionError", "division by zero")
+    assert "\x1b[" in error["traceback"][0]
+    assert reply.content["ename"] == "ZeroDivisionError"
+    assert reply.text("stderr") == ""
+
+
+def test_sys_exit_is_an_error_so_that_later_cells_do_not_run(kernel: LiveKernel) -> None:
+    for code in ("import sys\nsys.exit()", "import sys\nsys.exit(3)", "exit", "quit()"):
+        reply = kernel.run(code)
+        assert (reply.status, reply.content["ename"]) == ("error", "SystemExit")
+
+
+def test_a_traceback_that_code_shows_itself_is_no_failure(kernel: LiveKernel) -> None:
+    reply = kernel.run("try:\n    1 / 0\nexcept ZeroDivisionError: get_ipython().showtraceback()")
+    assert reply.of_kind("error")[0]["ename"] == "ZeroDivisionError"
+    assert reply.status == "ok"
+
+
+def test_an_exception_group_has_its_name(kernel: LiveKernel) -> None:
+    reply = kernel.run("raise ExceptionGroup('both', [ValueError(1), KeyError(2)])")
+    assert reply.content["ename"] == "ExceptionGroup"
+    assert "KeyError: 2" in reply.text("stderr")
+    assert reply.of_kind("error") == []
+
+
+def test_exit_ends_the_cell_also_after_a_reset(kernel: LiveKernel) -> None:
+    kernel.run("%reset -f")
+    assert kernel.run("exit").content["ename"] == "SystemExit"
+    assert kernel.run("exit()\n2").content["ename"] == "SystemExit"
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_a_debugger_is_answered_by_the_client(kernel: LiveKernel) -> None:
+    kernel.run("def fail(value):\n    inner = value + 1\n    1 / 0")
+    kernel.run("fail(41)")
+    reply = kernel.run("%debug", answers=["p inner", "q"])
+    assert "42" in reply.text().split("\n")
+
+
+def test_a_display_can_be_updated_and_cleared(kernel: LiveKernel) -> None:
+    reply = kernel.run(
+        "from IPython.display import HTML, clear_output, display\n"
+        "handle = display(HTML('<b>1</b>'), display_id=True)\n"
+        "handle.update(HTML('<b>2</b>'))\n"
+        "clear_output(wait=True)"
+    )
+    (shown,), (updated,) = reply.of_kind("display_data"), reply.of_kind("update_display_data")
+    assert shown["data"]["text/html"] == "<b>1</b>"
+    assert updated["data"]["text/html"] == "<b>2</b>"
+    assert shown["transient"] == updated["transient"] != {}
+    assert reply.of_kind("clear_output") == [{"wait": True}]
+    assert reply.text() == ""
+
+
+def test_a_plot_is_shown_and_leaves_no_file(kernel: LiveKernel) -> None:
+    reply = kernel.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+    (shown,) = reply.of_kind("display_data")
+    assert shown["data"]["image/png"].startswith("iVBOR")
+    assert list(kernel.work_dir.glob("*.png")) == []
+
+
+def test_a_display_of_9_megabytes_arrives_whole(kernel: LiveKernel) -> None:
+    reply = kernel.run("display({'text/plain': 'é' * 4_500_000}, raw=True)")
+    (shown,) = reply.of_kind("display_data")
+    assert len(shown["data"]["text/plain"]) == 4_500_000
+
+
+def test_displays_over_the_limit_are_named_and_later_cells_are_not_affected(
+    kernel: LiveKernel,
+) -> None:
+    reply = kernel.run(
+        "for _ in range(3):\n    display({'text/plain': 'a' * 25_000_000}, raw=True)\n1 / 0"
+    )
+    assert len(reply.of_kind("display_data")) == 2
+    assert "dropped" in reply.text("stderr")
+    assert reply.content["ename"] == "ZeroDivisionError"
+    assert len(kernel.run("display(1)").of_kind("display_data")) == 1
+
+
+def test_text_that_is_no_unicode_and_numbers_that_json_lacks_are_replaced(
+    kernel: LiveKernel,
+) -> None:
+    reply = kernel.run(
+        "display({'text/plain': '\\ud800|', 'application/json': [float('nan')]}, raw=True)"
+    )
+    (shown,) = reply.of_kind("display_data")
+    assert shown["data"] == {"text/plain": "?|", "application/json": ["NaN"]}
+
+
+def test_colours_of_programs_arrive(kernel: LiveKernel) -> None:
+    assert kernel.run("!printf '\\033[31mred\\033[0m'").text() == "\x1b[31mred\x1b[0m"
+
+
+def test_a_silent_cell_shows_nothing_and_is_not_counted(kernel: LiveKernel) -> None:
+    before = kernel.run("1").content["execution_count"]
+    silent = kernel.run("print('unseen'); quiet = 1; 7", silent=True)
+    assert {kind for kind, _ in silent.messages} <= {"status"}
+    after = kernel.run("quiet", store_history=False)
+    assert after.value == "1"
+    assert kernel.run("2").content["execution_count"] == before + 1
+
+
+def test_user_expressions_are_evaluated(kernel: LiveKernel) -> None:
+    values = kernel.run("x = 4", user_expressions={"double": "x * 2", "bad": "1 / 0"})
+    found = values.content["user_expressions"]
+    assert found["double"]["data"]["text/plain"] == "8"
+    assert found["bad"]["ename"] == "ZeroDivisionError"
+
+
+def test_tab_and_shift_tab_know_the_values_of_the_session(kernel: LiveKernel) -> None:
+    kernel.run("table = {'column': 1}\ndef area(width):\n    'Return an area.'")
+    completed = kernel.ask("complete", "table['")
+    assert "column" in completed["matches"][0]
+    inspected = kernel.ask("inspect", "area(", 5)
+    assert inspected["found"]
+    assert "Return an area." in inspected["data"]["text/plain"]
+    assert not kernel.ask("inspect", "no_such_name", 5)["found"]
+
+
+def test_a_question_mark_opens_the_pager(kernel: LiveKernel) -> None:
+    (payload,) = kernel.run("print?").content["payload"]
+    assert payload["source"] == "page"
+    assert "Prints the values" in payload["data"]["text/plain"]
+
+
+def test_top_level_await_and_magics_work(kernel: LiveKernel) -> None:
+    assert kernel.run("import asyncio\nawait asyncio.sleep(0, 'done')").value == "'done'"
+    assert kernel.run("%%bash\necho from bash").text() == "from bash\n"
+
+
+def test_forged_reports_are_shown_or_dropped_but_end_nothing(kernel: LiveKernel) -> None:
+    kernel.run(
+        "kind = 'application/vnd.cellblock.kernel+json'\n"
+        "send = get_ipython().cellblock_kernel._send\n"
+        "for value in (1, {}, {'text': 3}, {'text': 'x', 'last': True},\n"
+        "              {'text': '[\"error\", 5]', 'last': True},\n"
+        "              {'text': '[\"status\", {}]', 'last': True},\n"
+        "              {'text': '[' * 100_000, 'last': True}):\n"
+        "    send({kind: value})"
+    )
+    assert kernel.run("'still here'").value == "'still here'"
+
+
+def test_a_cell_that_breaks_the_hooks_still_shows_its_displays(kernel: LiveKernel) -> None:
+    kernel.run("get_ipython().display_pub.publish = get_ipython().cellblock_kernel._send")
+    reply = kernel.run("display(1)")
+    assert reply.of_kind("display_data")[0]["data"] == {"text/plain": "1"}
+    kernel.run("get_ipython().display_pub.publish = get_ipython().cellblock_kernel._publish")

@@ -1,0 +1,66 @@
+"""`cellblock kernel install`, `list` and `remove`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cli_process import run_command
+from tests.kernel.live_kernel import jupyter_folders, open_kernel
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Yield the folder of kernels."""
+    with jupyter_folders(tmp_path):
+        yield tmp_path / "data" / "kernels"
+
+
+def test_a_kernel_is_installed_listed_and_removed(folder: Path) -> None:
+    done = run_command("kernel", "install", "--name", "lab", "--memory=1G", "--timeout=60")
+    assert (done.returncode, done.stderr) == (0, "")
+    spec = json.loads((folder / "lab" / "kernel.json").read_text())
+    assert spec["display_name"] == "Python (sandbox: lab)"
+    listed = run_command("kernel", "list").stdout
+    assert "lab" in listed
+    assert "--memory=1073741824" in listed
+    assert run_command("kernel", "remove", "lab").returncode == 0
+    assert run_command("kernel", "list").stdout == ""
+    assert not (folder / "lab").exists()
+
+
+def test_options_reach_the_session(folder: Path, tmp_path: Path) -> None:
+    run_command("kernel", "install", "--no-check", "--work-dir=shared", "--preload=json")
+    with open_kernel(tmp_path / "notebooks") as kernel:
+        assert kernel.run("import sys; 'json' in sys.modules").value == "True"
+        kernel.run("open('made.txt', 'w').close()")
+    assert (tmp_path / "notebooks" / "shared" / "made.txt").exists()
+
+
+def test_a_package_that_does_not_exist_is_reported_and_nothing_is_installed(folder: Path) -> None:
+    done = run_command("kernel", "install", "--package=no such package")
+    assert done.returncode == 3
+    assert "package" in done.stderr.lower()
+    assert not folder.exists()
+
+
+def test_kernels_of_other_programs_are_left_alone(folder: Path) -> None:
+    other = folder / "mine"
+    other.mkdir(parents=True)
+    spec = {"argv": ["mine"], "display_name": "Mine", "language": "python"}
+    (other / "kernel.json").write_text(json.dumps(spec))
+    for arguments in (["install", "--no-check", "--name=mine"], ["remove", "mine"]):
+        done = run_command("kernel", *arguments)
+        assert done.returncode == 3
+        assert "mine" in done.stderr
+    assert json.loads((other / "kernel.json").read_text()) == spec
+    assert "mine" not in run_command("kernel", "list").stdout
+
+
+def test_a_name_that_is_no_name_is_refused(folder: Path) -> None:
+    done = run_command("kernel", "install", "--no-check", "--name=../outside")
+    assert done.returncode == 3
+    assert "../outside" in done.stderr

@@ -1,0 +1,61 @@
+"""`%checkpoint`, `%restore`, `%checkpoints` and `%drop`."""
+
+from __future__ import annotations
+
+from cellblock.kernel.magics import Magic, split_cell
+from tests.kernel.live_kernel import LiveKernel
+
+
+def test_restore_brings_variables_and_files_back(kernel: LiveKernel) -> None:
+    kernel.run("x = 1\nopen('data.txt', 'w').write('old')\n%checkpoint before")
+    kernel.run("x = 2\nopen('data.txt', 'w').write('new')")
+    reply = kernel.run("%restore before\nx, open('data.txt').read()")
+    assert reply.value == "(1, 'old')"
+    assert "checkpoint before" in reply.text()
+
+
+def test_a_cell_with_a_checkpoint_can_run_again(kernel: LiveKernel) -> None:
+    for _ in range(2):
+        assert kernel.run("%checkpoint again").status == "ok"
+    assert kernel.run("%checkpoints").text().split().count("again") == 1
+    kernel.run("%drop again")
+    assert "again" not in kernel.run("%checkpoints").text()
+
+
+def test_restore_without_a_name_takes_the_newest(kernel: LiveKernel) -> None:
+    kernel.run("y = 1\n%checkpoint older")
+    kernel.run("y = 2\n%checkpoint newer")
+    kernel.run("y = 3\n%restore")
+    assert kernel.run("y").value == "2"
+
+
+def test_an_unknown_checkpoint_is_an_error_that_names_those_there_are(kernel: LiveKernel) -> None:
+    kernel.run("%checkpoint known")
+    reply = kernel.run("%restore unknown\nprint('not run')")
+    assert reply.content["ename"] == "CheckpointError"
+    assert "'known'" in reply.content["evalue"]
+    assert reply.text() == ""
+
+
+def test_a_checkpoint_in_the_middle_of_a_cell_is_an_error(kernel: LiveKernel) -> None:
+    reply = kernel.run("z = 1\n%checkpoint middle\nz = 2")
+    assert "before or after" in reply.text("stderr") + str(reply.of_kind("error"))
+    assert "middle" not in kernel.run("%checkpoints").text()
+
+
+def test_what_cannot_be_copied_is_named(kernel: LiveKernel) -> None:
+    kernel.run("import threading\nevent = threading.Event()")
+    kernel.run("thread = threading.Thread(target=event.wait)\nthread.start()")
+    reply = kernel.run("%checkpoint")
+    assert reply.content["ename"] == "CheckpointError"
+    assert "thread" in reply.content["evalue"].lower()
+    kernel.run("event.set(); thread.join()")
+
+
+def test_code_between_magics_keeps_its_line_numbers() -> None:
+    cell = split_cell("%restore a\n\nx = 1\n%checkpoint  b \n")
+    assert cell.before == (Magic("restore", "a"),)
+    assert cell.code == "\n\nx = 1\n\n"
+    assert cell.after == (Magic("checkpoint", "b"),)
+    assert split_cell("%checkpoints_of = 1\n%%time").before == ()
+    assert split_cell("%checkpoint").code == ""

@@ -1,0 +1,162 @@
+"""Cells that crash, run out of memory or time, are interrupted, or wait for input."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellblock.executors.displays import strip_terminal_codes
+from tests.kernel.live_kernel import LiveKernel, install, open_kernel
+
+RESTORED = "its variables are as they were before this block"
+
+
+@pytest.fixture(scope="module")
+def limited(kernels: Path) -> Iterator[LiveKernel]:
+    """Yield a kernel with a time limit of 2 seconds and a memory limit."""
+    install("--timeout=2", "--memory=300M", name="limited")
+    with open_kernel(kernels / "limited", "limited") as running:
+        yield running
+
+
+@pytest.mark.parametrize("crash", ["import os; os._exit(3)", "import os; os.kill(os.getpid(), 9)"])
+def test_variables_survive_a_crash(kernel: LiveKernel, crash: str) -> None:
+    kernel.run("kept = 41")
+    reply = kernel.run(f"lost = 1; print('before'); {crash}")
+    (error,) = reply.of_kind("error")
+    assert reply.text() in ("before\n", "")
+    assert RESTORED in error["evalue"]
+    assert reply.content["ename"] == "ProcessEnded"
+    after = kernel.run("kept + 1, 'lost' in globals()")
+    assert after.value == "(42, False)"
+    assert after.content["execution_count"] == reply.content["execution_count"] + 1
+    assert f"In[{after.content['execution_count'] + 1}]" in "".join(
+        kernel.run("1/0").content["traceback"]
+    )
+
+
+def test_the_session_goes_on_after_its_limits(limited: LiveKernel) -> None:
+    limited.run("kept = 1")
+    late = limited.run("import time\ntime.sleep(60)")
+    assert late.status == "error"
+    assert "Timeout" in late.text("stderr") + str(late.of_kind("error"))
+    large = limited.run("data = bytearray(10**9)\nfor i in range(0, 10**9, 4096): data[i] = 1")
+    assert large.status == "error"
+    assert limited.run("kept").value == "1"
+
+
+def test_a_kernel_whose_sandbox_is_killed_begins_a_new_session(kernels: Path) -> None:
+    with open_kernel(kernels / "killed") as kernel:
+        kernel.run("kept = 1")
+        for pid in _children(kernel.manager.provisioner.process.pid):
+            _kill(pid)
+        lost = kernel.run("kept")
+        assert (lost.status, lost.content["ename"]) == ("error", "BackendLost")
+        assert kernel.run("'kept' in globals()").value == "False"
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("way", ["message", "signal"])
+def test_an_interrupt_ends_the_cell_and_keeps_the_variables(kernel: LiveKernel, way: str) -> None:
+    kernel.run("kept = 5")
+
+    def interrupt(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            if way == "message":
+                request = kernel.client.session.msg("interrupt_request", {})
+                kernel.client.control_channel.send(request)
+            else:
+                kernel.manager.signal_kernel(signal.SIGINT)
+
+    reply = kernel.run("import time\nprint('go', flush=True)\ntime.sleep(60)", on_message=interrupt)
+    assert (reply.status, reply.content["ename"]) == ("error", "KeyboardInterrupt")
+    assert "time.sleep" in strip_terminal_codes("".join(reply.content["traceback"]))
+    assert kernel.run("kept").value == "5"
+
+
+def test_input_is_answered_by_the_client(kernel: LiveKernel) -> None:
+    assert kernel.run("input('Name? ')", answers=["Ada"]).value == "'Ada'"
+    assert kernel.run("import getpass; getpass.getpass()", answers=["secret"]).value == "'secret'"
+
+
+def test_input_without_a_person_is_an_error(kernel: LiveKernel) -> None:
+    reply = kernel.run("input('Name? ')")
+    assert reply.status == "error"
+
+
+def test_an_interrupt_ends_a_cell_that_waits_for_input(kernel: LiveKernel) -> None:
+    ended = kernel.client.execute("input('Name? ')", allow_stdin=True, stop_on_error=False)
+    kernel.client.get_stdin_msg(timeout=10)
+    kernel.manager.interrupt_kernel()
+    while (reply := kernel.client.get_shell_msg(timeout=10))["parent_header"]["msg_id"] != ended:
+        pass
+    assert reply["content"]["status"] == "error"
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_a_restart_begins_a_new_session_and_keeps_files(kernels: Path) -> None:
+    with open_kernel(kernels / "restarted") as kernel:
+        kernel.run("lost = 1\nopen('kept.txt', 'w').write('text')")
+        kernel.manager.restart_kernel()
+        kernel.client.wait_for_ready(timeout=20)
+        assert kernel.run("'lost' in globals(), open('kept.txt').read()").value == (
+            "(False, 'text')"
+        )
+
+
+def test_two_notebooks_in_one_folder_share_files(kernels: Path) -> None:
+    with open_kernel(kernels / "pair") as second:
+        with open_kernel(kernels / "pair") as first:
+            first.run("x = 1")
+        second.run("open('kept.txt', 'w').write('text')")
+        assert second.run("open('kept.txt').read(), 'x' in globals()").value == "('text', False)"
+
+
+def test_a_killed_kernel_leaves_no_process(kernels: Path) -> None:
+    with open_kernel(kernels / "left") as kernel:
+        kernel.run("import subprocess\nprocess = subprocess.Popen(['sleep', '60'])")
+        pid = kernel.manager.provisioner.process.pid
+        watched = [os.pidfd_open(child) for child in _children(pid)]
+        assert watched
+        os.kill(pid, signal.SIGKILL)
+        for child in watched:
+            assert select.select([child], [], [], 10)[0]
+            os.close(child)
+
+
+def test_code_has_no_network_and_sees_no_files_of_the_user(kernel: LiveKernel) -> None:
+    (kernel.folder / "private.txt").write_text("secret")
+    reply = kernel.run(f"open({str(kernel.folder / 'private.txt')!r}).read()")
+    assert reply.content["ename"] == "FileNotFoundError"
+    reply = kernel.run("import socket; socket.create_connection(('1.1.1.1', 53), 1)")
+    assert reply.status == "error"
+
+
+def test_modules_in_the_work_folder_are_not_imported_by_the_kernel(kernels: Path) -> None:
+    folder = kernels / "hijack"
+    folder.mkdir()
+    install("--work-dir=.", name="here")
+    for name in ("zmq", "ipykernel", "cellblock", "tornado"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'escaped')!r}, 'w')")
+    with open_kernel(folder, "here") as kernel:
+        assert kernel.run("2 + 2").value == "4"
+    assert not (folder / "escaped").exists()
+    # A program that has the folder on its import path does import them.
+    subprocess.run([sys.executable, "-c", "import zmq"], cwd=folder, check=True)
+    assert (folder / "escaped").exists()
