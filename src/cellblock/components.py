@@ -157,12 +157,14 @@ class Component:
 
     def _to_config(self) -> dict[str, object]:
         """Return the values that `_from_config` needs, as JSON values."""
-        raise ComponentError(f"A {type(self).__name__} cannot be saved.")
+        raise ComponentError(f"The component {type(self).__name__} cannot be saved.")
 
     @classmethod
     def _from_config(cls, config: Mapping[str, object]) -> Self:
         """Create an object from the values of `_to_config`."""
-        raise ComponentError(f"A {cls.__name__} cannot be loaded from a saved configuration.")
+        raise ComponentError(
+            f"The component {cls.__name__} cannot be loaded from a saved configuration."
+        )
 
     @classmethod
     def _from_config_past_version(cls, config: Mapping[str, object], version: int) -> Self:
@@ -281,8 +283,9 @@ def _provider_of(cls: type[Component]) -> str:
     if _registered.get(name) is cls:
         return name
     raise ComponentError(
-        f"A {cls.__qualname__} cannot be saved: {name!r} is not on the list of classes that may be "
-        f"loaded. Allow it first: cellblock.components.register_component({cls.__name__})."
+        f"The component {cls.__qualname__} cannot be saved: {name!r} is not on the list of classes "
+        "that may be loaded. Allow it first: "
+        f"cellblock.components.register_component({cls.__name__})."
     )
 
 

@@ -240,6 +240,8 @@ def test_wrong_rules_are_refused() -> None:
         ApprovalRules(languages={"sh": True})  # pyright: ignore[reportArgumentType] - the mistake
     with pytest.raises(ValueError, match="allowed_paths must be a list"):
         ApprovalRules(allowed_paths="/data")
+    with pytest.raises(ValueError, match="ask must be a function .*, not 'yes'"):
+        ApprovalRules(ask="yes")  # pyright: ignore[reportArgumentType] - the mistake
 
 
 def test_rules_are_saved_and_loaded() -> None:

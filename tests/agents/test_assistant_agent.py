@@ -237,7 +237,7 @@ class City(BaseModel):
 def test_an_answer_of_another_shape_is_an_error_that_quotes_it(tools: list[Any]) -> None:
     answers = [calls("hello"), "no city"] if tools else ["no city"]
     agent = AssistantAgent("a", model(*answers), tools=tools, output_content_type=City)
-    with pytest.raises(ModelOutputError, match="not a City: 'no city'"):
+    with pytest.raises(ModelOutputError, match="not JSON of City: .*'no city'"):
         asyncio.run(agent.run(task="go"))
 
 
@@ -274,6 +274,23 @@ def test_memory_is_refused() -> None:
     memory: Any = ["a memory"]
     with pytest.raises(ValueError, match="has no memory"):
         AssistantAgent("a", model(), memory=memory)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": None}, "agent name None must be a valid Python identifier"),
+    ({"model_client": "gpt-4o"}, "model_client must be a client such as .*, not 'gpt-4o'"),
+    ({"tools": hello}, r"tools must be a list of tools, such as \[hello\]"),
+    ({"model_context": []}, r"model_context must be a context such as .*, not \[\]"),
+    ({"system_message": 3}, "system_message must be a text or None, not 3"),
+    ({"output_content_type": dict}, "output_content_type must be a pydantic class, not <class"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_wrong_arguments_are_refused(arguments: Mapping[str, Any], message: str) -> None:
+    all_arguments: dict[str, Any] = {"name": "a", "model_client": model(), **arguments}
+    with pytest.raises(ValueError, match=message):
+        AssistantAgent(**all_arguments)
 
 
 def test_an_agent_is_loaded_as_it_was() -> None:
@@ -314,6 +331,9 @@ def test_an_agent_that_could_not_be_loaded_is_not_saved(arguments: Mapping[str, 
 def test_a_state_of_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="no llm_context"):
         asyncio.run(AssistantAgent("a", model()).load_state({"type": "BaseState"}))
+    text: Any = "{}"
+    with pytest.raises(ValueError, match=r"must be a dict, not '{}'.*json.loads"):
+        asyncio.run(AssistantAgent("a", model()).load_state(text))
 
 
 def test_a_loaded_agent_goes_on_with_the_conversation() -> None:

@@ -353,3 +353,26 @@ def test_what_was_seen_before_a_cancellation_goes_on_afterwards(executor: Any) -
         return [message.content for message in await agent.model_context.get_messages()]
 
     assert asyncio.run(run()) == ["First.", CODE, "Second.", "Done."]
+
+
+@pytest.mark.parametrize("by_token", [True, False])
+def test_output_before_a_cancellation_stays_in_the_context(executor: Any, by_token: bool) -> None:
+    endless = "```python\nprint('begun', flush=True)\nwhile True: pass\n```"
+    token = CancellationToken()
+    agent = CodeExecutorAgent("a", executor, model_client=model(endless))
+
+    async def run() -> list[Any]:
+        async def read() -> None:
+            async for item in agent.run_stream(task="Go.", cancellation_token=token):
+                if isinstance(item, CodeOutputEvent):
+                    loop.call_soon(token.cancel if by_token else task.cancel)
+
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(read())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return [message.content for message in await agent.model_context.get_messages()]
+
+    *_, code, output = asyncio.run(run())
+    assert code == endless
+    assert "begun\n\nCancelled: " in output

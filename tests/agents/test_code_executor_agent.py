@@ -28,6 +28,7 @@ from cellblock.agents import (
     ApprovalRequest,
     ApprovalResponse,
     ApprovalRules,
+    AssistantAgent,
     CodeExecutionEvent,
     CodeExecutorAgent,
     CodeGenerationEvent,
@@ -43,11 +44,13 @@ from cellblock.errors import ModelOutputError
 from cellblock.models import (
     BufferedChatCompletionContext,
     CreateResult,
+    FinishReasons,
     FunctionCall,
     Image,
     RequestUsage,
     UserMessage,
 )
+from cellblock.teams import RoundRobinGroupChat
 from tests.agents.scripted import executor, model, run_agent
 
 __all__ = ["executor"]
@@ -61,6 +64,10 @@ USAGE = RequestUsage(1, 2)
 
 def texts(items: list[Any]) -> list[tuple[str, str]]:
     return [(type(item).__name__, item.to_text()) for item in items]
+
+
+def cut_off(text: str, reason: FinishReasons = "length") -> CreateResult:
+    return CreateResult(finish_reason=reason, content=text, usage=USAGE, cached=False)
 
 
 # without a model
@@ -161,7 +168,26 @@ def test_somebody_elses_executor_is_used() -> None:
         agent.dump_component()
 
 
+def test_code_of_an_answer_that_was_cut_off_does_not_run(executor: Any) -> None:
+    coder = AssistantAgent("coder", model(cut_off("```python\nprint('half')")))
+    runner = CodeExecutorAgent("runner", executor)
+    team = RoundRobinGroupChat([coder, runner], max_turns=2)
+    result = asyncio.run(team.run(task="go"))
+    assert result.messages[-1].to_text() == runner.CUT_OFF_MESSAGE
+
+
 # with a model
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("length", "Raise max_tokens"), ("content_filter", "service filtered")]
+)
+def test_code_that_is_cut_off_does_not_run(executor: Any, reason: Any, told: str) -> None:
+    client = model(cut_off("```python\nprint('half')", reason))
+    thought, answer = run_agent(CodeExecutorAgent("a", executor, model_client=client), "go")
+    assert isinstance(thought, ThoughtEvent)
+    assert told in thought.content
+    assert answer.metadata == {"finish_reason": reason, "stop_reason": thought.content}
 
 
 def test_the_model_writes_code_and_reflects(executor: Any) -> None:
@@ -392,33 +418,6 @@ def test_code_that_nobody_approves_is_warned_about_without_a_sandbox(executor: A
     CodeExecutorAgent("a", unsafe[0], approval_func=ApprovalRules())
     CodeExecutorAgent("a", executor)
     CodeExecutorAgent("a", SandboxSessionCodeExecutor())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"name": "two words"}, "must be a valid Python identifier"),
-        ({"code_executor": object()}, "code_executor must be an executor such as"),
-        ({"sources": "user"}, "must be lists of names"),
-        ({"supported_languages": "python"}, "must be lists of names"),
-        ({"max_retries_on_error": 1}, "model_client.model_info must be provided"),
-        ({"max_retries_on_error": -1}, "max_retries_on_error must be 0 or more, not -1"),
-        ({"max_seconds": 0}, "max_seconds must be above 0 or None, not 0"),
-        ({"max_tokens": 0}, "max_tokens must be above 0 or None, not 0"),
-        ({"max_output_characters": 0}, "max_output_characters must be above 0 or None, not 0"),
-    ],
-)
-def test_wrong_arguments_are_refused(executor: Any, arguments: Any, message: str) -> None:
-    all_arguments: dict[str, Any] = {"name": "a", "code_executor": executor, **arguments}
-    with pytest.raises(ValueError, match=message):
-        CodeExecutorAgent(**all_arguments)
-
-
-@pytest.mark.parametrize("messages", [[1], ["text"], [None]])
-def test_what_is_no_message_is_refused(executor: Any, messages: Any) -> None:
-    agent = CodeExecutorAgent("a", executor)
-    with pytest.raises(ValueError, match="is not a message"):
-        asyncio.run(agent.on_messages(messages, CancellationToken()))
 
 
 def test_an_executor_that_cannot_start_raises_its_error() -> None:

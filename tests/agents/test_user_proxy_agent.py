@@ -78,6 +78,12 @@ def test_an_object_with_an_async_call_is_awaited() -> None:
     assert result.messages[-1].to_text() == "Enter your response: True"
 
 
+def test_an_answer_that_is_no_text_is_an_error() -> None:
+    answer: Any = len
+    with pytest.raises(AgentError, match="input_func must return a text, not 21"):
+        asyncio.run(UserProxyAgent("u", input_func=lambda prompt: answer("x" * 21)).run())
+
+
 def test_a_closed_terminal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(AgentError, match="Failed to get user input: EOF"):

@@ -275,6 +275,36 @@ def test_docker_blocks_are_compared_with_the_docker_command(
     assert all(figure["ours"] > 0 for figure in figures), figures
 
 
+SERVE = {
+    "run": [
+        "trivial run over HTTP, beside in process",
+        "trivial run over HTTP: time added by HTTP",
+    ],
+    "64-clients": [
+        "64 clients at once, beside in process",
+        "64 clients at once: results of another client",
+    ],
+    "load": ["10 sessions, 100 runs: requests that failed"],
+    "kill-session": ["kill -9 of a session: sessions that cannot be used again"],
+    "kill-server": ["kill -9 of the server: processes left"],
+}
+
+
+@pytest.mark.parametrize("row", SERVE)
+def test_the_server_is_measured(row: str) -> None:
+    if reason := unavailable_reason():
+        pytest.skip(f"no full sandbox here: {reason}")
+    for name in ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    options = ("--quick", "--json", "--sessions", "10", "--only", row)
+    done = command(*options, module="benchmarks.serve")
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)["figures"]
+    assert all(any(title in each["measure"] for each in figures) for title in SERVE[row]), figures
+    # The figures that are not of time hold on a loaded machine too.
+    assert all(each["ok"] for each in figures if not each["unit"]), figures
+
+
 def test_unknown_row_is_a_usage_error() -> None:
     done = command("--only", "nothing")
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,31 @@ def test_a_long_chat_ends_at_the_limit_of_automatic_replies() -> None:
         scripted(name, *["on"] * 300, max_consecutive_auto_reply=150, silent=True) for name in "ab"
     )
     assert len(a.initiate_chat(b, message="hi").chat_history or []) == 301
+
+
+@pytest.mark.parametrize("name", ["mesage", "max_turn"])
+def test_a_misspelled_option_of_a_chat_is_warned_of(name: str) -> None:
+    options: dict[str, Any] = {"message": "hi", "max_turns": 1}
+    options[name] = options.pop("message" if name == "mesage" else "max_turns")
+    with console("hi"), pytest.warns(UserWarning, match=f"no option '{name}'. Did you mean m"):
+        scripted("a").initiate_chat(scripted("b"), **options)
+
+
+@ways
+def test_the_end_of_input_says_that_no_message_was_given(way: str) -> None:
+    with console(), pytest.raises(EOFError) as caught:
+        chat(scripted("a"), scripted("b"), way)
+    assert any("No message= was given" in note for note in caught.value.__notes__)
+
+
+@ways
+def test_a_traceback_has_few_frames_of_the_library(way: str) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise LookupError("the cause")
+
+    b = scripted("b")
+    b.register_reply([Agent, None], fail)
+    with pytest.raises(LookupError) as caught:
+        chat(scripted("a"), b, way, message="hi")
+    names = [Path(each.filename).name for each in traceback.extract_tb(caught.value.__traceback__)]
+    assert names.count("steps.py") <= 3

@@ -91,6 +91,29 @@ def test_a_time_limit_ends_a_block(tmp_path: Path) -> None:
     assert reply == f"{FAILURE.format(1)}\nTimeout"
 
 
+@pytest.mark.parametrize("sandbox", [True, False])
+def test_output_before_the_time_limit_is_kept(tmp_path: Path, sandbox: bool) -> None:
+    code = "import time; print('a', flush=True); time.sleep(30)"
+    one = in_sandbox(tmp_path, timeout=2, sandbox=sandbox)
+    assert reply_and_print(one, fenced("python", code))[0] == f"{FAILURE.format(1)}\na\n\nTimeout"
+
+
+def test_the_home_folder_is_refused_as_work_folder_unless_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    with pytest.raises(ValueError, match="your home folder.*allow_home: True"):
+        in_sandbox(home)
+    for above in (tmp_path, Path("/")):
+        with pytest.raises(ValueError, match="Use a folder for the code alone"):
+            in_sandbox(above, allow_home=True)
+    assert reply_and_print(in_sandbox(home, allow_home=True), HELLO)[0] == f"{SUCCESS}\nhi\n"
+    in_sandbox(home, sandbox=False)
+    in_sandbox(home / "coding")
+
+
 def test_sandbox_false_runs_on_this_machine(tmp_path: Path) -> None:
     code = "import os; print(os.getcwd())"
     plain = in_sandbox(tmp_path, sandbox=False)
@@ -136,7 +159,9 @@ def test_overridden_execute_code_blocks_runs_all_blocks() -> None:
 
 def test_an_unknown_entry_of_the_config_is_named() -> None:
     with pytest.raises(TypeError, match="code_execution_config: work_directory"):
-        agent({"use_docker": False, "work_directory": "x"}).generate_reply(messages(HELLO))
+        agent({"use_docker": False, "work_directory": "x"})
+    with pytest.raises(TypeError, match="timeout must be a number of seconds or None, not 'x'"):
+        agent({"use_docker": False, "timeout": "x"})
 
 
 def test_run_code_can_be_called_directly(tmp_path: Path) -> None:

@@ -45,6 +45,23 @@ def test_an_unknown_human_input_mode_is_refused(kind: Any) -> None:
         kind("a", llm_config=False, human_input_mode="Never")
 
 
+@pytest.mark.parametrize("name", ["is_termination_msg", "max_consecutive_auto_reply"])
+def test_a_condition_of_the_wrong_type_is_refused(name: str) -> None:
+    arguments: Any = {name: "x"}
+    with pytest.raises(TypeError, match=f"{name} must be a .* 'x'"):
+        ConversableAgent("a", **arguments)
+
+
+def test_an_assistant_without_a_model_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    assistant = AssistantAgent("coder")
+    for _ in range(2):
+        assert assistant.generate_reply([{"role": "user", "content": "hi"}]) == ""
+    ConversableAgent("a").generate_reply([{"role": "user", "content": "hi"}])
+    assert [each.getMessage() for each in caplog.records] == [
+        "Agent 'coder' has no model and answers with an empty default_auto_reply. Pass llm_config=."
+    ]
+
+
 def test_a_message_of_just_terminate_ends_a_conversation_by_default() -> None:
     a = ConversableAgent("a", llm_config=False, human_input_mode="NEVER")
     for content, ends in [

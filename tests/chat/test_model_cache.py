@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cellblock.chat import Cache, OpenAIWrapper
+from cellblock.chat.model_requests.cached_answers import get_key
 from cellblock.chat.models.cache import InMemoryCache
 from cellblock.chat.models.disk_cache import DiskCache
-from cellblock.chat.model_requests.cached_answers import get_key
 from cellblock.models import (
     ChatCompletionCache,
     CreateResult,

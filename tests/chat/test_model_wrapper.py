@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from cellblock.chat import OpenAIWrapper
+from cellblock.chat import ConversableAgent, OpenAIWrapper
 from cellblock.errors import ModelError
 from cellblock.models import CreateResult, FunctionCall, ReplayChatCompletionClient, RequestUsage
 from tests.chat.console import console
@@ -313,6 +313,7 @@ def test_claude_is_asked_over_its_own_interface() -> None:
         ({"api_type": "azure", "api_key": "k"}, "has no 'base_url'"),
         ({"api_type": "azure", "api_key": "k", "base_url": "http://x"}, "has no 'api_version'"),
         ({"api_type": "bedrock"}, "'bedrock' is not offered"),
+        ({"api_type": "bogus", "api_key": "k"}, "'bogus' .* is not known. Use one of"),
         ({"api_key": "k", "http_client": object()}, "'http_client' .* is not offered"),
         ({"model_client": "EchoClient"}, "'model_client' .* is 'EchoClient'"),
         ({"api_key": "k", "api_rate_limit": 0}, "api_rate_limit is 0"),
@@ -324,6 +325,21 @@ def test_an_entry_that_cannot_be_used_is_refused_at_once(
     monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
     with pytest.raises(ValueError, match=error):
         OpenAIWrapper(config_list=[{"model": "m", **settings}])
+
+
+def test_a_service_of_any_name_can_have_an_address() -> None:
+    with served(completion()) as service:
+        settings = entry(service, api_type="bogus")
+        OpenAIWrapper(config_list=[settings], cache_seed=None).create(messages=HELLO)
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("config_list", [{"model": "m"}, ["gpt-4"], "x"])
+def test_a_config_list_of_another_type_is_refused(config_list: Any) -> None:
+    with pytest.raises(ValueError, match="config_list must be a list of dicts"):
+        OpenAIWrapper(config_list=config_list)
+    with pytest.raises(ValueError, match="config_list must be a list of dicts"):
+        ConversableAgent("a", llm_config={"config_list": config_list})
 
 
 def test_a_client_of_models_answers_synchronous_and_asynchronous_calls() -> None:

@@ -185,3 +185,10 @@ def test_a_chat_prints_what_it_prints_with_autogen(
     ours = run_python(tmp_path, *LAUNCHER, "old.py", "coding", given=given)
     assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
     assert ("EOFError" in ours.stderr) == ("EOFError" in theirs.stderr) == (given == "")
+
+
+def test_a_notebook_is_refused_with_the_way_to_run_it(tmp_path: Path) -> None:
+    (tmp_path / "old.ipynb").write_text("{}")
+    done = run_python(tmp_path, *LAUNCHER, "old.ipynb")
+    assert done.returncode == 2
+    assert "`import cellblock.compat` into its first cell" in done.stderr

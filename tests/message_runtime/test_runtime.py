@@ -191,6 +191,68 @@ def test_a_handler_without_a_message_type_is_refused() -> None:
             pass
 
 
+def test_a_handler_that_is_not_async_is_refused() -> None:
+    def handle(self: object, message: Text, ctx: MessageContext) -> str:
+        return ""
+
+    decorate: Any = message_handler
+    with pytest.raises(ValueError, match=r"handle must be async"):
+        decorate(handle)
+
+
+def test_an_answer_must_be_as_annotated_if_the_handler_is_strict() -> None:
+    answer: Any = 3
+
+    class Answerer(RoutedAgent):
+        @message_handler
+        async def text(self, message: Text, ctx: MessageContext) -> str | None:
+            return answer
+
+        @message_handler(strict=False)
+        async def number(self, message: Number, ctx: MessageContext) -> str:
+            return answer
+
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        await Answerer.register(runtime, "answerer", lambda: Answerer("Answers."))
+        runtime.start()
+        address = AgentId("answerer", "a")
+        assert await runtime.send_message(Number(1), address) == 3
+        with pytest.raises(
+            ValueError, match=r"Answerer.text returned 3, .* return str \| NoneType"
+        ):
+            await runtime.send_message(Text("x"), address)
+
+    run_with_agents(work)
+
+
+def test_wrong_addresses_and_factories_are_refused() -> None:
+    text: Any = "shout"
+
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        with pytest.raises(ValueError, match=r"recipient must be .*AgentId\('shout', 'default'\)"):
+            await runtime.send_message(Text("x"), text)
+        with pytest.raises(ValueError, match=r"topic_id must be .*TopicId\('shout', 'default'\)"):
+            await runtime.publish_message(Text("x"), text)
+        with pytest.raises(ValueError, match="factory of 'z' must be a function"):
+            await Recorder.register(runtime, "z", text)
+
+    run_with_agents(work)
+
+
+def test_a_message_that_waits_or_is_not_handled_is_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(runtime: SingleThreadedAgentRuntime) -> None:
+        answer = asyncio.create_task(runtime.send_message("text", AgentId("recorder", "a")))
+        await asyncio.sleep(0)
+        assert "A message to recorder/a waits" in caplog.text
+        runtime.start()
+        assert await answer is None
+        assert "recorder/a has no handler for a str." in caplog.text
+
+    run_with_agents(work)
+
+
 @pytest.mark.parametrize("text", ["noslash", "bad name/key"])
 def test_a_wrong_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid agent"):

@@ -327,3 +327,16 @@ def test_a_real_model_is_recorded_and_replayed(tmp_path: Path, local_model_url: 
         assert key not in path.read_text()
 
     run(work())
+
+
+def test_a_folder_is_no_cassette(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder. Pass the path of a file"):
+        CassetteChatCompletionClient(tmp_path, ReplayChatCompletionClient(["one"]))
+
+
+def test_a_dict_is_no_message(tmp_path: Path) -> None:
+    cassette: Any = CassetteChatCompletionClient(
+        tmp_path / "a.json", ReplayChatCompletionClient(["one"])
+    )
+    with pytest.raises(ValueError, match=r"messages\[0\] is a dict"):
+        run(cassette.create([{"role": "user", "content": "hi"}]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -97,3 +98,27 @@ def test_an_incomplete_model_info_is_refused() -> None:
     info: ModelInfo = {"vision": True}  # type: ignore[typeddict-item]  # pyright: ignore[reportAssignmentType] - the mistake
     with pytest.raises(ValueError, match="model_info lacks family, function_calling"):
         ReplayChatCompletionClient([], info)
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ("hi", r"messages must be a list such as \[UserMessage.*not a str"),
+        (HELLO[0], "not a UserMessage"),
+        (["hi"], r"messages\[0\] is a str. Pass a message such as UserMessage"),
+        ([*HELLO, {"role": "user", "content": "the question"}], r"messages\[1\] is a dict"),
+    ],
+)
+def test_what_is_no_message_is_refused_and_uses_no_answer(messages: Any, message: str) -> None:
+    async def run() -> object:
+        client = ReplayChatCompletionClient(["one"])
+        with pytest.raises(ValueError, match=message):
+            await client.create(messages)
+        return (await client.create(HELLO)).content
+
+    assert asyncio.run(run()) == "one"
+
+
+def test_a_text_is_no_list_of_answers() -> None:
+    with pytest.raises(ValueError, match=r"Pass \[text\]"):
+        ReplayChatCompletionClient("abc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from cellblock.errors import TerminatedException
 from cellblock.teams import (
     FunctionalTermination,
     MaxMessageTermination,
+    OrTerminationCondition,
     SourceMatchTermination,
     StopMessageTermination,
     TerminationCondition,
@@ -56,6 +58,19 @@ def test_a_condition_that_was_reached_must_be_reset() -> None:
 def test_at_least_one_message_is_needed() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         MaxMessageTermination(0)
+
+
+def test_an_empty_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="text of TextMentionTermination is empty"):
+        TextMentionTermination("")
+
+
+def test_only_conditions_are_combined() -> None:
+    text: Any = "x"
+    with pytest.raises(ValueError, match="must be an object such as .*, not 'x'"):
+        OrTerminationCondition(MaxMessageTermination(1), text)
+    with pytest.raises(ValueError, match="must be an object such as .*, not 'x'"):
+        _ = MaxMessageTermination(1) & text
 
 
 def test_an_async_function_is_awaited() -> None:

@@ -224,3 +224,10 @@ def test_the_user_is_asked_after_everything_before_is_printed(
     asyncio.run(Console(team.run_stream(task="how are you?"), user_input_manager=manager))
     assert seen[0].endswith("how are you?\n")
     assert seen[1].endswith("fine\n")
+
+
+def test_only_a_stream_is_printed() -> None:
+    agent: Any = UserProxyAgent("user")
+    for wrong in (agent, agent.run(task="x")):
+        with pytest.raises(ValueError, match=r"prints a stream, not a .*Pass run_stream"):
+            asyncio.run(Console(wrong))

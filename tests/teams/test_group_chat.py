@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from cellblock import CancellationToken
 from cellblock.agents import (
     AgentMessage,
+    BaseChatAgent,
     BaseTextChatMessage,
     ModelClientStreamingChunkEvent,
     Response,
@@ -20,7 +21,7 @@ from cellblock.agents import (
     TaskResult,
     TextMessage,
 )
-from cellblock.errors import AgentError
+from cellblock.errors import AgentError, ComponentError
 from cellblock.models import RequestUsage
 from cellblock.teams import MaxMessageTermination, RoundRobinGroupChat, Team
 
@@ -48,6 +49,7 @@ def test_an_exception_of_an_agent_is_raised_as_it_is() -> None:
     with pytest.raises(KeyError) as caught:
         asyncio.run(team.run(task="go"))
     assert caught.value is error
+    assert caught.value.__notes__ == ["It comes from the participant 'a'."]
 
 
 def test_after_an_exception_the_same_agent_takes_its_turn_again() -> None:
@@ -209,7 +211,7 @@ def test_a_running_team_can_neither_run_nor_be_reset_nor_loaded() -> None:
         state = await team.save_state()
         stream = team.run_stream(task="go")
         await anext(stream)
-        with pytest.raises(ValueError, match="already running"):
+        with pytest.raises(ValueError, match=r"already running.*close the stream.*aclosing"):
             await team.run(task="again")
         with pytest.raises(AgentError, match="must be stopped before it can be reset"):
             await team.reset()
@@ -340,6 +342,33 @@ def test_structured_messages_that_an_agent_produces_are_known() -> None:
     assert asyncio.run(team.run(task="go")).messages[-1] == message
 
 
+def test_a_structured_message_of_a_local_class_is_saved_and_loaded() -> None:
+    class Local(BaseModel):
+        text: str
+
+    message = StructuredMessage[Local](content=Local(text="x"), source="a")
+
+    def create(*steps: StructuredMessage[Local]) -> RoundRobinGroupChat:
+        agent = ScriptedAgent("a", *steps)
+        agent.produces = [StructuredMessage[Local]]
+        return RoundRobinGroupChat([agent], max_turns=1)
+
+    async def scenario() -> None:
+        team, other = create(message), create()
+        await team.run(task="go")
+        await other.load_state(await team.save_state())
+        assert await other.save_state() == await team.save_state()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("state", [{}, "{}", {"agent_states": []}])
+def test_a_state_of_something_else_is_an_error_of_one_line(state: Any) -> None:
+    team = RoundRobinGroupChat([ScriptedAgent("a")])
+    with pytest.raises(ValueError, match=r"^The state is not one of RoundRobin[^\n]*save_state"):
+        asyncio.run(team.load_state(state))
+
+
 def test_a_state_that_does_not_fit_changes_nothing() -> None:
     async def scenario() -> None:
         team = RoundRobinGroupChat([ScriptedAgent("a", "one", "two")], max_turns=1)
@@ -369,6 +398,28 @@ def test_wrong_arguments_are_refused() -> None:
     runtime: Any = object()
     with pytest.raises(ValueError, match="no runtime"):
         RoundRobinGroupChat([agent], runtime=runtime)
+    condition: Any
+    for condition in ("TERMINATE", MaxMessageTermination):
+        with pytest.raises(ValueError, match="condition must be an object such as"):
+            RoundRobinGroupChat([agent], termination_condition=condition)
+
+
+def test_a_configuration_without_participants_is_refused() -> None:
+    saved = {"provider": "cellblock.teams.RoundRobinGroupChat", "config": {"max_turns": 1}}
+    with pytest.raises(ComponentError, match="must list participants"):
+        RoundRobinGroupChat.load_component(saved)
+
+
+@pytest.mark.parametrize("answer", ["text", None, TextMessage(content="x", source="b")])
+def test_an_agent_that_returns_no_response_is_named(answer: Any) -> None:
+    class Wrong(ScriptedAgent):
+        on_messages_stream = BaseChatAgent.on_messages_stream
+
+        async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+            return answer
+
+    with pytest.raises(AgentError, match="b.on_messages must return a Response, not "):
+        asyncio.run(Wrong("b").run(task="go"))
 
 
 def test_an_agent_without_an_answer_is_named() -> None:

@@ -44,6 +44,27 @@ def test_only_a_candidate_is_accepted() -> None:
     assert feedback.content == "ann cannot be selected. Please select from: ['bob', 'cid']."
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"selector_prompt": "{foo}"}, "selector_prompt cannot be filled in: 'foo'"),
+        ({"max_selector_attempts": 0}, "max_selector_attempts must be at least 1, not 0"),
+        ({"model_client": "gpt-4o"}, "model_client must be a client such as"),
+        ({"model_context": []}, "model_context must be a context such as"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: Any, message: str) -> None:
+    agents = [ScriptedAgent("ann"), ScriptedAgent("bob")]
+    all_arguments: dict[str, Any] = {"model_client": ReplayChatCompletionClient([]), **arguments}
+    with pytest.raises(ValueError, match=message):
+        SelectorGroupChat(agents, **all_arguments)
+
+
+def test_it_is_logged_who_speaks_without_a_choice(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(create(["nobody"] * 3, max_turns=1).run(task="go"))
+    assert "The model chose no speaker in 3 attempts: ann speaks." in caplog.messages
+
+
 def test_without_a_choice_the_last_speaker_speaks_again_unless_it_is_no_candidate() -> None:
     def not_bob(messages: Any) -> list[str]:
         return ["bob"] if len(messages) == 1 else ["ann", "cid"]

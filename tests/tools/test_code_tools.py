@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -138,3 +139,15 @@ def test_a_session_tool_is_saved_and_loaded() -> None:
     assert isinstance(loaded, CodeSessionTool)
     assert loaded.schema == tool.schema
     assert loaded.dump_component() == tool.dump_component()
+
+
+def test_code_that_fails_in_a_session_is_an_error_with_its_exit_code() -> None:
+    async def work() -> None:
+        async with SandboxSessionCodeExecutor() as executor:
+            workbench = StaticWorkbench([CodeSessionTool(executor)])
+            result = await workbench.call_tool("CodeSession", {"code": "import os; os._exit(3)"})
+            assert re.search(r"exit code\D*3", result.to_text())
+            assert result.is_error
+            assert not (await workbench.call_tool("CodeSession", {"code": "print(1)"})).is_error
+
+    run(work())

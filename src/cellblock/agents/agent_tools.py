@@ -104,6 +104,8 @@ def collect_tools(
     handoffs: Sequence[Handoff | str] | None,
 ) -> AgentTools:
     """Return the tools of an agent. Raise `ValueError` if they cannot be used together."""
+    if tools is not None and not isinstance(tools, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise ValueError(f"tools must be a list of tools, such as [{_name_of(tools)}].")
     own = [_as_tool(tool) for tool in tools or ()]
     names = [tool.name for tool in own]
     if len(set(names)) < len(names):
@@ -119,6 +121,10 @@ def collect_tools(
     if own:
         raise ValueError("Tools cannot be used with a workbench.")
     return AgentTools([workbench] if isinstance(workbench, Workbench) else list(workbench), offers)
+
+
+def _name_of(tool: object) -> str:
+    return str(getattr(tool, "__name__", None) or getattr(tool, "name", repr(tool)))
 
 
 def _as_tool(tool: AgentTool) -> BaseTool[Any, Any]:

@@ -75,7 +75,7 @@ class ApprovalRules(Component):
                     container call the work folder /workspace.
     ask             the function that decides where a rule says "ask". Without it, "ask" denies.
 
-    Raise `ValueError` for a rule that does not exist.
+    Raise `ValueError` for a rule that does not exist, and if `ask` is no function.
     """
 
     component_type: ClassVar[str] = "approval_rules"
@@ -109,6 +109,7 @@ class ApprovalRules(Component):
         if isinstance(allowed_paths, str):
             raise ValueError(f"allowed_paths must be a list of paths, not {allowed_paths!r}.")
         self._allowed_paths = tuple(allowed_paths)
+        check_approval("ask", ask)
         self._ask = ask
 
     async def decide(self, blocks: Sequence[CodeBlock], context: list[LLMMessage]) -> Approval:
@@ -158,6 +159,18 @@ class ApprovalRules(Component):
     @classmethod
     def _from_config(cls, config: Mapping[str, object]) -> Self:
         return cls(**cast(dict[str, Any], dict(config)))
+
+
+def check_approval(name: str, approval: object) -> None:
+    """Raise `ValueError` if the argument `name` is not None, a function or `ApprovalRules`."""
+    is_class = isinstance(approval, type)
+    if is_class or not (
+        approval is None or isinstance(approval, ApprovalRules) or callable(approval)
+    ):
+        raise ValueError(
+            f"{name} must be a function that takes an ApprovalRequest and returns an "
+            f"ApprovalResponse, or ApprovalRules(...), not {approval!r:.100}."
+        )
 
 
 async def decide(

@@ -7,24 +7,25 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from ..cancellation import CancellationToken
 from ..errors import ComponentError, ModelOutputError
 from ..models.client import ChatCompletionClient, ToolChoice
-from ..models.contexts import ChatCompletionContext, UnboundedChatCompletionContext
+from ..models.contexts import ChatCompletionContext
 from ..models.messages import (
     AssistantMessage,
     CreateResult,
     LLMMessage,
     SystemMessage,
 )
+from ..models.structured_output import checked_output
 from ..models.tool_schema import ToolLike
 from ..tools.base import BaseTool
 from ..tools.workbench import Workbench
 from .agent_tools import AgentTool, ToolOutcome, collect_tools
 from .base import BaseChatAgent, Response
-from .context import add_to_context
+from .context import add_to_context, context_or_default, saved_context
 from .handoff import Handoff
 from .messages import (
     AgentMessage,
@@ -38,7 +39,12 @@ from .messages import (
     ToolCallRequestEvent,
     ToolCallSummaryMessage,
 )
-from .model_calls import ask_model
+from .model_calls import (
+    ask_model,
+    check_model_client,
+    check_system_message,
+    cut_off_metadata,
+)
 from .tool_messages import SummaryFormatter, exchange, find_handoff, summarize, summary_formatter
 
 
@@ -48,7 +54,8 @@ class AssistantAgent(BaseChatAgent):
     The answer is a `TextMessage`, or a `StructuredMessage` with `output_content_type`. If the model
     still calls tools after `max_tool_iterations`, the answer is a `ToolCallSummaryMessage`, or with
     `reflect_on_tool_use` what the model says about the results. If it hands over, the answer is a
-    `HandoffMessage`.
+    `HandoffMessage`. A text that is cut off has the metadata "finish_reason", and its code is not
+    run by a `CodeExecutorAgent`.
 
     tools                        tools, or functions that become tools
     workbench                    one or several sets of tools, instead of `tools`
@@ -105,6 +112,9 @@ class AssistantAgent(BaseChatAgent):
                 "Maximum number of tool iterations must be greater than or equal to 1, "
                 f"got {max_tool_iterations}"
             )
+        check_model_client(model_client)
+        check_system_message(system_message)
+        _check_output_type(output_content_type)
         can_call = model_client.model_info["function_calling"]
         if tools and not can_call:
             raise ValueError("The model does not support function calling.")
@@ -114,7 +124,7 @@ class AssistantAgent(BaseChatAgent):
             )
         self._model_client = model_client
         self._tools = collect_tools(tools, workbench, handoffs)
-        self._model_context = model_context or UnboundedChatCompletionContext()
+        self._model_context = context_or_default(model_context)
         self._system_message = system_message
         self._model_client_stream = model_client_stream
         self._reflect_on_tool_use = (
@@ -273,10 +283,11 @@ class AssistantAgent(BaseChatAgent):
                 source=self.name,
                 models_usage=result.usage,
                 id=message_id,
+                metadata=cut_off_metadata(result),
             )
         else:
             message = StructuredMessage[self._output_content_type](
-                content=_parse(result.content, self._output_content_type),
+                content=_parse(result, self._output_content_type),
                 format_string=self._output_content_type_format,
                 source=self.name,
                 models_usage=result.usage,
@@ -306,9 +317,7 @@ class AssistantAgent(BaseChatAgent):
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `save_state` returned. Raise `ValueError` if it is something else."""
-        if "llm_context" not in state:
-            raise ValueError(f"The state has no llm_context, so it is not one of {self.name}.")
-        await self._model_context.load_state(state["llm_context"])
+        await self._model_context.load_state(saved_context(state, self.name))
         self._unanswered.clear()
 
     def _to_config(self) -> dict[str, object]:
@@ -358,10 +367,16 @@ class AssistantAgent(BaseChatAgent):
         return cls(**arguments)
 
 
-def _parse(text: str, output_type: type[BaseModel]) -> BaseModel:
-    try:
-        return output_type.model_validate_json(text)
-    except ValidationError as error:
-        raise ModelOutputError(
-            f"The model's answer is not a {output_type.__name__}: {text!r:.500}\n{error}"
-        ) from error
+def _parse(result: CreateResult, output_type: type[BaseModel]) -> BaseModel:
+    text = checked_output(result, output_type).content
+    assert isinstance(text, str)
+    return output_type.model_validate_json(text)
+
+
+def _check_output_type(output_type: object) -> None:
+    is_model = isinstance(output_type, type) and issubclass(output_type, BaseModel)
+    if output_type is not None and not is_model:
+        raise ValueError(
+            f"output_content_type must be a pydantic class, not {output_type!r:.100}. "
+            "Make it a subclass of pydantic.BaseModel."
+        )

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SerializeAsAny
 
 from ..cancellation import CancellationToken
 from ..components import Component
+from ..errors import AgentError
 from .cancellable import until_cancelled
 from .messages import AgentMessage, BaseAgentEvent, BaseChatMessage, TextMessage
 
@@ -131,7 +132,7 @@ class BaseChatAgent(ChatAgent, ABC):
     """
 
     def __init__(self, name: str, description: str) -> None:
-        if not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError(f"The agent name {name!r} must be a valid Python identifier.")
         self._name = name
         self._description = description
@@ -149,8 +150,16 @@ class BaseChatAgent(ChatAgent, ABC):
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[AgentMessage | Response, None]:
-        """Yield the inner messages of `on_messages`, then its response."""
+        """Yield the inner messages of `on_messages`, then its response.
+
+        Raise `AgentError` if it returned something else.
+        """
         response = await self.on_messages(messages, cancellation_token)
+        if not isinstance(response, Response):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise AgentError(
+                f"{self.name}.on_messages must return a Response, not {type(response).__name__}. "
+                "Return Response(chat_message=TextMessage(content=..., source=self.name))."
+            )
         for message in response.inner_messages or []:
             yield message
         yield response

@@ -17,15 +17,15 @@ from ..executors.command_line.docker import DockerCommandLineCodeExecutor
 from ..executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 from ..executors.jupyter.docker import DockerJupyterCodeExecutor
 from ..models.client import ChatCompletionClient
-from ..models.contexts import ChatCompletionContext, UnboundedChatCompletionContext
+from ..models.contexts import ChatCompletionContext
 from ..models.messages import SystemMessage
 from ..observation import MAX_CHARACTERS
 from ..results import CodeResult
-from .approval import ApprovalFuncType, ApprovalRules
+from .approval import ApprovalFuncType, ApprovalRules, check_approval
 from .base import BaseChatAgent, Response, is_transient
-from .code_runs import CodeRun, CodeRunner, RunsCodeBlocks
+from .code_runs import CodeRun, CodeRunner, RunsCodeBlocks, check_executor
 from .code_task import Coder, CodeTask
-from .context import add_to_context
+from .context import add_to_context, context_or_default, saved_context
 from .messages import (
     AgentMessage,
     BaseChatMessage,
@@ -33,6 +33,7 @@ from .messages import (
     TextMessage,
     ThoughtEvent,
 )
+from .model_calls import check_model_client, check_system_message, has_cut_off_text
 from .run_budget import RunBudget
 from .runnable_blocks import runnable_blocks
 
@@ -48,6 +49,7 @@ _NO_APPROVAL = (
     "review and approve code before execution. See the CodeExecutorAgent documentation for "
     "examples of approval functions."
 )
+_AUTOGEN_STATE = {"type": "BaseState", "version": "1.0.0"}
 # Their subclasses, such as live sessions, isolate code as well.
 _ISOLATED = (
     SandboxCommandLineCodeExecutor,
@@ -60,6 +62,7 @@ class CodeExecutorAgent(BaseChatAgent):
     """Run code: that of the messages, or with `model_client` code that the model writes.
 
     Without a model, the blocks of all incoming text messages run, and their output is the answer.
+    Code that a model's answer cuts off is not run, and the answer says so.
 
     With a model, the agent asks it for an answer. If the answer has code blocks, the agent runs
     them, shows the model the result, and asks for the final answer. After an error the model may
@@ -102,6 +105,10 @@ class CodeExecutorAgent(BaseChatAgent):
         "No code blocks found in the thread. Please provide at least one markdown-encoded code "
         "block to execute (i.e., quoting code in ```python or ```sh code blocks)."
     )
+    CUT_OFF_MESSAGE = (
+        "The message with the code was cut off before its end, so no code was run. Please provide "
+        "all of the code in a shorter message."
+    )
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]] = ["python", "sh"]
 
     def __init__(
@@ -128,11 +135,11 @@ class CodeExecutorAgent(BaseChatAgent):
                 self.DEFAULT_AGENT_DESCRIPTION if has_model else self.DEFAULT_TERMINAL_DESCRIPTION
             )
         super().__init__(name, description)
-        if not hasattr(code_executor, "execute_code_blocks"):
-            raise ValueError(
-                "code_executor must be an executor such as SandboxCommandLineCodeExecutor(), "
-                f"not {code_executor!r:.100}."
-            )
+        check_executor(code_executor)
+        check_approval("approval_func", approval_func)
+        check_system_message(system_message)
+        if model_client is not None:
+            check_model_client(model_client)
         if isinstance(sources, str) or isinstance(supported_languages, str):
             raise ValueError("sources and supported_languages must be lists of names, not a text.")
         if max_retries_on_error < 0:
@@ -148,7 +155,7 @@ class CodeExecutorAgent(BaseChatAgent):
             warnings.warn(_NO_APPROVAL, UserWarning, stacklevel=2)
         self._executor = code_executor
         self._client = model_client
-        self._context = model_context or UnboundedChatCompletionContext()
+        self._context = context_or_default(model_context)
         self._system_message = system_message
         self._stream = model_client_stream
         self._max_retries = max_retries_on_error
@@ -248,9 +255,12 @@ class CodeExecutorAgent(BaseChatAgent):
         }
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `save_state` returned. AutoGen's state of this agent is empty."""
-        if "llm_context" in state:
-            await self._context.load_state(state["llm_context"])
+        """Take over what `save_state` returned. AutoGen's state of this agent is empty.
+
+        Raise `ValueError` if it is something else.
+        """
+        if state != _AUTOGEN_STATE:
+            await self._context.load_state(saved_context(state, self.name))
 
     def _answer(
         self, messages: Sequence[BaseChatMessage], budget: RunBudget
@@ -267,6 +277,10 @@ class CodeExecutorAgent(BaseChatAgent):
         blocks = await self.extract_code_blocks_from_messages(messages)
         if not blocks:
             yield self._response(self.NO_CODE_BLOCKS_FOUND_MESSAGE)
+            return
+        cut_off = [message for message in messages if has_cut_off_text(message)]
+        if await self.extract_code_blocks_from_messages(cut_off):
+            yield self._response(self.CUT_OFF_MESSAGE)
             return
         context = await self._context.get_messages()
         run = self._runner.run(blocks, context=context, token=budget.token)

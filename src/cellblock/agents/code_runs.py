@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -32,6 +33,22 @@ class RunsCodeBlocks(Protocol):
     ) -> Any:
         """Run blocks. Return an object with the attributes `exit_code` and `output`."""
         ...
+
+
+def check_executor(executor: object) -> None:
+    """Raise `ValueError` if `executor` is not an executor, or is a synchronous one."""
+    execute = getattr(executor, "execute_code_blocks", None)
+    if isinstance(executor, type) or execute is None:
+        raise ValueError(
+            "code_executor must be an executor such as SandboxCommandLineCodeExecutor(), "
+            f"not {executor!r:.100}."
+        )
+    if inspect.isroutine(execute) and not inspect.iscoroutinefunction(inspect.unwrap(execute)):
+        raise ValueError(
+            f"code_executor cannot be a synchronous {type(executor).__name__}. Import "
+            "the executor from cellblock instead of cellblock.sync, or make execute_code_blocks "
+            "an async method."
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,7 @@ class CodeRunner:
             # Some of these do not look at the token.
             with cancelled_by(token):
                 result = await self.executor.execute_code_blocks(blocks, token)
-            yield self._shown(_our_result(result))
+            yield self.shown(_our_result(result))
 
     async def _run_streamed(
         self,
@@ -115,9 +132,10 @@ class CodeRunner:
                         block=event.block,
                         stream=event.stream,
                     )
-        yield self._shown(builder.session_result() if executor.is_live else builder.result())
+        yield self.shown(builder.session_result() if executor.is_live else builder.result())
 
-    def _shown(self, result: CodeResult) -> CodeRun:
+    def shown(self, result: CodeResult) -> CodeRun:
+        """Return `result` with as much output as is shown."""
         seen = observe(result, max_characters=self.max_output_characters)
         return CodeRun(dataclasses.replace(result, output=seen.text), seen.pictures)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
 from ..blocks import CodeBlock
 from ..errors import ModelOutputError
+from ..executors.frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from ..models.client import ChatCompletionClient
 from ..models.contexts import ChatCompletionContext
 from ..models.image import Image
@@ -32,10 +34,11 @@ from .messages import (
     AgentMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
+    CodeOutputEvent,
     TextMessage,
     ThoughtEvent,
 )
-from .model_calls import ask_model, visible_messages
+from .model_calls import ask_model, cut_off_metadata, visible_messages
 from .run_budget import RunBudget
 from .runnable_blocks import language_family, runnable_blocks
 
@@ -47,6 +50,11 @@ _RETRY_PROMPT = (
     "- A detailed explanation in 'reason' that identifies the issue, justifies your decision to "
     "retry or not, and outlines how you would resolve the error if a retry is attempted."
 )
+_CUT_OFF = {
+    "length": "The model's answer was cut off. Code in it was not run. Raise max_tokens of the "
+    "model client, or ask for less.",
+    "content_filter": "The service filtered the model's answer. Code in it was not run.",
+}
 # What differs between two runs of a block with the same error.
 _NAMES_OF_BLOCKS = re.compile(r"tmp_code_[0-9a-f]+|Cell In ?\[\d+\]")
 
@@ -79,6 +87,7 @@ class _Answer:
     message_id: str
     text: str
     usage: RequestUsage | None
+    cut_off: dict[str, str] = field(default_factory=dict[str, str])  # metadata; empty if it is not
 
 
 class CodeTask:
@@ -86,8 +95,8 @@ class CodeTask:
 
     The run ends without another attempt if the code succeeds, the attempts are used up, the model
     decides so, or going on makes no sense: the model repeats its code or its error, or answers with
-    nothing or with nonsense. In these cases a `ThoughtEvent` and the metadata "stop_reason" of the
-    answer say so. If `budget` is used up, the run ends without an answer.
+    nothing, with nonsense or with half an answer. In these cases a `ThoughtEvent` and the metadata
+    "stop_reason" of the answer say so. If `budget` is used up, the run ends without an answer.
     """
 
     def __init__(self, coder: Coder, budget: RunBudget) -> None:
@@ -125,7 +134,7 @@ class CodeTask:
             async for event in events:
                 yield event
         blocks = runnable_blocks(self._answer.text, self._coder.languages)
-        if not blocks:
+        if not blocks or self._answer.cut_off:
             self._next = "respond"
             return
         self._next = "reflect"
@@ -167,26 +176,40 @@ class CodeTask:
                 await coder.context.add_message(
                     AssistantMessage(content=text, thought=item.thought, source=coder.name)
                 )
-                self._answer = _Answer(message_id, text, item.usage)
+                self._answer = _Answer(message_id, text, item.usage, cut_off_metadata(item))
 
     async def _run_blocks(
         self, blocks: list[CodeBlock], attempt: int
     ) -> AsyncGenerator[AgentMessage, None]:
-        """Run `blocks`, and put the result into the context. Yield what happens."""
-        coder = self._coder
+        """Run `blocks`, and put the result into the context. Yield what happens.
+
+        If the task is cancelled, the context gets the output until then.
+        """
+        coder, run, output = self._coder, None, ""
         context = await coder.context.get_messages()
-        run = coder.runner.run(blocks, context=context, token=self._budget.token, attempt=attempt)
-        async with aclosing(run):
-            async for item in run:
-                if not isinstance(item, CodeRun):
+        items = coder.runner.run(blocks, context=context, token=self._budget.token, attempt=attempt)
+        try:
+            async with aclosing(items):
+                async for item in items:
+                    if isinstance(item, CodeRun):
+                        run = item
+                        continue
+                    output += item.content if isinstance(item, CodeOutputEvent) else ""
                     yield item
-                    continue
-                self._code_result = item.result
-                await coder.context.add_message(self._result_message(item))
-                yield CodeExecutionEvent(
-                    retry_attempt=attempt, result=item.result, source=coder.name
-                )
+        except (asyncio.CancelledError, GeneratorExit):
+            if run is None and output:
+                await self._add_cancelled_result(output)
+            raise
+        assert run is not None
+        self._code_result = run.result
+        await coder.context.add_message(self._result_message(run))
+        yield CodeExecutionEvent(retry_attempt=attempt, result=run.result, source=coder.name)
         self._budget.raise_if_cancelled()
+
+    async def _add_cancelled_result(self, output: str) -> None:
+        result = CodeResult(EXIT_CANCELLED, output + CANCELLED_TEXT, outcome="cancelled")
+        message = self._result_message(self._coder.runner.shown(result))
+        await self._coder.context.add_message(message)
 
     async def _decide(self, attempt: int) -> AsyncGenerator[AgentMessage, None]:
         """Let the model decide on another attempt, and put its correction into the context."""
@@ -241,15 +264,17 @@ class CodeTask:
 
     def _respond(self) -> Iterator[AgentMessage | Response]:
         answer = self._answer
-        if not answer.text.strip():
+        if answer.cut_off:
+            yield self._stop(_CUT_OFF[answer.cut_off["finish_reason"]])
+        elif not answer.text.strip():
             yield self._stop("The model's answer is empty.")
-        metadata = {} if self._stop_reason is None else {"stop_reason": self._stop_reason}
+        stop = {} if self._stop_reason is None else {"stop_reason": self._stop_reason}
         message = TextMessage(
             id=answer.message_id,
             content=answer.text,
             source=self._coder.name,
             models_usage=answer.usage,
-            metadata=metadata,
+            metadata={**answer.cut_off, **stop},
         )
         yield Response(chat_message=message)
 

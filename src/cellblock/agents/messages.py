@@ -166,8 +166,9 @@ class StructuredMessage(BaseChatMessage, Generic[ContentT]):
     @computed_field
     @property
     def type(self) -> str:
-        """Name the class of the content as well."""
-        return f"StructuredMessage[{type(self.content).__name__}]"
+        """Name the class of the content as well, as `MessageFactory` knows it."""
+        name = type(self).__name__
+        return name if "[" in name else f"StructuredMessage[{type(self.content).__name__}]"
 
     def to_text(self) -> str:
         """Return the content as text."""

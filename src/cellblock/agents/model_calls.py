@@ -11,7 +11,27 @@ from ..models.client import ChatCompletionClient, JsonOutput, ToolChoice
 from ..models.messages import CreateResult, LLMMessage, UserMessage
 from ..models.tool_schema import ToolLike
 from .cancellable import cancelled_by, until_cancelled
-from .messages import ModelClientStreamingChunkEvent
+from .messages import BaseChatMessage, ModelClientStreamingChunkEvent
+
+# "content_filter": the service ended the answer.
+_CUT_OFF = ("length", "content_filter")
+
+
+def check_model_client(client: object) -> None:
+    """Raise `ValueError` if `client` is not a model client."""
+    if isinstance(client, type) or not (
+        hasattr(client, "create") and hasattr(client, "model_info")
+    ):
+        raise ValueError(
+            "model_client must be a client such as OpenAIChatCompletionClient(model=...), "
+            f"not {client!r:.100}."
+        )
+
+
+def check_system_message(system_message: object) -> None:
+    """Raise `ValueError` if `system_message` is neither text nor None."""
+    if not isinstance(system_message, str | None):
+        raise ValueError(f"system_message must be a text or None, not {system_message!r:.100}.")
 
 
 async def ask_model(
@@ -60,6 +80,21 @@ async def ask_model(
                 yield piece
                 return
     raise ModelOutputError(f"The model of {source} ended its stream without a CreateResult.")
+
+
+def is_cut_off(result: CreateResult) -> bool:
+    """Return True if `result` ends before the model was done: its code may be half a program."""
+    return result.finish_reason in _CUT_OFF
+
+
+def cut_off_metadata(result: CreateResult) -> dict[str, str]:
+    """Return what the metadata of a message with the text of `result` says if it is cut off."""
+    return {"finish_reason": result.finish_reason} if is_cut_off(result) else {}
+
+
+def has_cut_off_text(message: BaseChatMessage) -> bool:
+    """Return True if the metadata of `message` says that its text is cut off."""
+    return message.metadata.get("finish_reason") in _CUT_OFF
 
 
 def visible_messages(

@@ -118,7 +118,10 @@ class UserProxyAgent(BaseChatAgent):
     async def _read_answer(self, prompt: str, token: CancellationToken) -> str:
         try:
             with cancelled_by(token):
-                return await call_input_func(self.input_func, prompt, token)
+                answer = await call_input_func(self.input_func, prompt, token)
+            if not isinstance(answer, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+                raise TypeError(f"input_func must return a text, not {answer!r:.100}.")
+            return answer
         except Exception as error:
             raise AgentError(f"Failed to get user input: {error}") from error
 

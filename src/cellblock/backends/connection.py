@@ -377,6 +377,8 @@ def _preload_error(failure: dict[str, Any]) -> PackageError:
 
 def _failure_error(failure: dict[str, Any]) -> CellblockError:
     """Return the error that the server reports for one run."""
+    if failure.get("stopped"):
+        return ExecutorStopped(_STOPPED_TEXT)
     if failure.get("file"):
         return WorkspaceError(f"{failure['file']} cannot be written: {failure.get('error')}.")
     return BackendError(f"The code could not be run: {failure.get('error')}.")

@@ -43,6 +43,8 @@ Reply "TERMINATE" in the end when everything is done.
         "skills, and Linux command line skills."
     )
 
+    _needs_model: ClassVar[bool] = True
+
     def __init__(
         self,
         name: str,

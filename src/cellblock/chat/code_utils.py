@@ -123,6 +123,7 @@ def execute_code(
     lang: str | None = "python",
     *,
     sandbox: bool = True,
+    allow_home: bool = False,
 ) -> tuple[int, str, str | None]:
     """Run code in a fresh process and return its exit code, its output and the image.
 
@@ -133,9 +134,11 @@ def execute_code(
     use_docker   see `UseDocker`; not given: see `decide_use_docker`
     sandbox      without Docker, run the code in a sandbox with this machine's network. False: run
                  it on this machine, with your rights
+    allow_home   let `work_dir` be your home folder, which is refused otherwise
 
     The output is what the code wrote to standard output, or after a failure to standard error.
-    After `timeout` the exit code is 1 and the output "Timeout". The image is None without Docker.
+    After `timeout` the exit code is 1, and the output ends with "Timeout". The image is None
+    without Docker.
 
     Raise `AssertionError` if there is no code and no file, `NotImplementedError` for an unknown
     language, `RuntimeError` if Docker is wanted and not running, and the errors of
@@ -148,7 +151,11 @@ def execute_code(
         raise NotImplementedError(f"{lang} not recognized in code execution")
     check_can_use_docker_or_throw(use_docker)
     settings = CodeSettings.create(
-        use_docker=use_docker, work_dir=work_dir, timeout=timeout, sandbox=sandbox
+        use_docker=use_docker,
+        work_dir=work_dir,
+        timeout=timeout,
+        sandbox=sandbox,
+        allow_home=allow_home,
     )
     done = background_loop().run(_run_once(task, settings))
     return done.exit_code, done.logs, done.image

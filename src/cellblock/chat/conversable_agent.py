@@ -76,6 +76,7 @@ class ConversableAgent(
         self._name = name
         self.human_input_mode = _valid_mode(human_input_mode)
         self.silent = silent
+        _check_termination(is_termination_msg, max_consecutive_auto_reply)
         self._description = system_message if description is None else description
         self._is_termination_msg = is_termination_msg or _is_terminate
         self._default_auto_reply = default_auto_reply
@@ -159,6 +160,16 @@ def _valid_mode(mode: HumanInputMode) -> HumanInputMode:
             f"human_input_mode must be 'ALWAYS', 'TERMINATE' or 'NEVER', not {mode!r}."
         )
     return mode
+
+
+def _check_termination(is_termination_msg: object, limit: object) -> None:
+    if is_termination_msg is not None and not callable(is_termination_msg):
+        raise TypeError(
+            "is_termination_msg must be a function that takes a message, such as lambda message: "
+            f"'TERMINATE' in (message.get('content') or ''). It is {is_termination_msg!r:.100}."
+        )
+    if limit is not None and not isinstance(limit, int | float):
+        raise TypeError(f"max_consecutive_auto_reply must be a number or None, not {limit!r:.100}.")
 
 
 def _is_terminate(message: ChatMessage) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def run(steps: Steps[T]) -> T:
             try:
                 value = step.function()
             except BaseException as error:
-                step = steps.throw(error)
+                step = steps.throw(_without_own_frames(error))
             else:
                 step = steps.send(value)
     except StopIteration as end:
@@ -57,8 +58,21 @@ async def run_async(steps: Steps[T]) -> T:
             try:
                 value = await step.async_function()
             except BaseException as error:
-                step = steps.throw(error)
+                step = steps.throw(_without_own_frames(error))
             else:
                 step = steps.send(value)
     except StopIteration as end:
         return end.value
+
+
+def _without_own_frames(error: BaseException) -> BaseException:
+    """Return `error` without the frames of this module in its traceback: they hide the cause."""
+    kept: list[TracebackType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename != __file__:
+            kept.append(trace)
+        trace = trace.tb_next
+    for each, following in zip(kept, [*kept[1:], None], strict=True):
+        each.tb_next = following
+    return error.with_traceback(kept[0] if kept else None)

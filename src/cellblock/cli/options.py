@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from ..executors.workspace.exposed_folder import exposure_of
+from ..environments.exposed_folder import exposure_of
 from ..limits import MAX_SECONDS, MIN_MEMORY_BYTES
 from .sizes import parse_size
 

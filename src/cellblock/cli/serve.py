@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..server.http.process import ServerSettings
     from ..server.settings import SessionSettings
 
-_MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart")
+_MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client")
 _DATABASE_HELP = "Database of the keys.  [default: an SQLite file of this user]"
 
 

@@ -25,6 +25,10 @@ _VERSION_7 = {
     "DockerCommandLineCodeExecutor": _CONTAINERS,
     "DockerJupyterCodeExecutor": _CONTAINERS,
     "JupyterCodeExecutor": "The time limit ends the block with exit code 124; the kernel goes on.",
+    "ACADynamicSessionsCodeExecutor": (
+        "Functions are a module to import from. A time limit or a cancelled token is a result and "
+        "no exception, and a failed block is the last one that runs."
+    ),
     "ComponentModel": "Only registered classes are loaded.",
     "Component": "It is not generic. Only registered classes are loaded.",
     "ComponentBase": "It is not generic. Only registered classes are loaded.",

@@ -175,6 +175,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
     },
     "autogen_ext": {},
     "autogen_ext.code_executors": {},
+    "autogen_ext.code_executors.azure": {"": "ACADynamicSessionsCodeExecutor"},
     "autogen_ext.code_executors.docker": {"": _DOCKER_EXECUTOR},
     "autogen_ext.code_executors.docker_jupyter": {
         "": (

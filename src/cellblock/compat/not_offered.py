@@ -169,7 +169,6 @@ _VERSION_7: dict[str, dict[str, str]] = {
             "create_default_code_executor"
         )
     },
-    "autogen_ext.code_executors.azure": {"Use DockerJupyterCodeExecutor.": "*"},
     "autogen_ext.code_executors.docker_jupyter": {
         "Use JupyterServerCodeExecutor.": "JupyterKernelClient"
     },

@@ -21,6 +21,10 @@ usage: python -m cellblock.compat SCRIPT [ARGUMENT ...]
 Run a Python program written for AutoGen 0.2 or 0.7. It is run unchanged, by Cellblock,
 also if AutoGen is installed. To see what it needs: cellblock compat check SCRIPT
 """
+NOTEBOOK = """\
+{name} is a notebook, and only scripts can be run. Open it in Jupyter and write
+`import cellblock.compat` into its first cell, or convert it: jupyter nbconvert --to script
+"""
 _MAIN = os.path.join(os.path.dirname(__file__), "__main__.py")
 _LAUNCHERS = {_MAIN, __file__, runpy.__file__, "<frozen runpy>"}
 
@@ -28,7 +32,7 @@ _LAUNCHERS = {_MAIN, __file__, runpy.__file__, "<frozen runpy>"}
 def run(arguments: list[str]) -> None:
     """Run the program that `arguments` name. It ends this process as it would end its own.
 
-    The exit code is 2 if there is no such program.
+    The exit code is 2 if there is no such program, or it is a notebook.
     """
     if arguments[:1] in (["-h"], ["--help"]):
         sys.stdout.write(USAGE)
@@ -37,6 +41,9 @@ def run(arguments: list[str]) -> None:
     program = arguments[is_module:]
     if not program or program[0].startswith("-"):
         sys.stderr.write(USAGE)
+        sys.exit(2)
+    if not is_module and program[0].endswith(".ipynb"):
+        sys.stderr.write(NOTEBOOK.format(name=program[0]))
         sys.exit(2)
     install(force=True)
     sys.argv = program

@@ -24,7 +24,7 @@ class AgentRuntime(ABC):
     ) -> AgentType:
         """Create agents of `type` by calling `agent_factory`, which may be asynchronous.
 
-        Raise `ValueError` if `type` is taken.
+        Raise `ValueError` if `type` is taken, or `agent_factory` is no function.
         """
 
     @abstractmethod
@@ -42,6 +42,8 @@ class AgentRuntime(ABC):
         message_id: str | None = None,
     ) -> Any:
         """Send `message` to one agent and return its answer, once the runtime is started.
+
+        While it is not started, the message waits, and a warning is logged.
 
         Raise what its handler raises, `UndeliverableException` if its type is not registered, and
         `asyncio.CancelledError` if the token is cancelled.

@@ -35,9 +35,23 @@ class _Route:
 
     message_types: tuple[type, ...]
     match: Match
+    return_types: tuple[Any, ...]
 
     def accepts(self, message: object, context: MessageContext) -> bool:
         return type(message) in self.message_types and self.match(message, context)
+
+    def check_answer(self, answer: object, handler: str) -> None:
+        """Raise `ValueError` if `answer` is of another type than the handler is annotated with."""
+        try:
+            is_right = isinstance(answer, self.return_types)
+        except TypeError:
+            return  # not all of them are classes
+        if not is_right:
+            names = " | ".join(each.__name__ for each in self.return_types)
+            raise ValueError(
+                f"The handler {handler} returned {answer!r:.100}, but is annotated to return "
+                f"{names}. Return that, or change the annotation."
+            )
 
 
 def message_handler(
@@ -49,10 +63,12 @@ def message_handler(
     """Let a method `(self, message: T, ctx: MessageContext)` handle messages of type T.
 
     T may be a union. `match(message, ctx)` says which of them; all if it is not given. Handlers are
-    tried in alphabetical order. `strict` is accepted for AutoGen's sake: a handler is never called
-    with another type.
+    tried in alphabetical order, and never called with another type. If `strict`, `ValueError` is
+    raised for an answer of another type than the method is annotated to return.
+
+    Raise `ValueError` for a method that is not async or has other parameters.
     """
-    return _mark(func, match or _match_all)
+    return _mark(func, match or _match_all, strict)
 
 
 def event(
@@ -63,7 +79,9 @@ def event(
 ) -> Any:
     """Do as `message_handler` does, for messages whose reply is not awaited."""
     also = match or _match_all
-    return _mark(func, lambda message, context: not context.is_rpc and also(message, context))
+    return _mark(
+        func, lambda message, context: not context.is_rpc and also(message, context), strict
+    )
 
 
 def rpc(
@@ -74,14 +92,14 @@ def rpc(
 ) -> Any:
     """Do as `message_handler` does, for messages whose sender waits for the answer."""
     also = match or _match_all
-    return _mark(func, lambda message, context: context.is_rpc and also(message, context))
+    return _mark(func, lambda message, context: context.is_rpc and also(message, context), strict)
 
 
 def _match_all(message: object, context: MessageContext) -> bool:
     return True
 
 
-def _mark(func: Callable[..., Awaitable[Any]] | None, match: Match) -> Any:
+def _mark(func: Callable[..., Awaitable[Any]] | None, match: Match, strict: bool) -> Any:
     def decorate(method: Handler) -> Handler:
         parameters = list(inspect.signature(method).parameters)
         hints = get_type_hints(method)
@@ -90,7 +108,11 @@ def _mark(func: Callable[..., Awaitable[Any]] | None, match: Match) -> Any:
                 f"{method.__qualname__} must have the parameters "
                 "(self, message: TypeOfMessage, ctx: MessageContext)."
             )
-        cast(Any, method).route = _Route(_union_members(hints[parameters[1]]), match)
+        if not inspect.iscoroutinefunction(inspect.unwrap(method)):
+            raise ValueError(f"{method.__qualname__} must be async. Write it with async def.")
+        returns = _union_members(hints.get("return", Any)) if strict else (Any,)
+        route = _Route(_union_members(hints[parameters[1]]), match, returns)
+        cast(Any, method).route = route
         return method
 
     return decorate if func is None else decorate(func)
@@ -164,12 +186,21 @@ class RoutedAgent:
         for name in sorted(dir(type(self))):
             route = getattr(getattr(type(self), name, None), "route", None)
             if isinstance(route, _Route) and route.accepts(message, ctx):
-                return await getattr(self, name)(message, ctx)
+                answer = await getattr(self, name)(message, ctx)
+                route.check_answer(answer, f"{type(self).__name__}.{name}")
+                return answer
         return await self.on_unhandled_message(message, ctx)
 
     async def on_unhandled_message(self, message: Any, ctx: MessageContext) -> None:
         """Log a message that no handler accepts. Override it to do more."""
-        _log.info("%s has no handler for a %s", self._id, type(message).__name__)
+        if ctx.is_rpc:
+            _log.warning(
+                "%s has no handler for a %s. Its sender gets None.",
+                self._id,
+                type(message).__name__,
+            )
+        else:
+            _log.info("%s has no handler for a %s", self._id, type(message).__name__)
 
     async def send_message(
         self,

@@ -76,6 +76,11 @@ class SingleThreadedAgentRuntime(AgentRuntime):
     ) -> AgentType:
         """See `AgentRuntime.register_factory`."""
         name = type.type if isinstance(type, AgentType) else type
+        if not callable(agent_factory):
+            raise ValueError(
+                f"The factory of {name!r} must be a function that creates the agent, such as its "
+                f"class, not {agent_factory!r:.100}."
+            )
         if name in self._registrations:
             raise ValueError(f"Agent with type {name} already exists.")
         self._registrations[name] = _Registration(agent_factory, expected_class)
@@ -129,6 +134,7 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         message_id: str | None = None,
     ) -> Any:
         """See `AgentRuntime.send_message`."""
+        _check_address("recipient", recipient, AgentId)
         if recipient.type not in self._registrations:
             raise UndeliverableException(
                 f"No agent type {recipient.type!r} is registered, so {recipient} cannot be reached."
@@ -137,6 +143,11 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         context = _context(sender, None, cancellation_token, message_id)
         context.cancellation_token.link_future(answer)
         await self._queue.put(_Delivery(message, recipient, context, answer))
+        if self._loop_task is None:
+            _log.warning(
+                "A message to %s waits, because the runtime is not started. Call start().",
+                recipient,
+            )
         return await answer
 
     async def publish_message(
@@ -149,6 +160,7 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         message_id: str | None = None,
     ) -> None:
         """See `AgentRuntime.publish_message`."""
+        _check_address("topic_id", topic_id, TopicId)
         context = _context(sender, topic_id, cancellation_token, message_id)
         recipients = {
             each.map_to_agent(topic_id): None
@@ -288,6 +300,14 @@ async def _or_cancelled(work: Any, answer: asyncio.Future[Any] | None) -> Any:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _check_address(name: str, address: object, kind: type[AgentId | TopicId]) -> None:
+    if not isinstance(address, kind):
+        raise ValueError(
+            f"{name} must be an address such as {kind.__name__}({str(address)!r:.100}, 'default'), "
+            f"not {address!r:.100}."
+        )
 
 
 def _context(

@@ -51,6 +51,8 @@ class CassetteFile(BaseModel):
         """
         if not path.exists():
             return cls()
+        if path.is_dir():
+            raise ValueError(f"The cassette {path} is a folder. Pass the path of a file in it.")
         try:
             file = cls.model_validate(_joined(json.loads(path.read_text(encoding="utf-8"))))
             validate_model_info(file.model_info)

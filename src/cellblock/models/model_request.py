@@ -10,10 +10,17 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from .client import JsonOutput, ModelInfo, ToolChoice
-from .messages import LLMMessage, UserMessage
+from .messages import (
+    AssistantMessage,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    SystemMessage,
+    UserMessage,
+)
 from .tool_schema import ToolLike, name_of
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MESSAGES = (SystemMessage, UserMessage, AssistantMessage, FunctionExecutionResultMessage)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +40,7 @@ class ModelRequest:
 
     def check(self, info: ModelInfo) -> None:
         """Raise `ValueError` if a model with the abilities `info` cannot do this."""
+        check_messages(self.messages)
         self._check_json(info)
         if not info["vision"] and any(map(_has_image, self.messages)):
             raise ValueError("Model does not support vision and image was provided")
@@ -70,6 +78,18 @@ class ModelRequest:
             )
         elif not (info["structured_output"] or info["json_output"]):
             raise ValueError("Model does not support structured output.")
+
+
+def check_messages(messages: object) -> None:
+    """Raise `ValueError` if `messages` is not a sequence of messages to a model."""
+    example = "UserMessage(content=..., source='user')"
+    if isinstance(messages, str) or not isinstance(messages, Sequence):
+        kind = type(messages).__name__
+        raise ValueError(f"messages must be a list such as [{example}], not a {kind}.")
+    for index, message in enumerate(cast(Sequence[object], messages)):
+        if not isinstance(message, _MESSAGES):
+            kind = type(message).__name__
+            raise ValueError(f"messages[{index}] is a {kind}. Pass a message such as {example}.")
 
 
 def _has_image(message: LLMMessage) -> bool:

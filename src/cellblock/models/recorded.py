@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from .client import JsonOutput, ToolChoice
 from .messages import CreateResult, LLMMessage
+from .model_request import check_messages
 from .tool_schema import ToolLike, name_of, schema_of
 
 
@@ -40,7 +41,8 @@ def request_values(
     json_output: JsonOutput,
     extra_create_args: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return what decides about the answer, as JSON values."""
+    """Return what decides about the answer, as JSON values. Raise `ValueError` for no message."""
+    check_messages(messages)
     is_class = isinstance(json_output, type)
     return {
         "messages": [message.model_dump(mode="json") for message in messages],

@@ -17,6 +17,7 @@ from .client import (
     validate_model_info,
 )
 from .messages import CreateResult, LLMMessage, RequestUsage
+from .model_request import check_messages
 from .tool_schema import ToolLike
 
 _COMPLETIONS = TypeAdapter(list[str | CreateResult])
@@ -37,6 +38,8 @@ class ReplayChatCompletionClient(ChatCompletionClient):
         chat_completions: Sequence[str | CreateResult],
         model_info: ModelInfo | None = None,
     ) -> None:
+        if isinstance(chat_completions, str):
+            raise ValueError("chat_completions must be a list of answers, not a text. Pass [text].")
         if model_info is not None:
             validate_model_info(model_info)
         self.chat_completions = list(chat_completions)
@@ -77,6 +80,7 @@ class ReplayChatCompletionClient(ChatCompletionClient):
         cancellation_token: Token | None = None,
     ) -> CreateResult:
         """Return the next answer. Raise `ValueError` if none is left."""
+        check_messages(messages)
         raise_if_cancelled(cancellation_token)
         item = self._next_item()
         self._create_calls.append(

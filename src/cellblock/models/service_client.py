@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
 
 from pydantic import BaseModel, SecretStr
 
@@ -23,10 +24,13 @@ from .client import (
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_family import KnownModel
 from .model_request import ModelRequest
-from .service_errors import service_errors
+from .service_errors import raise_reported_error, service_errors
 from .structured_output import checked_output
 from .token_estimate import estimate_tokens
 from .tool_schema import ToolLike
+
+if TYPE_CHECKING:
+    import httpx
 
 ResultT = TypeVar("ResultT")
 # Options of the SDKs, which `extra_create_args` may have too.
@@ -63,7 +67,7 @@ class AnswerStream(Protocol):
         ...
 
     def result(self) -> CreateResult:
-        """Return the whole answer. Raise `ValueError` if the service sent none."""
+        """Return the whole answer. Raise `ValueError` if the service sent none, or not all."""
         ...
 
 
@@ -116,19 +120,28 @@ class ServiceClient(ChatCompletionClient):
     async def _send(self, request: ModelRequest) -> CreateResult:
         body = self._request_body(request, stream=False)
         with service_errors(self.service, str(self._client.base_url)):
-            return self._read(_plain(await self._post(body, stream=False)), request)
+            answer = _plain(await self._post(body, stream=False))
+            raise_reported_error(self.service, answer)
+            return self._read(answer, request)
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[str | CreateResult, None]:
         body = self._request_body(request, stream=True)
         collected = self._collector(request)
         with service_errors(self.service, str(self._client.base_url)):
             async with await self._post(body, stream=True) as events:
+                await self._check_stream(events.response)
                 async for event in events:
                     for piece in collected.add(_plain(event)):
                         yield piece
             for piece in collected.end():
                 yield piece
             yield collected.result()
+
+    async def _check_stream(self, response: httpx.Response) -> None:
+        """Raise `ModelError` if the service answered with a JSON error instead of a stream."""
+        if response.headers.get("content-type", "").startswith("application/json"):
+            with contextlib.suppress(ValueError):  # the reader of the stream reports other content
+                raise_reported_error(self.service, json.loads(await response.aread()))
 
     async def _post(self, body: dict[str, Any], *, stream: bool) -> Any:
         options = {name: body.pop(name) for name in _SDK_OPTIONS & set(body)}

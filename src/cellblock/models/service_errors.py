@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Generator, Mapping
 from typing import cast
 
@@ -18,6 +19,9 @@ _ADVICE = {
     413: "Send fewer or shorter messages.",
     429: "Wait, or raise max_retries=.",
 }
+_TOO_LONG = re.compile(r"context.(length|window)|(prompt|input) is too long", re.IGNORECASE)
+# Errors of httpx: the service was reached.
+_BROKEN = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 _MAX_QUOTE = 500
 
 
@@ -35,19 +39,30 @@ def service_errors(service: str, address: str) -> Generator[None]:
         raise ModelError(text, status=status, request_id=request_id) from error
 
 
+def raise_reported_error(service: str, answer: object) -> None:
+    """Raise `ModelError` if `answer`, whose status is 200, is an error of the service."""
+    if isinstance(answer, Mapping) and (error := cast(Mapping[str, object], answer).get("error")):
+        text = _message(error) or repr(error)
+        raise ModelError(f"{service} answered with an error: {_sentence(text)}")
+
+
 def _describe(
     error: Exception, service: str, address: str, status: int | None, request_id: str | None
 ) -> str:
     kind = type(error).__name__
     if status is not None and status >= 400:
         number = f", request ID {request_id}" if request_id else ""
-        advice = f" {_ADVICE[status]}" if status in _ADVICE else ""
-        return f"{service} answered with status {status}{number}: {_quote(error)}{advice}"
+        text = _quote(error)
+        advice = _ADVICE[413] if _TOO_LONG.search(text) else _ADVICE.get(status, "")
+        return f"{service} answered with status {status}{number}: {text} {advice}".rstrip()
     if "Timeout" in kind:
         return f"{service} at {address} did not answer in time. Raise timeout=."
+    cause = (error.__cause__ or error) if "Connection" in kind else error
+    reason = _sentence(str(cause) or type(cause).__name__)
+    if type(cause).__name__ in _BROKEN:
+        return f"{service} at {address} closed the connection too early: {reason} Ask again."
     if "Connection" in kind:
-        cause = str(error.__cause__ or error) or type(error.__cause__).__name__
-        return f"{service} at {address} cannot be reached: {cause}. Check the address."
+        return f"{service} at {address} cannot be reached: {reason} Check the address."
     if isinstance(error, ValueError):
         return f"{service} at {address} sent an answer that cannot be read: {_quote(error)}"
     return f"The request to {service} failed: {_quote(error)}"
@@ -61,6 +76,10 @@ def _quote(error: Exception) -> str:
         text = f"{place}: {first['msg']}, not {first['input']!r:.100}"
     else:
         text = _message(getattr(error, "body", None)) or str(error) or type(error).__name__
+    return _sentence(text)
+
+
+def _sentence(text: str) -> str:
     text = text if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE]}…"
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 

@@ -200,6 +200,7 @@ _FIELDS: Final[Mapping[int, Mapping[str, Callable[[object], bool]]]] = {
         "error": _optional(_is_text),
         "file": _optional(_is_text),
         "module": _optional(_is_text),
+        "stopped": _optional(_is_integer),
     },
     SESSION_REPLY: {
         **{name: _optional(is_valid) for name, is_valid in _ANSWER_FIELDS.items()},

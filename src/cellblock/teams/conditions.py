@@ -67,9 +67,17 @@ class MaxMessageTermination(BaseTerminationCondition):
 
 
 class TextMentionTermination(BaseTerminationCondition):
-    """Stop if `text` is in a message or an event, from one of `sources` (None: from anyone)."""
+    """Stop if `text` is in a message or an event, from one of `sources` (None: from anyone).
+
+    Raise `ValueError` if `text` is empty.
+    """
 
     def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
+        if not text:
+            raise ValueError(
+                "The text of TextMentionTermination is empty, so it would stop at any message. "
+                "Pass the word to stop at, such as 'TERMINATE'."
+            )
         sources = None if sources is None else list(sources)
         super().__init__(text=text, sources=sources)
         self._text = text
@@ -235,7 +243,9 @@ class FunctionCallTermination(BaseTerminationCondition):
 
 
 class FunctionalTermination(BaseTerminationCondition):
-    """Stop if `func(messages)` returns true. `func` gets the new messages; it may be async.
+    """Stop if `func(messages)` returns true. `func` may be async.
+
+    It gets only the messages and events since its last call, not the whole conversation.
 
     It cannot be saved.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -45,8 +46,9 @@ async def Console(
     output_stats         print the tokens of each message, and a summary
     user_input_manager   is told when a request for input was reached
 
-    Raise `ValueError` if the stream ends without a result.
+    Raise `ValueError` if `stream` is not a stream, or ends without a result.
     """
+    _check_stream(stream)
     printer = (
         TerminalPrinter(inline_images=not no_inline_images)
         if sys.stdout.isatty()
@@ -73,6 +75,17 @@ async def Console(
     if result is None:
         raise ValueError("No TaskResult or Response was processed.")
     return result
+
+
+def _check_stream(stream: object) -> None:
+    if isinstance(stream, AsyncGenerator):
+        return
+    if inspect.iscoroutine(stream):
+        stream.close()  # or else Python warns that it was never awaited
+    raise ValueError(
+        f"Console prints a stream, not a {type(stream).__name__}. "
+        "Pass run_stream(task=...) of an agent or a team, without await."
+    )
 
 
 class _ConsoleOutput:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from ..agents.base import ChatAgent, Response, Task, TaskResult, is_transient, task_messages
 from ..agents.cancellable import until_cancelled
@@ -22,10 +22,11 @@ from ..cancellation import CancellationToken
 from ..components import load_component
 from ..errors import AgentError, ComponentError
 from .base import Team
-from .state import ManagerState, ParticipantState, TeamState
-from .termination import TerminationCondition
+from .state import ManagerState, ParticipantState, TeamState, read_state
+from .termination import TerminationCondition, check_condition
 
 Participant = ChatAgent | Team
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class BaseGroupChat(Team, ABC):
     termination_condition   when the team stops; None means never
     max_turns               the team stops after so many turns; None means never
     runtime                 must be None: a team has no runtime
-    custom_message_types    message and event classes of your own that participants send
+    custom_message_types    message and event classes of your own. Without it, a run refuses them,
+                            and so does `load_state`
     emit_team_events        report each choice of a speaker as a `SelectSpeakerEvent`
     """
 
@@ -71,6 +73,8 @@ class BaseGroupChat(Team, ABC):
             raise ValueError("The participant names must be unique.")
         if max_turns is not None and max_turns <= 0:
             raise ValueError("The maximum number of turns must be greater than 0.")
+        if termination_condition is not None:
+            check_condition(termination_condition)
         if runtime is not None:
             raise ValueError("A team is a plain loop and has no runtime. Leave out runtime=.")
         self._participants = {participant.name: participant for participant in participants}
@@ -137,7 +141,9 @@ class BaseGroupChat(Team, ABC):
             self._check_type(message, ValueError)
         if self._is_running:
             raise ValueError(
-                "The team is already running, it cannot run again until it is stopped."
+                "The team is already running, it cannot run again until it is stopped. "
+                "After leaving a loop over run_stream early, close the stream: "
+                "async with contextlib.aclosing(team.run_stream(...)) as stream."
             )
         self._is_running = True
         token = cancellation_token or CancellationToken()
@@ -188,7 +194,7 @@ class BaseGroupChat(Team, ABC):
         if self._emit_team_events:
             yield SelectSpeakerEvent(content=[speaker], source=self.MANAGER_NAME)
         has_ended = False
-        async with aclosing(self._start_speaker(speaker, token)) as stream:
+        async with _closing(self._start_speaker(speaker, token), speaker) as stream:
             async for item in stream:
                 # What was said is recorded before anybody can stop reading at it.
                 match item:
@@ -348,12 +354,14 @@ class BaseGroupChat(Team, ABC):
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `save_state` returned. See `Team`."""
         self._check_not_running("loaded")
-        states = TeamState.model_validate(state).agent_states
+        states = read_state(TeamState, state, self._name).agent_states
         for name in [*self._participants, self.MANAGER_NAME]:
             if name not in states:
                 raise ValueError(f"Agent state for {name} not found in the saved state.")
-        saved = {name: ParticipantState.model_validate(states[name]) for name in self._participants}
-        manager = ManagerState.model_validate(states[self.MANAGER_NAME])
+        saved = {
+            name: read_state(ParticipantState, states[name], name) for name in self._participants
+        }
+        manager = read_state(ManagerState, states[self.MANAGER_NAME], self.MANAGER_NAME)
         thread = [self._message_factory.create(each) for each in manager.message_thread]
         unread = {name: self._load_unread(each) for name, each in saved.items()}
         self._is_running = True
@@ -404,12 +412,27 @@ class BaseGroupChat(Team, ABC):
     @classmethod
     def _from_config(cls, config: Mapping[str, object]) -> Self:
         arguments: dict[str, Any] = dict(config)
+        if not isinstance(arguments.get("participants"), list):
+            raise ComponentError(f"The configuration of a {cls.__name__} must list participants.")
         arguments["participants"] = [_load_participant(each) for each in arguments["participants"]]
         if arguments.get("termination_condition") is not None:
             arguments["termination_condition"] = TerminationCondition.load_component(
                 arguments["termination_condition"]
             )
         return cls(**arguments)
+
+
+@asynccontextmanager
+async def _closing(
+    stream: AsyncGenerator[ItemT, None], participant: str
+) -> AsyncGenerator[AsyncGenerator[ItemT, None], None]:
+    """Close `stream` at the end. Note on an exception that it comes from `participant`."""
+    try:
+        async with aclosing(stream):
+            yield stream
+    except Exception as error:  # raised again
+        error.add_note(f"It comes from the participant {participant!r}.")
+        raise
 
 
 def _load_participant(saved: Mapping[str, Any]) -> Participant:

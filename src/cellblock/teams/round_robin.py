@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..agents.messages import AgentMessage
 from ..cancellation import CancellationToken
 from .group_chat import BaseGroupChat, Participant
-from .state import ManagerState, RoundRobinManagerState
+from .state import ManagerState, RoundRobinManagerState, read_state
 from .termination import TerminationCondition
 
 
@@ -59,7 +59,7 @@ class RoundRobinGroupChat(BaseGroupChat):
         return RoundRobinManagerState(next_speaker_index=self._next_speaker_index)
 
     async def _load_turn_order(self, state: Mapping[str, Any]) -> None:
-        index = RoundRobinManagerState.model_validate(state).next_speaker_index
+        index = read_state(RoundRobinManagerState, state, self.MANAGER_NAME).next_speaker_index
         self._next_speaker_index = index % len(self._participants)
 
     async def _reset_turn_order(self) -> None:

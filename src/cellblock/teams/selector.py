@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Self, cast
 
-from ..agents.context import add_to_context
+from ..agents.context import add_to_context, context_or_default
 from ..agents.messages import AgentMessage, BaseChatMessage
+from ..agents.model_calls import check_model_client
 from ..cancellation import CancellationToken
 from ..errors import ComponentError
 from ..models.client import ChatCompletionClient
-from ..models.contexts import ChatCompletionContext, UnboundedChatCompletionContext
+from ..models.contexts import ChatCompletionContext
 from .group_chat import BaseGroupChat, Participant
-from .speaker_choice import SELECTOR_PROMPT, SpeakerChoice, choose_speaker
-from .state import ManagerState, SelectorManagerState
+from .speaker_choice import SELECTOR_PROMPT, SpeakerChoice, check_prompt, choose_speaker
+from .state import ManagerState, SelectorManagerState, read_state
 from .termination import TerminationCondition
+
+_log = logging.getLogger(__name__)
 
 SelectorFuncType = Callable[[Sequence[AgentMessage]], str | None | Awaitable[str | None]]
 CandidateFuncType = Callable[[Sequence[AgentMessage]], list[str] | Awaitable[list[str]]]
@@ -36,7 +40,8 @@ class SelectorGroupChat(BaseGroupChat):
     model_client_streaming   stream the answer of the model; shown only with `emit_team_events`
     model_context            what of the conversation the model sees; None means everything
 
-    For the other parameters see `BaseGroupChat`. Raise `ValueError` for less than two participants.
+    For the other parameters see `BaseGroupChat`. Raise `ValueError` for less than two participants,
+    and for a wrong argument.
     """
 
     DEFAULT_NAME: ClassVar[str] = "SelectorGroupChat"
@@ -74,6 +79,13 @@ class SelectorGroupChat(BaseGroupChat):
         )
         if len(participants) < 2:
             raise ValueError("At least two participants are required for SelectorGroupChat.")
+        check_model_client(model_client)
+        check_prompt(selector_prompt)
+        if max_selector_attempts < 1:
+            raise ValueError(
+                f"max_selector_attempts must be at least 1, not {max_selector_attempts}. "
+                "Pass a selector_func to choose without a model."
+            )
         self._model_client = model_client
         self._selector_prompt = selector_prompt
         self._allow_repeated_speaker = allow_repeated_speaker
@@ -81,7 +93,7 @@ class SelectorGroupChat(BaseGroupChat):
         self._selector_func = selector_func
         self._candidate_func = candidate_func
         self._model_client_streaming = model_client_streaming
-        self._model_context = model_context or UnboundedChatCompletionContext()
+        self._model_context = context_or_default(model_context)
         self._previous_speaker: str | None = None
 
     async def _select_speaker(
@@ -117,7 +129,14 @@ class SelectorGroupChat(BaseGroupChat):
                     name = item
                 elif self._emit_team_events:
                     yield item
-        yield name or self._speaker_without_choice(candidates)
+        if name is None:
+            name = self._speaker_without_choice(candidates)
+            _log.warning(
+                "The model chose no speaker in %d attempts: %s speaks.",
+                self._max_selector_attempts,
+                name,
+            )
+        yield name
 
     def _speaker_without_choice(self, candidates: Sequence[str]) -> str:
         """Return who speaks if the model does not choose: the last speaker, as in AutoGen.
@@ -176,7 +195,9 @@ class SelectorGroupChat(BaseGroupChat):
         return SelectorManagerState(previous_speaker=self._previous_speaker)
 
     async def _load_turn_order(self, state: Mapping[str, Any]) -> None:
-        self._previous_speaker = SelectorManagerState.model_validate(state).previous_speaker
+        self._previous_speaker = read_state(
+            SelectorManagerState, state, self.MANAGER_NAME
+        ).previous_speaker
         await self._model_context.clear()
         await self._add_to_model_context(self._thread)
 

@@ -93,7 +93,17 @@ async def choose_speaker(
         _log.debug("The model chose no speaker: %s", feedback)
         messages.append(AssistantMessage(content=answer, source="selector"))
         messages.append(UserMessage(content=feedback, source="user"))
-    _log.warning("The model chose no speaker in %d attempts.", attempts)
+
+
+def check_prompt(prompt: str) -> None:
+    """Raise `ValueError` if `prompt` has other fields than those of a selector prompt."""
+    try:
+        prompt.format(roles="", participants="", history="")
+    except (LookupError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"selector_prompt cannot be filled in: {error}. Use the fields {{roles}}, "
+            "{participants} and {history} only, and write other braces twice."
+        ) from error
 
 
 def format_question(choice: SpeakerChoice) -> str:

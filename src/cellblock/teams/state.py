@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 VERSION = "1.0.0"
+
+StateT = TypeVar("StateT", bound=BaseModel)
+
+
+def read_state(kind: type[StateT], state: object, owner: str) -> StateT:
+    """Return the saved `state` of `owner`. Raise `ValueError` if it is not a `kind`."""
+    try:
+        return kind.model_validate(state)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise ValueError(
+            f"The state is not one of {owner}: {place or kind.__name__}: {first['msg']}. "
+            "Pass the dict that save_state returned; read JSON text with json.loads first."
+        ) from error
 
 
 class TeamState(BaseModel):

@@ -10,7 +10,7 @@ from ..agents.messages import AgentMessage, BaseChatMessage, HandoffMessage
 from ..cancellation import CancellationToken
 from ..errors import AgentError
 from .group_chat import BaseGroupChat
-from .state import ManagerState, SwarmManagerState
+from .state import ManagerState, SwarmManagerState, read_state
 from .termination import TerminationCondition
 
 
@@ -85,7 +85,7 @@ class Swarm(BaseGroupChat):
         return SwarmManagerState(current_speaker=self._current_speaker)
 
     async def _load_turn_order(self, state: Mapping[str, Any]) -> None:
-        speaker = SwarmManagerState.model_validate(state).current_speaker
+        speaker = read_state(SwarmManagerState, state, self.MANAGER_NAME).current_speaker
         if speaker not in self._participants:
             raise ValueError(f"The saved speaker {speaker!r} is not a participant of this team.")
         self._current_speaker = speaker

@@ -86,6 +86,8 @@ class BaseTerminationCondition(TerminationCondition, ABC):
 
 class _Combination(TerminationCondition, ABC):
     def __init__(self, *conditions: TerminationCondition) -> None:
+        for condition in conditions:
+            check_condition(condition)
         self._conditions = conditions
 
     async def reset(self) -> None:
@@ -144,6 +146,15 @@ class OrTerminationCondition(_Combination):
         answers = [await condition(messages) for condition in self._conditions]
         reached = [answer for answer in answers if answer is not None]
         return _join(reached) if reached else None
+
+
+def check_condition(condition: object) -> None:
+    """Raise `ValueError` if `condition` is not a termination condition."""
+    if not isinstance(condition, TerminationCondition):
+        raise ValueError(
+            "A termination condition must be an object such as MaxMessageTermination(10), "
+            f"not {condition!r:.100}."
+        )
 
 
 def _join(messages: Sequence[StopMessage]) -> StopMessage:

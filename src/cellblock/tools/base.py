@@ -93,6 +93,10 @@ class BaseTool(Component, ABC, Generic[ArgsT, ReturnT]):
             return [ImageResultContent(content=value)]
         return [TextResultContent(content=self.return_value_as_string(value))]
 
+    def is_failure(self, value: Any) -> bool:
+        """Return True if the result `value` reports a failure. False unless a subclass says so."""
+        return False
+
     @property
     def name(self) -> str:
         """The name by which the model calls the tool."""

@@ -28,9 +28,10 @@ class CodeExecutionResult(BaseModel):
 
 
 class PythonCodeExecutionTool(BaseTool[CodeExecutionInput, CodeExecutionResult]):
-    """Run Python code in `executor`. The model sees the output alone.
+    """Run Python code in `executor`. Like AutoGen's, it shows the model the output alone.
 
-    Errors are those of the executor.
+    Code that fails without output is an empty text. `CodeSessionTool` says the exit code. Errors
+    are those of the executor.
     """
 
     def __init__(self, executor: CodeExecutor) -> None:

@@ -92,6 +92,10 @@ class CodeSessionTool(BaseTool[CodeExecutionInput, CodeSessionResult]):
         contents = super().return_value_as_contents(value)
         return [*contents, *(ImageResultContent(content=image) for image in pictures)]
 
+    def is_failure(self, value: Any) -> bool:
+        """Return True if the code failed."""
+        return isinstance(value, CodeSessionResult) and not value.success
+
     def _to_config(self) -> dict[str, object]:
         return {
             "executor": self._executor.dump_component().to_dict(),

@@ -14,7 +14,7 @@ from ..cancellation import CancellationToken, on_cancel
 from ..components import Component, SavedComponent
 from ..models.tool_schema import ToolSchema
 from .base import BaseTool
-from .tool_result import ResultContent, TextResultContent, ToolResult
+from .tool_result import TextResultContent, ToolResult
 
 
 class ToolOverride(BaseModel):
@@ -156,10 +156,11 @@ class StaticWorkbench(Workbench):
         if token.is_cancelled():
             raise asyncio.CancelledError
         try:
-            contents = await _call(tool, arguments or {}, token, call_id)
+            value = await _call(tool, arguments or {}, token, call_id)
+            contents = tool.return_value_as_contents(value)
         except Exception as error:  # whatever a tool raises is for the model
             return _error_result(name, _error_text(error))
-        return ToolResult(name=name, result=contents)
+        return ToolResult(name=name, result=contents, is_error=tool.is_failure(value))
 
     async def start(self) -> None:
         """Do nothing."""
@@ -200,13 +201,13 @@ async def _call(
     arguments: Mapping[str, Any],
     token: CancellationToken,
     call_id: str | None,
-) -> list[ResultContent]:
+) -> Any:
     task = asyncio.ensure_future(tool.run_json(arguments, token, call_id))
     with on_cancel(token, asyncio.get_running_loop(), task.cancel):
         value = await task
     if token.is_cancelled():
         raise asyncio.CancelledError  # an executor's result says so; its caller shall stop too
-    return tool.return_value_as_contents(value)
+    return value
 
 
 def _error_result(name: str, text: str) -> ToolResult:

@@ -49,6 +49,7 @@ def replies(lib):
         fenced("sh", "echo out; echo err >&2; exit 3") + HELLO,
         fenced("sh", "exit 3"),
         fenced("python", "import time; time.sleep(10)"),
+        fenced("python", "import time; print('a', flush=True); time.sleep(10)"),
         fenced("python", "print((") + HELLO,
         HELLO + fenced("ruby", "puts 1") + HELLO,
         fenced("", "no language at all"),

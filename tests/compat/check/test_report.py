@@ -178,6 +178,27 @@ def test_code_in_docker_is_covered(tmp_path: Path) -> None:
     assert found(report, "differs") == {}
 
 
+def test_an_argument_that_no_agent_takes_is_missing(tmp_path: Path) -> None:
+    program = """
+    from autogen import AssistantAgent
+    AssistantAgent("a", unknown_arg=4, code_execution_config=False, silent=True)
+    """
+    assert found(check(tmp_path, program), "missing") == {
+        "autogen.AssistantAgent(unknown_arg=)": ["line 3"]
+    }
+
+
+def test_a_misspelled_key_of_the_code_config_is_missing(tmp_path: Path) -> None:
+    program = """
+    import autogen
+    config = {"code_execution_config": {"executor": x, "other": 1}}
+    autogen.UserProxyAgent("u", code_execution_config={"work_dirr": "x", "timeout": 1})
+    """
+    assert found(check(tmp_path, program), "missing") == {
+        "code_execution_config['work_dirr']": ["line 4"]
+    }
+
+
 # notebooks and files
 
 
@@ -209,6 +230,23 @@ def test_cells_of_a_notebook_share_their_names(tmp_path: Path) -> None:
     report = check_file(path)
     assert report.problems == []
     assert found(report, "missing") == {"autogen_agentchat.teams.GraphFlow": ["cell 3, line 1"]}
+
+
+@pytest.mark.parametrize("magic", ["%%time", "%%capture out", "%%time\n%%capture"])
+def test_cells_with_a_magic_for_python_are_read(tmp_path: Path, magic: str) -> None:
+    cell = f"{magic}\nimport autogen\n%matplotlib inline\nautogen.runtime_logging.start()"
+    report = check_file(write_notebook(tmp_path / "a.ipynb", cell))
+    line = len(cell.splitlines())
+    assert found(report, "missing") == {"autogen.runtime_logging": [f"cell 2, line {line}"]}
+    assert report.problems == []
+
+
+def test_cells_of_other_languages_are_unread_if_they_mention_autogen(tmp_path: Path) -> None:
+    cells = ("%%writefile a.py\nimport autogen", "%%bash\npip install pyautogen", "%%html\n<p>")
+    report = check_file(write_notebook(tmp_path / "a.ipynb", *cells))
+    assert report.problems == [
+        "cell 2, line 1: a cell with the magic %%writefile is not read, and mentions AutoGen"
+    ]
 
 
 def test_a_cell_that_is_no_python_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from cellblock import (
     CodeBlock,
     ExecutorStopped,
+    Output,
     SandboxSessionCodeExecutor,
     SandboxSessionServer,
     SessionError,
@@ -169,8 +171,6 @@ def test_a_failing_callback_is_reported_and_only_ends_the_block(
 def test_a_coroutine_can_answer_and_the_time_limit_ends_the_wait(
     shared: SandboxSessionServer,
 ) -> None:
-    import asyncio
-
     async def answer(prompt: str) -> str:
         await asyncio.sleep(0 if prompt == "quick" else 60)
         return prompt
@@ -447,8 +447,6 @@ def test_without_a_sandbox_another_session_is_visible(tmp_path: Path) -> None:
 
 
 def test_sessions_of_one_server_run_at_the_same_time(shared: SandboxSessionServer) -> None:
-    import asyncio
-
     async def both() -> float:
         one, other = (SandboxSessionCodeExecutor(20, server=shared) for _ in range(2))
         async with one, other:
@@ -467,3 +465,14 @@ def test_a_stopped_server_is_reported() -> None:
     with pytest.raises(ExecutorStopped, match="server of its session, was stopped"):
         live.run("x")
     live.stop()
+
+
+def test_stopping_one_session_of_a_server_ends_its_block(shared: SandboxSessionServer) -> None:
+    async def run_and_stop(one: SandboxSessionCodeExecutor) -> None:
+        async for event in one.execute_stream([CodeBlock("while True: print(1)", "python")]):
+            if isinstance(event, Output):
+                await one.stop()
+
+    one = SandboxSessionCodeExecutor(40, server=shared)
+    with pytest.raises(ExecutorStopped):
+        asyncio.run(asyncio.wait_for(run_and_stop(one), 30))

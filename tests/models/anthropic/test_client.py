@@ -290,6 +290,7 @@ def test_errors_of_the_service_are_model_errors(
     [
         event_reply({"type": "message_start", "message": 5}),
         event_reply({"type": "ping"}),
+        event_reply(START, *block(0, {"type": "text", "text": "half"})),
         event_reply(START, {"type": "error", "error": {"message": "Overloaded"}}),
         streamed({"type": "content_block_delta", "index": 3, "delta": {"type": "text_delta"}}),
         Reply(body=b"event: message_start\ndata: {gar\n\n", content_type="text/event-stream"),

@@ -246,6 +246,11 @@ def test_a_full_service_is_asked_again() -> None:
             429,
             "OpenAI answered with status 429: Rate limit. Wait, or raise max_retries=.",
         ),
+        (
+            json_reply({"error": {"message": "The maximum context length is 8 tokens"}}, 400),
+            400,
+            "8 tokens. Send fewer or shorter messages.",
+        ),
         (Reply(body=b"", status=500), 500, "OpenAI answered with status 500: Error code: 500."),
         (Reply(body=b"{gar", status=200), None, "cannot be read"),
         (Reply(body=b"<html>", content_type="text/html"), None, "cannot be read: the answer: "),

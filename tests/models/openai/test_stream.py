@@ -119,3 +119,8 @@ def test_log_probabilities_are_collected() -> None:
 def test_a_stream_without_an_answer_is_an_error() -> None:
     with pytest.raises(ValueError, match="ended without an answer"):
         collect(USAGE)
+
+
+def test_a_stream_that_ends_in_the_middle_is_an_error() -> None:
+    with pytest.raises(ValueError, match="ended before the answer was complete"):
+        collect(chunk(content="~~~python\nhalf"))

@@ -10,9 +10,7 @@ import pytest
 from .requesting import run
 
 
-def test_files_are_uploaded_listed_downloaded_and_deleted(
-    api: httpx.Client, session: str
-) -> None:
+def test_files_are_uploaded_listed_downloaded_and_deleted(api: httpx.Client, session: str) -> None:
     name, content = "folder/a b#ü?.csv", b"\x00\xff" * 1000
     quoted = "folder/a%20b%23%C3%BC%3F.csv"
     made = api.put(f"{session}/files/{quoted}", content=content)
@@ -39,9 +37,7 @@ def test_pages_are_downloaded_and_not_shown(api: httpx.Client, session: str) -> 
 
 
 @pytest.mark.parametrize("path", ["%2e%2e/x", "a/%2E%2E/%2E%2E/x", "/etc/passwd", "a%00b", ""])
-def test_paths_outside_the_folder_are_refused(
-    api: httpx.Client, session: str, path: str
-) -> None:
+def test_paths_outside_the_folder_are_refused(api: httpx.Client, session: str, path: str) -> None:
     for method in ("PUT", "GET", "DELETE"):
         request = httpx.Request(method, f"{api.base_url}{session.lstrip('/')}/files/{path}")
         request.headers.update(api.headers)

@@ -39,6 +39,9 @@ _NONE_IS_DEPRECATED = (
 )
 # Of the dict form. An executor is configured itself.
 _PLACE_KEYS = ("use_docker", "work_dir", "timeout")
+_RUN_KEYS = {*_PLACE_KEYS, "sandbox", "allow_home"}
+CONFIG_KEYS = {*_RUN_KEYS, "executor", "last_n_messages"}
+"""The keys of a `code_execution_config`."""
 _NOT_FOR_RUN_CODE = ("executor", "last_n_messages")
 _FILE_NAME = re.compile(r"#[ \t]*filename:[ \t]*(.*?)[ \t]*(?:\r?\n|$)")
 
@@ -49,7 +52,10 @@ class CodeReplies(AgentState):
     _code_places: CodePlaces
 
     def _set_up_code(self, config: dict[str, Any] | Literal[False] | None) -> None:
-        """Check `code_execution_config`. Raise `ValueError` or `RuntimeError` if it cannot work."""
+        """Check `code_execution_config`.
+
+        Raise `TypeError`, `ValueError` or `RuntimeError` if it cannot work.
+        """
         self._code_executor = None
         self._code_places = CodePlaces()
         if config is None:
@@ -67,6 +73,8 @@ class CodeReplies(AgentState):
         use_docker = decide_use_docker(config.get("use_docker"))
         check_can_use_docker_or_throw(use_docker)
         self._code_execution_config = {**config, "use_docker": use_docker}
+        if not self._is_overridden("run_code") and not self._is_overridden("execute_code_blocks"):
+            _task_and_settings("", **self._run_options("python", ""))
 
     @property
     def code_executor(self) -> Any:
@@ -242,10 +250,10 @@ def _describe(blocks: list[CodeBlock]) -> str:
 def _task_and_settings(
     code: str, *, lang: str = "python", filename: str | None = None, **config: Any
 ) -> tuple[CodeTask, CodeSettings]:
-    if unknown := sorted(set(config) - {"sandbox", *_PLACE_KEYS}):
+    if unknown := sorted(set(config) - _RUN_KEYS):
         raise TypeError(
             f"Unknown entry in code_execution_config: {', '.join(unknown)}. Use work_dir, "
-            "use_docker, timeout, sandbox and last_n_messages, or an executor."
+            "allow_home, use_docker, timeout, sandbox and last_n_messages, or an executor."
         )
     config.setdefault("use_docker", decide_use_docker(None))
     return CodeTask(code, lang, filename), CodeSettings.create(**config)

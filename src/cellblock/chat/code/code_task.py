@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from ...blocks import CodeBlock, file_name
+from ...environments.exposed_folder import exposure_of
 from ...languages import Language, find_language
 from ...results import CodeResult, CommandLineCodeResult
 
 DEFAULT_TIMEOUT = 600
 """Seconds that code may run if no time limit is given."""
 TIMEOUT_MSG = "Timeout"
-"""The output of code that ran too long."""
+"""The end of the output of code that ran too long."""
 DEFAULT_IMAGES = ("python:3-slim", "python:3")
 """The images of which the first that there is runs the code in Docker."""
 _VISIBLE_WORK_DIR = "/workspace"  # in the sandbox and in containers
@@ -38,11 +39,37 @@ class CodeSettings:
         work_dir: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
         sandbox: bool = True,
+        allow_home: bool = False,
     ) -> CodeSettings:
-        """Return the settings for values of a `code_execution_config`. Raise `ValueError`."""
+        """Return the settings for values of a `code_execution_config`.
+
+        Raise `TypeError` or `ValueError`. `allow_home` lets `work_dir` be the home folder.
+        """
+        images = _images(use_docker)
+        _check_timeout(timeout)
+        if work_dir is not None and (images or sandbox):
+            _refuse_exposed_folder(work_dir, allow_home=allow_home)
         folder = None if work_dir is None else os.path.abspath(os.path.expanduser(work_dir))
         limit = DEFAULT_TIMEOUT if timeout is None else timeout
-        return cls(_images(use_docker), folder, limit, sandbox)
+        return cls(images, folder, limit, sandbox)
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is not None and not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r:.100}.")
+
+
+def _refuse_exposed_folder(folder: str | os.PathLike[str], *, allow_home: bool) -> None:
+    what = exposure_of(folder)
+    if what is None or (what == "your home folder" and allow_home):
+        return
+    advice = "Use a folder for the code alone."
+    if what == "your home folder":
+        advice = f"{advice[:-1]}, or allow it with allow_home: True beside work_dir."
+    raise ValueError(
+        f"Code could read and change all files that you can, because work_dir {str(folder)!r} is "
+        f"{what}. {advice}"
+    )
 
 
 def _images(use_docker: object) -> tuple[str, ...]:
@@ -109,9 +136,10 @@ class FinishedCode:
         """Return what AutoGen shows of `result`, which is the result of `block`.
 
         That is standard output, or the errors after a failure, without the path of the work folder.
+        At the time limit it is what was written, and `TIMEOUT_MSG`.
         """
         if result.outcome == "timeout":
-            return cls(1, TIMEOUT_MSG, image)
+            return cls(1, _without_folder(result.output, result, block).lstrip("\n"), image)
         if result.exit_code == 0:
             return cls(0, result.stdout, image)
         has_only_failed = result.outcome == "error" and result.stderr

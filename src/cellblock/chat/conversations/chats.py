@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,6 +69,7 @@ class Chats(Summaries, ChatHistory):
 
         Raise RuntimeError if an agent has an asynchronous reply function of a user.
         """
+        _warn_of_misspelling(kwargs, message=message, max_turns=max_turns)
         options = ChatOptions(
             clear_history, silent, cache, max_turns, summary_method, summary_args, kwargs
         )
@@ -90,6 +93,7 @@ class Chats(Summaries, ChatHistory):
 
         Functions as `message` and `summary_method` may be asynchronous.
         """
+        _warn_of_misspelling(kwargs, message=message, max_turns=max_turns)
         options = ChatOptions(
             clear_history, silent, cache, max_turns, summary_method, summary_args, kwargs
         )
@@ -160,13 +164,15 @@ class Chats(Summaries, ChatHistory):
         neither text nor a list.
         """
         if message is None:
-            message = self.get_human_input(">")
+            with _naming_missing_message():
+                message = self.get_human_input(">")
         return self._handle_carryover(message, kwargs)
 
     async def a_generate_init_message(self, message: Message, **kwargs: Any) -> ChatMessage | str:
         """Do what `generate_init_message` does."""
         if message is None:
-            message = await self.a_get_human_input(">")
+            with _naming_missing_message():
+                message = await self.a_get_human_input(">")
         return self._handle_carryover(message, kwargs)
 
     def _handle_carryover(
@@ -231,6 +237,28 @@ def _chat_agent(agent: object) -> Any:
     if not isinstance(agent, Chats):
         raise TypeError(f"Agents chat with a ConversableAgent. The recipient is {agent!r}.")
     return agent
+
+
+def _warn_of_misspelling(given: Iterable[str], **options: object) -> None:
+    """Warn of a name in `given` that is close to an option that is None."""
+    missing = [name for name, value in options.items() if value is None]
+    for name in given:
+        for meant in difflib.get_close_matches(name, missing, n=1, cutoff=0.8):
+            warnings.warn(
+                f"initiate_chat() has no option {name!r}. Did you mean {meant}=?",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+@contextmanager
+def _naming_missing_message() -> Generator[None]:
+    """Say that a person was asked for lack of a message, if the input ends."""
+    try:
+        yield
+    except EOFError as error:
+        error.add_note("No message= was given, so a person was asked for it. Pass message=.")
+        raise
 
 
 @contextmanager

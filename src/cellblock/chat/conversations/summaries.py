@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ...errors import ModelError
 from ..agent import ChatMessage
 from ..agent_state import AgentState
 from ..steps import Step, Steps, run, run_async
@@ -15,7 +14,6 @@ from ..steps import Step, Steps, run, run_async
 SummaryMethod = str | Callable[..., Any] | None
 """`"last_msg"`, `"reflection_with_llm"`, a function (sender, recipient, arguments), or None."""
 
-BAD_REQUEST = 400  # HTTP: the model does not accept the conversation, it is too long for example
 UNKNOWN_METHOD = (
     "summary_method must be a string chosen from 'reflection_with_llm' or 'last_msg' "
     "or a callable, or None."
@@ -88,9 +86,7 @@ class Summaries(AgentState):
         cache = arguments.get("cache")
         try:
             return (yield from reflect(prompt, messages, recipient, cache, role))
-        except ModelError as error:
-            if error.status != BAD_REQUEST:
-                raise
+        except Exception as error:  # of a service, or of a model class of yours
             _warn_no_summary("reflection_with_llm", error)
             return ""
 

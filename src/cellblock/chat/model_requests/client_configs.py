@@ -14,6 +14,7 @@ from ...models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompleti
 
 _REFUSED_KEYS = ("http_client", "default_query", "project", "websocket_base_url")
 _SHARED_KEYS = ("timeout", "max_retries", "default_headers", "context_window")
+_OPENAI = ("openai", "open_ai")  # old scripts have the latter
 # Services that speak OpenAI's protocol: address, and environment variable of the key.
 _OPENAI_ALIKE = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
@@ -31,7 +32,7 @@ def client_of(config: Mapping[str, Any]) -> ChatCompletionClient:
 
     It is `config["model_client"]`, or one of `api_type`: "openai" (the default), "azure",
     "anthropic", or a service that speaks OpenAI's protocol. Raise `ValueError` if credentials are
-    missing, or for a setting that is not offered.
+    missing, or for a service or setting that is not offered.
     """
     if (given := config.get("model_client")) is not None:
         return _given_client(given)
@@ -42,9 +43,9 @@ def client_of(config: Mapping[str, Any]) -> ChatCompletionClient:
                 "cellblock.models and pass it in the entry as 'model_client'."
             )
     service = str(config.get("api_type") or "openai").lower()
+    if service.startswith("azure"):
+        return _azure(config)
     match service:
-        case "azure":
-            return _azure(config)
         case "anthropic":
             return _anthropic(config)
         case "bedrock":
@@ -53,14 +54,42 @@ def client_of(config: Mapping[str, Any]) -> ChatCompletionClient:
                 "config_list: as 'model_client', or as a class with 'model_client_cls'."
             )
         case _:
+            _refuse_unknown_service(config, service)
             return _openai(config, service)
+
+
+def check_config_list(config_list: object) -> None:
+    """Raise `ValueError` if `config_list` is neither None nor a list of dicts."""
+    if config_list is None:
+        return
+    if isinstance(config_list, list | tuple):
+        entries = cast("list[object]", config_list)
+        if all(isinstance(each, Mapping) for each in entries):
+            return
+    raise ValueError(
+        "config_list must be a list of dicts, such as [{'model': …, 'api_key': …}]. Write each "
+        "model as such a dict, in a list."
+    )
+
+
+def _refuse_unknown_service(config: Mapping[str, Any], service: str) -> None:
+    """Raise `ValueError` for a service without a known address: its key would go to OpenAI."""
+    if service in _OPENAI or service in _OPENAI_ALIKE or config.get("base_url"):
+        return
+    known = ", ".join(sorted({"openai", "azure", "anthropic", *_OPENAI_ALIKE}))
+    raise ValueError(
+        f"api_type {service!r} in an entry of config_list is not known. Use one of {known}; or "
+        "pass 'base_url', the address of a service that speaks OpenAI's protocol."
+    )
 
 
 def copied_config(llm_config: dict[str, Any]) -> dict[str, Any]:
     """Return a deep copy of `llm_config` that has the same model clients.
 
-    Raise `TypeError` if a value cannot be copied.
+    Raise `TypeError` if a value cannot be copied, and `ValueError` if `config_list` is no list of
+    dicts.
     """
+    check_config_list(llm_config.get("config_list"))
     entries = cast(list[dict[str, Any]], llm_config.get("config_list") or [])
     clients: list[Any] = [entry.get("model_client") for entry in (llm_config, *entries)]
     try:

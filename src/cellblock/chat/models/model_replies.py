@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel
 
@@ -19,6 +20,7 @@ from ..steps import Step, Steps, run, run_async
 from .cache import AbstractCache
 from .model_wrapper import OpenAIWrapper
 
+_logger = logging.getLogger(__name__)
 _NO_MODEL = (
     "When using OpenAI or Azure OpenAI endpoints, specify a non-empty 'model' either in "
     "'llm_config' or in each config of 'config_list'."
@@ -27,6 +29,9 @@ _NO_MODEL = (
 
 class ModelReplies(AgentState):
     """Asks the models of `llm_config`."""
+
+    _needs_model: ClassVar[bool] = False
+    _is_lack_of_model_logged = False
 
     def _set_up_model(
         self, llm_config: dict[str, Any] | Literal[False] | None, system_message: Any
@@ -82,12 +87,23 @@ class ModelReplies(AgentState):
     ) -> Steps[Reply]:
         client = self.client if config is None else config
         if client is None:
+            self._log_lack_of_model()
             return False, None
         if messages is None:
             messages = self._oai_messages[cast(Agent, sender)]
         asked = [*self._oai_system_message, *messages]
         answer = yield from self._model_answer_steps(client, asked, self.client_cache)
         return (False, None) if answer is None else (True, answer)
+
+    def _log_lack_of_model(self) -> None:
+        """Log once that the replies of an agent that is made for a model are empty."""
+        if self._needs_model and not self._default_auto_reply and not self._is_lack_of_model_logged:
+            self._is_lack_of_model_logged = True
+            _logger.warning(
+                "Agent '%s' has no model and answers with an empty default_auto_reply. "
+                "Pass llm_config=.",
+                self.name,
+            )
 
     def _model_answer_steps(
         self, client: OpenAIWrapper, messages: list[ChatMessage], cache: AbstractCache | None

@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 
 from ...errors import ModelError
 from ..model_requests.cached_answers import keep_answer, kept_answer
-from ..model_requests.client_configs import client_of
+from ..model_requests.client_configs import check_config_list, client_of
 from ..model_requests.config_keys import refuse_addresses, request_config, request_parameters
 from ..model_requests.model_client import ChatModelClient, ModelClient
 from ..model_requests.prices import Price, to_price
@@ -54,6 +54,7 @@ class OpenAIWrapper:
     def __init__(
         self, *, config_list: Sequence[dict[str, Any]] | None = None, **base_config: Any
     ) -> None:
+        check_config_list(config_list)
         entries = [{**base_config, **entry} for entry in config_list or [{}]]
         self._clients: list[ModelClient | PlaceHolderClient] = [_open(entry) for entry in entries]
         self._config_list = [request_config(entry) for entry in entries]

@@ -7,20 +7,38 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...chat.conversable_agent import ConversableAgent
+
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def unknown_arguments(function: Callable[..., Any], call: ast.Call, bound: int = 0) -> list[str]:
-    """Return the arguments of `call` that `function` does not take.
+def unknown_arguments(
+    function: Callable[..., Any], call: ast.Call, bound: int = 0
+) -> list[tuple[str, str]]:
+    """Return the arguments of `call` that `function` does not take, each with a note.
 
     The first `bound` parameters are not given by the call: `self` of a method.
     """
     try:
-        parameters = list(inspect.signature(function).parameters.values())[bound:]
+        parameters = _parameters(function)[bound:]
     except (TypeError, ValueError):  # a type, or a function without a signature
         return []
-    return [*_unknown_keywords(parameters, call), *_extra_positional(parameters, call)]
+    keywords = [
+        (name, "This argument is not taken.") for name in _unknown_keywords(parameters, call)
+    ]
+    return [*keywords, *_extra_positional(parameters, call)]
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of `function`; an agent passes those it does not name to its base."""
+    own = inspect.signature(function).parameters
+    if not isinstance(function, type) or not issubclass(function, ConversableAgent):
+        return list(own.values())
+    base = inspect.signature(ConversableAgent).parameters
+    named = [each for each in own.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    more = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in base.values()]
+    return [*named, *(each for each in more if each.name not in own)]
 
 
 def _unknown_keywords(parameters: list[inspect.Parameter], call: ast.Call) -> Iterator[str]:
@@ -41,11 +59,14 @@ def _is_taken(parameter: inspect.Parameter | None, value: ast.expr) -> bool:
     return not takes_only_none or (isinstance(value, ast.Constant) and value.value is None)
 
 
-def _extra_positional(parameters: list[inspect.Parameter], call: ast.Call) -> Iterator[str]:
+def _extra_positional(
+    parameters: list[inspect.Parameter], call: ast.Call
+) -> Iterator[tuple[str, str]]:
     if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         return
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return
     most = sum(parameter.kind in _POSITIONAL for parameter in parameters)
     if len(call.args) > most:
-        yield f"{len(call.args)} positional arguments; pass those after the first {most} by name"
+        others = f"all but the first {most}" if most else "them"
+        yield f"{len(call.args)} positional arguments", f"Pass {others} by name."

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from ..modules import TOP_MODULES
 from ..names import public_names, submodules
 
+CODE_CONFIG = "code_execution_config"
+CODE_CONFIG_KEY = f"key of {CODE_CONFIG}"
+"""The name of settings whose value is a key of a `code_execution_config` without an executor."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -115,7 +119,15 @@ class ReferenceFinder(ast.NodeVisitor):
     def _add_setting(self, key: str | None, value: ast.expr) -> None:
         if key is not None:
             constant = value.value if isinstance(value, ast.Constant) else None
-            self.settings.append(Setting(key, constant, value.lineno))
+            if key == CODE_CONFIG and isinstance(value, ast.Dict):
+                self._add_code_config(value)
+            else:
+                self.settings.append(Setting(key, constant, value.lineno))
+
+    def _add_code_config(self, config: ast.Dict) -> None:
+        keys = [key for key in config.keys if isinstance(key, ast.Constant)]
+        if "executor" not in [key.value for key in keys]:
+            self.settings += [Setting(CODE_CONFIG_KEY, key.value, key.lineno) for key in keys]
 
     def _bind_instance(self, targets: list[ast.expr], value: ast.expr | None) -> None:
         reference = self._resolve(value.func) if isinstance(value, ast.Call) else None

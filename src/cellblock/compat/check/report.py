@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ...chat.code.code_replies import CONFIG_KEYS
 from ..differences import difference, setting_difference
 from ..modules import CONSTANTS, TOP_MODULES
 from ..names import advice, all_modules, explain_missing, offered_names
 from ..not_offered import METHODS
 from .arguments import unknown_arguments
-from .references import Reference, ReferenceFinder
+from .references import CODE_CONFIG, CODE_CONFIG_KEY, Reference, ReferenceFinder
 from .source_files import SourceCell, UnreadableFile, read_cells
 
 Verdict = Literal["covered", "differs", "missing"]
@@ -72,6 +73,9 @@ def check_file(path: Path) -> FileReport:
 
 
 def _check_cell(cell: SourceCell, finder: ReferenceFinder, report: FileReport) -> None:
+    if cell.problem:
+        report.problems.append(f"{cell.place(1)}: {cell.problem}")
+        return
     try:
         with warnings.catch_warnings(action="ignore"):  # of invalid escapes, which still run
             tree = ast.parse(cell.source)
@@ -98,6 +102,9 @@ def _check_settings(cell: SourceCell, finder: ReferenceFinder, report: FileRepor
         if any(f"{finding.name}.".startswith(f"{top}.") for finding in report.findings)
     ]
     for setting in finder.settings:
+        if setting.key == CODE_CONFIG_KEY and setting.value not in CONFIG_KEYS:
+            name = f"{CODE_CONFIG}[{setting.value!r}]"
+            report.add("missing", name, "This key is not taken.", cell.place(setting.line))
         for top in tops:
             note = setting_difference(top, setting.key, setting.value)
             if note is not None:
@@ -149,8 +156,8 @@ def _judge_use(reference: Reference, value: Any) -> Iterator[tuple[Verdict, str,
     if reference.call is None or len(reference.attributes) > 1 or not callable(value):
         return
     bound = int(reference.method and not hasattr(value, "__self__"))
-    for argument in unknown_arguments(value, reference.call, bound):
-        yield "missing", f"{name}({argument})", "This argument is not taken."
+    for argument, note in unknown_arguments(value, reference.call, bound):
+        yield "missing", f"{name}({argument})", note
 
 
 def _may_have(cls: type, attribute: str) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 _SUFFIXES = (".py", ".ipynb")
+_PYTHON_MAGICS = {"capture", "lprun", "memit", "mprun", "prun", "time", "timeit"}
+_AUTOGEN = re.compile(r"(?<![\w-])autogen(_core|_ext|_agentchat)?(?![\w-])")
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 
 
@@ -19,10 +23,14 @@ class UnreadableFile(Exception):
 
 @dataclass(frozen=True)
 class SourceCell:
-    """A piece of source code. `number` is that of a notebook's cell, from 1; None in a script."""
+    """A piece of source code. `number` is that of a notebook's cell, from 1; None in a script.
+
+    `problem` says why it cannot be read, if it is not Python.
+    """
 
     source: str | bytes
     number: int | None = None
+    problem: str = ""
 
     def place(self, line: int) -> str:
         """Return the name of a line for a reader."""
@@ -69,7 +77,7 @@ def _notebook_cells(data: bytes) -> Iterator[SourceCell]:
         raise ValueError('"cells" is missing')
     for number, cell in enumerate(cast("list[Any]", cells), 1):
         if isinstance(cell, dict) and (source := _code_of(cast("dict[str, Any]", cell))):
-            yield SourceCell(_without_magics(source), number)
+            yield from _source_cells(source, number)
 
 
 def _code_of(cell: Mapping[str, Any]) -> str:
@@ -77,6 +85,21 @@ def _code_of(cell: Mapping[str, Any]) -> str:
         return ""
     source = cell.get("source", "")
     return "".join(map(str, cast("list[Any]", source))) if isinstance(source, list) else str(source)
+
+
+def _source_cells(source: str, number: int) -> Iterator[SourceCell]:
+    """Yield the cell as Python; a cell of another language only if it mentions AutoGen."""
+    head, _, body = source.lstrip().partition("\n")
+    if not head.startswith("%%"):
+        yield SourceCell(_without_magics(source), number)
+        return
+    magic = head.removeprefix("%%").split(maxsplit=1)[:1]
+    if set(magic) <= _PYTHON_MAGICS:
+        for cell in _source_cells(body, number):
+            yield dataclasses.replace(cell, source=f"#\n{cell.source}")
+    elif _AUTOGEN.search(source):
+        problem = f"a cell with the magic %%{''.join(magic)} is not read, and mentions AutoGen"
+        yield SourceCell("", number, problem)
 
 
 def _without_magics(source: str) -> str:

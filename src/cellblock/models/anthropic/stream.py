@@ -66,9 +66,11 @@ class ClaudeStream:
         return ["</think>"] if was_reasoning else []
 
     def result(self) -> CreateResult:
-        """Return the whole answer. Raise `ValueError` if the service sent none."""
+        """Return the whole answer. Raise `ValueError` if the service sent none, or not all."""
         if not self._has_started:
             raise ValueError("the stream ended without an answer")
+        if self._stop_reason is None:
+            raise ValueError("the stream ended before the answer was complete")
         for index, text in self._arguments.items():
             if text and self._blocks[index].type == "tool_use":
                 self._blocks[index].input = _read_arguments(text, self._stop_reason)

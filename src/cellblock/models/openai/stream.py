@@ -84,9 +84,11 @@ class CompletionStream:
         return ["</think>"] if was_reasoning else []
 
     def result(self) -> CreateResult:
-        """Return the whole answer. Raise `ValueError` if the service sent none."""
+        """Return the whole answer. Raise `ValueError` if the service sent none, or not all."""
         if not self._has_choice:
             raise ValueError("the stream ended without an answer")
+        if self._finish_reason is None:
+            raise ValueError("the stream ended before the answer was complete")
         self._message.tool_calls = self._calls or None
         choice = Choice(
             finish_reason=self._finish_reason, message=self._message, logprobs=self._logprobs

@@ -22,6 +22,7 @@ from ..keys.key_store import KeyStore
 from ..sessions.store import SessionStore
 from ..settings import SessionSettings
 from .app import create_app
+from .connections import limited_connections
 from .local_only import is_loopback
 from .request_log import JsonFormatter
 from .services import Services
@@ -41,6 +42,7 @@ class ServerSettings:
     needs_keys      False accepts all clients; only on a loopback address
     certificate, private_key   PEM files for TLS; None serves plain HTTP
     drain_seconds   how long current requests may take after SIGTERM
+    stall_seconds   how long a client may not send the rest of its headers, or not read an answer
     """
 
     host: str = "127.0.0.1"
@@ -50,6 +52,7 @@ class ServerSettings:
     certificate: Path | None = None
     private_key: Path | None = None
     drain_seconds: int = 30
+    stall_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         if not self.needs_keys and not is_loopback(self.host):
@@ -79,7 +82,7 @@ async def serve(settings: ServerSettings, sessions: SessionSettings, print_note:
                 if settings.certificate is None and not is_loopback(settings.host):
                     print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
                 print_note(f"serving on {_url(settings, listener)}")
-                await _Server(_config(app, settings), store).serve([listener])
+                await _HttpServer(_config(app, settings), store).serve([listener])
     finally:
         if keys is not None:
             keys.close()
@@ -95,7 +98,7 @@ def _make_app(services: Services) -> ASGIApp:
     return create_app(services, [door.route], door.lifespan)
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     """A server that refuses new runs as soon as it is told to stop."""
 
     def __init__(self, config: uvicorn.Config, store: SessionStore) -> None:
@@ -122,6 +125,7 @@ class _Server(uvicorn.Server):
 def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=limited_connections(settings.stall_seconds),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -167,3 +171,4 @@ def log_as_json() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("cellblock").setLevel(logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # at INFO it has errors of tools

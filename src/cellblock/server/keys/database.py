@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from ...errors import BackendError
+from .migrations import upgrade
 from .tables import Base
 
 
@@ -26,7 +27,7 @@ def default_database_url() -> str:
 
 
 def open_database(url: str) -> Engine:
-    """Open the database at `url` and create missing tables. Raise `BackendError`.
+    """Open the database at `url`, and bring its tables to this version. Raise `BackendError`.
 
     A new SQLite file can be read by its owner only.
     """
@@ -37,7 +38,7 @@ def open_database(url: str) -> Engine:
         engine = create_engine(parsed)
         if parsed.get_backend_name() == "sqlite":
             event.listen(engine, "connect", _configure_sqlite)
-        Base.metadata.create_all(engine)
+        upgrade(engine, Base.metadata)
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise BackendError(

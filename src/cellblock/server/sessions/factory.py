@@ -11,6 +11,7 @@ from pathlib import Path
 from ...aio.background_loop import background_loop
 from ...executors.command_line.docker import IMAGE
 from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
+from ...executors.workspace.cleanup_watchdog import CleanupWatchdog
 from ...policy import Mount
 from ..settings import SessionSettings
 from . import package_shim
@@ -30,28 +31,43 @@ class _SessionServer(SessionServer):
         return self._connection is not None and not self._connection.is_open
 
 
+class _TemporaryDir:
+    """A folder that is removed by `remove`, or soon after this process was killed."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="cellblock-data-"))
+        # Users of containers may pass through to their own folder, but not list this one.
+        self.path.chmod(0o711)
+        self._watchdog = CleanupWatchdog(self.path)
+
+    async def remove(self) -> None:
+        """Remove the folder with its contents."""
+        await asyncio.to_thread(self._watchdog.remove)
+
+
 class SandboxSessions:
     """Sessions in the sandbox, forked from one warmed-up server. Use it with `async with`."""
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._hidden_dir = ""  # an empty folder, which each session's own folder hides
+        self._hidden_dir: _TemporaryDir | None = None  # empty; hidden by each session's own folder
         self._server: SandboxSessionServer | None = None
         self._runtime_server: _SessionServer | None = None
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> SandboxSessions:
-        self._hidden_dir = tempfile.mkdtemp(prefix="cellblock-data-")
+        self._hidden_dir = _TemporaryDir()
         try:
             await self._start_server()
         except BaseException:
-            shutil.rmtree(self._hidden_dir, ignore_errors=True)
+            await self._hidden_dir.remove()
             raise
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self._stop_server()
-        await asyncio.to_thread(shutil.rmtree, self._hidden_dir, ignore_errors=True)
+        assert self._hidden_dir is not None
+        await self._hidden_dir.remove()
 
     async def make(self) -> ServedSandboxSession:
         """Return a session that is not started yet. Raise what starting a server raises."""
@@ -63,7 +79,8 @@ class SandboxSessions:
 
     async def _start_server(self) -> None:
         settings = self._settings
-        data_mount = Mount(self._hidden_dir, DATA_DIR)
+        assert self._hidden_dir is not None
+        data_mount = Mount(str(self._hidden_dir.path), DATA_DIR)
         policy = replace(settings.policy, read_write=(*settings.policy.read_write, data_mount))
         server = SandboxSessionServer()
         runtime_server = server.runtime_server = _SessionServer(
@@ -86,17 +103,22 @@ class DockerSessions:
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
+        self._work_dirs: _TemporaryDir | None = None
 
     async def __aenter__(self) -> DockerSessions:
+        self._work_dirs = _TemporaryDir()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """Do nothing: each session removes its container."""
+        """Remove the folders. Each session removes its container."""
+        assert self._work_dirs is not None
+        await self._work_dirs.remove()
 
     async def make(self) -> ServedDockerSession:
         """Return a session that is not started yet."""
+        assert self._work_dirs is not None
         settings = self._settings
-        work_dir = tempfile.mkdtemp(prefix="cellblock-work-")
+        work_dir = tempfile.mkdtemp(prefix="cellblock-work-", dir=self._work_dirs.path)
         return ServedDockerSession(
             settings.image or IMAGE,
             timeout=settings.run_seconds,

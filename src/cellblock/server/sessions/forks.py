@@ -7,14 +7,14 @@ from typing import cast
 from ..owners import Owner
 from ..refusals import InvalidRequest, Refusal
 from .executors import ServedSession
-from .session import Session
+from .session import HostedSession
 from .store import SessionStore
 
 
 async def fork_session(
     store: SessionStore,
     owner: Owner,
-    session: Session,
+    session: HostedSession,
     identifier: str,
     *,
     checkpoint: str | None = None,
@@ -32,7 +32,7 @@ async def fork_session(
     except Refusal:
         await branch.stop()
         raise
-    store.add(Session(owner, identifier, cast(ServedSession, branch)))
+    store.add(HostedSession(owner, identifier, cast(ServedSession, branch)))
     async with store.use(owner, identifier):
         pass  # leaving it sets the time at which it expires
 

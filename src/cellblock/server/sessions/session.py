@@ -25,7 +25,7 @@ _MAX_RUNS = 100  # whose results a session keeps for clients that ask later
 
 
 @dataclass
-class Run:
+class SessionRun:
     """One run of a session. `result` is None until it has ended.
 
     queue_seconds     time between the request and the start of the run
@@ -43,7 +43,7 @@ class Run:
     token: CancellationToken = field(default_factory=CancellationToken)
 
 
-class Session:
+class HostedSession:
     """A session of the store. Times are seconds since 1970.
 
     `lock` lets one run at a time use the interpreter. `users` counts the requests that use it.
@@ -56,7 +56,7 @@ class Session:
         self.users = 0
         self.is_closed = False
         self.lock = asyncio.Lock()
-        self.runs = OrderedDict[str, Run]()
+        self.runs = OrderedDict[str, SessionRun]()
         self._executor = executor
         self._open_lock = asyncio.Lock()
         self._is_open = False
@@ -98,20 +98,22 @@ class Session:
         async with self._open_lock:
             await discard(self._executor)
 
-    def add_run(self, run: Run) -> None:
+    def add_run(self, run: SessionRun) -> None:
         """Remember a run. The oldest ones are forgotten."""
         self.runs[run.id] = run
         while len(self.runs) > _MAX_RUNS:
             self.runs.popitem(last=False)
 
-    async def execute(self, run: Run, block: CodeBlock, run_seconds: float | None) -> CodeResult:
+    async def execute(
+        self, run: SessionRun, block: CodeBlock, run_seconds: float | None
+    ) -> CodeResult:
         """Run a block. Call it only while holding `lock`."""
         with self._time_limit(run, run_seconds):
             run.result = await self._executor.execute_code_blocks([block], run.token)
             return run.result
 
     async def stream(
-        self, run: Run, block: CodeBlock, run_seconds: float | None
+        self, run: SessionRun, block: CodeBlock, run_seconds: float | None
     ) -> AsyncGenerator[Event]:
         """Run a block as `execute` does, and yield its events."""
         builder = ResultBuilder()
@@ -125,7 +127,7 @@ class Session:
         run.result = builder.session_result()
 
     @contextlib.contextmanager
-    def _time_limit(self, run: Run, run_seconds: float | None) -> Generator[None]:
+    def _time_limit(self, run: SessionRun, run_seconds: float | None) -> Generator[None]:
         self.check_open()
         run.is_started, self._executor.run_seconds = True, run_seconds
         try:

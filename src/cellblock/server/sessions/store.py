@@ -19,14 +19,14 @@ from ..refusals import Draining, SessionNotFound, TooManySessions
 from ..settings import SessionSettings
 from .factory import session_factory
 from .run_queue import RunQueue
-from .session import Run, Session
+from .session import HostedSession, SessionRun
 
 T = TypeVar("T")
 Execute = Callable[[CodeBlock, float | None], Awaitable[CodeResult]]
 _log = logging.getLogger(__name__)
 
 
-class UsageMeter(Protocol):
+class KeyUsageMeter(Protocol):
     """Counts the CPU seconds of each key."""
 
     async def check(self, owner: Owner) -> None:
@@ -44,13 +44,13 @@ class SessionStore:
     Belongs to one event loop. A session is found only by the owner that made it.
     """
 
-    def __init__(self, settings: SessionSettings, meter: UsageMeter | None = None) -> None:
+    def __init__(self, settings: SessionSettings, meter: KeyUsageMeter | None = None) -> None:
         self.settings = settings
         self.queue = RunQueue(settings.max_running, settings.max_queued)
         self._meter = meter
         self._factory = session_factory(settings)
-        self._sessions: dict[tuple[str, str], Session] = {}
-        self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._sessions: dict[tuple[str, str], HostedSession] = {}
+        self._timers: dict[HostedSession, asyncio.TimerHandle] = {}
         self._closing = set[asyncio.Task[None]]()
         self._background = set[asyncio.Task[None]]()
         self._is_draining = False
@@ -85,25 +85,25 @@ class SessionStore:
 
     # sessions
 
-    def sessions_of(self, owner: Owner) -> list[Session]:
+    def sessions_of(self, owner: Owner) -> list[HostedSession]:
         """Return the sessions of an owner, oldest first."""
         return [session for (key, _), session in self._sessions.items() if key == owner.id]
 
-    def find(self, owner: Owner, identifier: str) -> Session:
+    def find(self, owner: Owner, identifier: str) -> HostedSession:
         """Return a session. Raise `SessionNotFound` if the owner has none with this identifier."""
         session = self._sessions.get((owner.id, identifier))
         if session is None:
             raise SessionNotFound(f"There is no session {identifier!r}.")
         return session
 
-    def expires_at(self, session: Session) -> float:
+    def expires_at(self, session: HostedSession) -> float:
         """Return when a session ends if it is not used, in seconds since 1970."""
         idle_end = session.last_used_at + self.settings.idle_seconds
         max_age = self.settings.max_age_seconds
         return idle_end if max_age is None else min(idle_end, session.created_at + max_age)
 
     @contextlib.asynccontextmanager
-    async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[Session]:
+    async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[HostedSession]:
         """Yield an open session, made on first use. It does not expire during the context.
 
         Raise `TooManySessions`, `Draining`, and what starting an executor raises.
@@ -124,7 +124,7 @@ class SessionStore:
             self._set_timer(session)
 
     @contextlib.asynccontextmanager
-    async def use_temporary(self, owner: Owner) -> AsyncGenerator[Session]:
+    async def use_temporary(self, owner: Owner) -> AsyncGenerator[HostedSession]:
         """Yield a new session that ends with the context. Raises as `use` does."""
         async with self.use(owner, f"temporary-{uuid4()}") as session:
             try:
@@ -137,15 +137,15 @@ class SessionStore:
         session = self.find(owner, identifier)
         await asyncio.shield(self._discard(session))
 
-    async def _make(self, owner: Owner, identifier: str) -> Session:
+    async def _make(self, owner: Owner, identifier: str) -> HostedSession:
         self.check_room(owner)
         executor = await self._factory.make()
         if (session := self._sessions.get((owner.id, identifier))) is not None:
             return session  # a concurrent request was faster
         self.check_room(owner)
-        return self.add(Session(owner, identifier, executor))
+        return self.add(HostedSession(owner, identifier, executor))
 
-    def add(self, session: Session) -> Session:
+    def add(self, session: HostedSession) -> HostedSession:
         """Add a session under its identifier, which must be free. `use` then sets its expiry."""
         self._sessions[session.owner.id, session.identifier] = session
         return session
@@ -167,7 +167,7 @@ class SessionStore:
                 "The server has no session left. Try again when another one has expired."
             )
 
-    async def _open(self, session: Session) -> None:
+    async def _open(self, session: HostedSession) -> None:
         try:
             await session.open()
         except SessionNotFound:
@@ -176,13 +176,13 @@ class SessionStore:
             self._discard(session)
             raise
 
-    def _set_timer(self, session: Session) -> None:
+    def _set_timer(self, session: HostedSession) -> None:
         if session.users or session.is_closed:
             return
         delay = max(0.0, self.expires_at(session) - time.time())
         self._timers[session] = asyncio.get_running_loop().call_later(delay, self._discard, session)
 
-    def _discard(self, session: Session) -> asyncio.Task[None]:
+    def _discard(self, session: HostedSession) -> asyncio.Task[None]:
         """Forget a session at once, and end it in a task."""
         key = session.owner.id, session.identifier
         if self._sessions.get(key) is session:
@@ -195,7 +195,7 @@ class SessionStore:
         task.add_done_callback(self._closing.discard)
         return task
 
-    async def _close(self, session: Session) -> None:
+    async def _close(self, session: HostedSession) -> None:
         try:
             await session.close()
         except Exception:
@@ -206,10 +206,10 @@ class SessionStore:
     async def run(
         self,
         owner: Owner,
-        session: Session,
+        session: HostedSession,
         block: CodeBlock,
         *,
-        run: Run | None = None,
+        run: SessionRun | None = None,
         run_seconds: float | None = None,
         on_admitted: Callable[[], object] = lambda: None,
     ) -> CodeResult:
@@ -220,7 +220,7 @@ class SessionStore:
         Cancel its token, or this task, to end it. Raise `TooManyRuns`, `SessionNotFound` if the
         session ends meanwhile, and what executors raise.
         """
-        run = run or Run()
+        run = run or SessionRun()
         async with self._turn(owner, session, run, on_admitted):
             result = await session.execute(run, block, run_seconds)
             await self._count(owner, result.usage.cpu_seconds)
@@ -231,7 +231,7 @@ class SessionStore:
         owner: Owner,
         identifier: str,
         block: CodeBlock,
-        run: Run | None = None,
+        run: SessionRun | None = None,
         run_seconds: float | None = None,
     ) -> CodeResult:
         """Run a block in the session `identifier`, made on first use. See `use` and `run`."""
@@ -243,7 +243,7 @@ class SessionStore:
         owner: Owner,
         identifier: str,
         block: CodeBlock,
-        run: Run,
+        run: SessionRun,
         run_seconds: float | None = None,
     ) -> None:
         """Start a run in the background, with its session open. Raises as `use` and `run` do.
@@ -262,7 +262,7 @@ class SessionStore:
         owner: Owner,
         identifier: str,
         block: CodeBlock,
-        run: Run,
+        run: SessionRun,
         run_seconds: float | None,
         admitted: asyncio.Future[None],
     ) -> None:
@@ -288,14 +288,14 @@ class SessionStore:
     async def stream(
         self,
         owner: Owner,
-        session: Session,
+        session: HostedSession,
         block: CodeBlock,
         *,
-        run: Run | None = None,
+        run: SessionRun | None = None,
         run_seconds: float | None = None,
     ) -> AsyncGenerator[Event]:
         """Run a block as `run` does, and yield its events as they happen."""
-        run = run or Run()
+        run = run or SessionRun()
         async with self._turn(owner, session, run):
             events = session.stream(run, block, run_seconds)
             async with contextlib.aclosing(events):
@@ -307,7 +307,7 @@ class SessionStore:
     @contextlib.asynccontextmanager
     async def batch(
         self, owner: Owner, gate: asyncio.Semaphore
-    ) -> AsyncGenerator[tuple[Session, Execute]]:
+    ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
         """Wait for a turn, and yield a new session and a function that runs blocks in it.
 
         The blocks count as one run. The session ends with the context. `gate` bounds such batches
@@ -324,14 +324,14 @@ class SessionStore:
         ):
 
             async def execute(block: CodeBlock, run_seconds: float | None) -> CodeResult:
-                result = await session.execute(Run(), block, run_seconds)
+                result = await session.execute(SessionRun(), block, run_seconds)
                 await self._count(owner, result.usage.cpu_seconds)
                 return result
 
             with _translate_stop(session):
                 yield session, execute
 
-    async def call(self, session: Session, work: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work` while no run is active in the session: checkpoints, restores, forks."""
         async with session.lock:
             session.check_open()
@@ -341,8 +341,8 @@ class SessionStore:
     async def _turn(
         self,
         owner: Owner,
-        session: Session,
-        run: Run,
+        session: HostedSession,
+        run: SessionRun,
         on_admitted: Callable[[], object] = lambda: None,
     ) -> AsyncGenerator[None]:
         self._check_draining()
@@ -363,7 +363,7 @@ class SessionStore:
 
 
 @contextlib.contextmanager
-def _translate_stop(session: Session) -> Generator[None]:
+def _translate_stop(session: HostedSession) -> Generator[None]:
     try:
         yield
     except ExecutorStopped as error:

@@ -413,16 +413,19 @@ class LiveSession:
         """Close the session because its cell has ended."""
         if self.closing:
             return
-        if self.request is not None:
-            run = self.request.run
-            self._loop.send(protocol.encode_json(protocol.FAILED, run.number, {"error": why}))
-            run.close()
+        self._fail_request({"error": why})
         self.close()
         self.on_gone(why)
 
+    def _fail_request(self, failure: dict[str, Any]) -> None:
+        if self.request is not None:
+            run, self.request = self.request.run, None
+            self._loop.send(protocol.encode_json(protocol.FAILED, run.number, failure))
+            run.close()
+
     def close(self) -> None:
         """End the session. Its cell remains while branches live below it."""
-        self.request = None
+        self._fail_request({"error": "the session was closed", "stopped": 1})
         if not self.closing:
             self.closing = True
             self.checkpoints.close()

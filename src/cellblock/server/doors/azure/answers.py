@@ -11,7 +11,7 @@ from typing import Any
 from .... import __version__
 from ....results import CodeResult
 from ...sessions.files import FileInfo
-from ...sessions.session import Run, Session
+from ...sessions.session import HostedSession, SessionRun
 from .requests import Query
 from .values import answer_of
 
@@ -69,7 +69,9 @@ def old_files(files: Sequence[FileInfo]) -> dict[str, Any]:
 # the new dialect
 
 
-def new_run(query: Query, run: Run, *, is_shell: bool, max_output: int | None) -> dict[str, Any]:
+def new_run(
+    query: Query, run: SessionRun, *, is_shell: bool, max_output: int | None
+) -> dict[str, Any]:
     """Return the resource of a run."""
     answer: dict[str, Any] = {
         "id": run.id,
@@ -93,7 +95,7 @@ def new_run(query: Query, run: Run, *, is_shell: bool, max_output: int | None) -
     return answer
 
 
-def _status(run: Run, *, is_shell: bool) -> str:
+def _status(run: SessionRun, *, is_shell: bool) -> str:
     if run.result is not None:
         if is_shell:
             return str(run.result.exit_code)
@@ -122,7 +124,7 @@ def new_files(files: Sequence[FileInfo]) -> dict[str, Any]:
     return {"value": [new_file(file) for file in files], "nextLink": None}
 
 
-def session_resource(session: Session, expires_at: float) -> dict[str, Any]:
+def session_resource(session: HostedSession, expires_at: float) -> dict[str, Any]:
     """Return the resource of a session."""
     return {
         "identifier": session.identifier,

@@ -13,7 +13,7 @@ from ...http.disconnect import run_while_connected
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest, RunNotFound
-from ...sessions.session import Run
+from ...sessions.session import SessionRun
 from . import answers
 from .requests import NewBody, OldBody, Query, read_query
 
@@ -32,7 +32,7 @@ class Executions:
         body = await read_json(request, OldBody, self._store.settings.max_body_bytes)
         code = body.properties
         code.is_asynchronous()  # the service refuses unknown values; the old dialect always waits
-        block, run = CodeBlock(code.source(), "python"), Run()
+        block, run = CodeBlock(code.source(), "python"), SessionRun()
         work = self._store.run_in(owner, query.identifier, block, run, code.timeout_seconds)
         result = await run_while_connected(request, work)
         return JSONResponse(answers.old_run(result), headers=_headers(run))
@@ -44,7 +44,7 @@ class Executions:
         if body.use_empty_kernel:
             raise InvalidRequest("useEmptyKernel is not supported. Use another identifier.")
         block = _block(body)
-        run = Run(language=block.language, is_asynchronous=body.is_asynchronous())
+        run = SessionRun(language=block.language, is_asynchronous=body.is_asynchronous())
         if run.is_asynchronous:
             await self._store.start_run(owner, query.identifier, block, run, body.timeout_seconds)
         else:
@@ -78,11 +78,11 @@ def _block(body: NewBody) -> CodeBlock:
     return CodeBlock(command, _SHELL)
 
 
-def _describe(query: Query, run: Run, max_output: int | None) -> dict[str, object]:
+def _describe(query: Query, run: SessionRun, max_output: int | None) -> dict[str, object]:
     return answers.new_run(query, run, is_shell=run.language == _SHELL, max_output=max_output)
 
 
-def _headers(run: Run) -> dict[str, str]:
+def _headers(run: SessionRun) -> dict[str, str]:
     """Return the headers with the times of a run, in milliseconds."""
     headers = {"operation-id": run.id}
     if run.result is not None:
@@ -92,5 +92,5 @@ def _headers(run: Run) -> dict[str, str]:
     return headers
 
 
-def _location(request: Request, run: Run) -> str:
+def _location(request: Request, run: SessionRun) -> str:
     return str(request.url.replace(path=f"{request.url.path.rstrip('/')}/{run.id}"))

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ....errors import CellblockError
 from ...owners import ANONYMOUS, Owner
-from ...sessions.session import Session
+from ...sessions.session import HostedSession
 from ...sessions.store import SessionStore
 
 # Returns the store when it has started.
@@ -37,7 +37,7 @@ class OpenSession:
 
     store: SessionStore
     owner: Owner
-    session: Session
+    session: HostedSession
     is_new: bool
 
 

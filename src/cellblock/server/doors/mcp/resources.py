@@ -16,7 +16,7 @@ from pydantic import AnyUrl
 from ....errors import CellblockError
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidFileName, SessionNotFound
-from ...sessions.session import Session
+from ...sessions.session import HostedSession
 from .callers import StoreSource, owner_of_request
 from .uris import file_uri, parse_file_uri
 
@@ -47,7 +47,7 @@ async def read_file(
         raise ResourceError(str(error)) from error
 
 
-def _read(session: Session, path: str) -> ReadResourceContents:
+def _read(session: HostedSession, path: str) -> ReadResourceContents:
     info = session.files.info(path)
     if info.size_bytes > _MAX_BYTES:
         raise ResourceError(
@@ -90,7 +90,7 @@ class ResourceLister:
         return found[:_MAX_LISTED]
 
 
-def _list_session(session: Session) -> list[Resource]:
+def _list_session(session: HostedSession) -> list[Resource]:
     return [
         Resource(
             uri=file_uri(session.identifier, info.path),

@@ -12,7 +12,7 @@ from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
 from ....blocks import CodeBlock
-from ...sessions.session import Run
+from ...sessions.session import SessionRun
 from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session
 from .confirmation import Approval, ask_approval, check_approval
 from .live_output import LiveOutput
@@ -65,7 +65,7 @@ class RunTool:
         timeout_seconds: _Timeout = None,
     ) -> Annotated[CallToolResult, RunOutput]:
         """Run code and return its result. Cancelling the call kills the code."""
-        run, block = Run(), CodeBlock(code, language)
+        run, block = SessionRun(), CodeBlock(code, language)
         async with (
             open_session(self._get_store, ctx, session_id) as opened,
             LiveOutput(lambda count, text: ctx.report_progress(count, message=text)) as live,

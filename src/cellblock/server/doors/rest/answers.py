@@ -13,7 +13,7 @@ from ....executors.session.checkpoint import Checkpoint
 from ....results import CodeResult
 from ...http.statuses import message_of, status_of
 from ...sessions.files import FileInfo
-from ...sessions.session import Session
+from ...sessions.session import HostedSession
 
 RunStatus = Literal["queued", "running", "ended", "failed"]
 
@@ -148,7 +148,7 @@ class SessionInfo(BaseModel):
     expires_at: datetime = Field(description="When the session ends if it is not used.")
 
     @classmethod
-    def of(cls, session: Session, expires_at: float) -> SessionInfo:
+    def of(cls, session: HostedSession, expires_at: float) -> SessionInfo:
         """Return the JSON of `session`."""
         return cls(
             id=session.identifier,

@@ -27,7 +27,8 @@ from .answers import ErrorDetail, RunUsage
 from .live_run import Failure, LiveRun
 
 _RETRY_MILLISECONDS = 1000
-_MAX_DIGITS = 15
+MAX_POSITION = 10**15 - 1  # of an event that a client names
+_MAX_DIGITS = len(str(MAX_POSITION))
 
 
 class StartedEvent(BaseModel):
@@ -94,16 +95,17 @@ def read_position(request: Request) -> int:
     Browsers send the header Last-Event-ID. Others can use the query parameter `after`. Raise
     `InvalidRequest` if it is no number.
     """
-    given = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-    if not (given.isascii() and given.isdigit() and len(given) <= _MAX_DIGITS):
-        raise InvalidRequest(
-            "Last-Event-ID must be the number of an event. Send the last 'id' that was received."
-        )
-    return int(given)
+    header, query = request.headers.get("last-event-id"), request.query_params.get("after")
+    for given in (header, query):
+        if given and not (given.isascii() and given.isdigit() and len(given) <= _MAX_DIGITS):
+            raise InvalidRequest(
+                "Last-Event-ID must be the number of an event. Send the last 'id' that you have."
+            )
+    return int(header or query or 0)
 
 
 class EventStream(StreamingResponse):
-    """The answer with the events of a run after number `after`. The run goes on while it is sent."""
+    """The answer with the events of a run after number `after`. Sending it keeps the run going."""
 
     def __init__(self, live: LiveRun, after: int = 0) -> None:
         super().__init__(

@@ -16,6 +16,7 @@ from ...http.bodies import body_chunks
 from ...http.downloads import file_response
 from ...http.services import Services
 from ...owners import Owner
+from ...refusals import InvalidRequest
 from ...sessions.files import FileInfo, split_name
 from .answers import FileEntry, FileList, answer
 from .live_run import use_existing
@@ -32,9 +33,13 @@ class FileOperations:
     async def list_files(self, request: Request, owner: Owner) -> Response:
         """Answer GET sessions/ID/files."""
         folder = request.query_params.get("folder", "")
-        recursive = request.query_params.get("recursive", "").lower() == "true"
+        recursive = request.query_params.get("recursive", "false")
+        if recursive not in ("true", "false"):
+            raise InvalidRequest("The query parameter 'recursive' must be true or false.")
         async with use_existing(self._store, owner, _session_id(request)) as session:
-            found = await asyncio.to_thread(session.files.list_folder, folder, recursive=recursive)
+            found = await asyncio.to_thread(
+                session.files.list_folder, folder, recursive=recursive == "true"
+            )
         return answer(FileList(files=list(map(FileEntry.of, found))))
 
     async def upload_file(self, request: Request, owner: Owner) -> Response:

@@ -15,7 +15,7 @@ from ....executors.frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from ....results import ResultBuilder
 from ...owners import Owner
 from ...refusals import Draining
-from ...sessions.session import Run, Session
+from ...sessions.session import HostedSession, SessionRun
 from ...sessions.store import SessionStore
 from .answers import ErrorDetail, RunInfo, RunResult, RunStatus, to_time
 
@@ -51,11 +51,13 @@ class LiveRun:
 
     def __init__(self, store: SessionStore, owner: Owner, settings: LiveRunSettings) -> None:
         self.owner, self.settings = owner, settings
-        self.run = Run(language=settings.block.language, is_asynchronous=settings.is_background)
+        self.run = SessionRun(
+            language=settings.block.language, is_asynchronous=settings.is_background
+        )
         self.created_at = time.time()
         self.events = list[Event | Failure]()
         self._store = store
-        self._session: Session | None = None
+        self._session: HostedSession | None = None
         self._changed = asyncio.Event()
         self._readers = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -102,9 +104,9 @@ class LiveRun:
         """Call `callback` with this run when it has ended."""
         self._task.add_done_callback(lambda _task: callback(self))
 
-    async def wait(self, timeout: float | None = None) -> None:
-        """Wait until the run has ended, or for `timeout` seconds."""
-        await asyncio.wait({self._task}, timeout=timeout)
+    async def wait(self) -> None:
+        """Wait until the run has ended. Cancelling this does not cancel the run."""
+        await asyncio.wait({self._task})
 
     def check(self) -> None:
         """Raise what prevented the run, if it failed."""
@@ -192,7 +194,7 @@ class LiveRun:
         assert ended is not None, "executors yield Ended last"
         return ended
 
-    def _use_session(self) -> AbstractAsyncContextManager[Session]:
+    def _use_session(self) -> AbstractAsyncContextManager[HostedSession]:
         if self.settings.session_id is None:
             return self._store.use_temporary(self.owner)
         return use_existing(self._store, self.owner, self.settings.session_id)
@@ -217,7 +219,7 @@ class LiveRun:
 @contextlib.asynccontextmanager
 async def use_existing(
     store: SessionStore, owner: Owner, identifier: str
-) -> AsyncGenerator[Session]:
+) -> AsyncGenerator[HostedSession]:
     """Yield a session as `store.use` does, but raise `SessionNotFound` if there is none."""
     store.find(owner, identifier)
     async with store.use(owner, identifier) as session:

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from .... import __version__
 from .answers import ErrorAnswer, RunInfo
-from .event_stream import EVENT_MODELS
+from .event_stream import EVENT_MODELS, MAX_POSITION
 from .operations import EVENTS, Answer, Operation
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -35,6 +35,16 @@ Runs with `stream` and `/v1/runs/{{run_id}}/events` answer with server-sent even
 is `run`, with the run. The others have numbers as `id`: {_EVENT_LIST}. The last one of a run is
 `ended` or `failed`. After a lost connection, send the last `id` as header `Last-Event-ID`.
 """
+_EVENT_SCHEMA: dict[str, Any] = {
+    "description": "One event of the stream.",
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "The number of the event."},
+        "event": {"type": "string", "enum": ["run", *EVENT_MODELS]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 _PATH_PARAMETERS = {
     "session_id": "The identifier of a session.",
     "run_id": "The ID of a run.",
@@ -43,7 +53,7 @@ _PATH_PARAMETERS = {
 }
 
 
-def document(operations: Sequence[Operation]) -> dict[str, Any]:
+def document(operations: Sequence[Operation], *, needs_keys: bool) -> dict[str, Any]:
     """Return the document for `operations` and the server's own paths."""
     paths = dict[str, dict[str, Any]]()
     for operation in operations:
@@ -52,7 +62,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Cellblock", "version": __version__, "description": _ABOUT},
-        "security": [{"key": []}],
+        "security": [{"key": []}] if needs_keys else [],
         "paths": {**paths, **_own_paths()},
         "components": {
             "schemas": _schemas(operations),
@@ -94,12 +104,12 @@ def _path_parameter(name: str) -> dict[str, Any]:
 
 def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for each in operation.parameters:
-        minimum = {"minimum": 0} if each.kind == "integer" else {}
+        bounds = {"minimum": 0, "maximum": MAX_POSITION} if each.kind == "integer" else {}
         yield {
             "name": each.name,
             "in": each.place,
             "description": each.description,
-            "schema": {"type": each.kind, **minimum},
+            "schema": {"type": each.kind, **bounds},
         }
 
 
@@ -117,7 +127,7 @@ def _content(content: type[BaseModel] | str) -> dict[str, Any]:
     if not isinstance(content, str):
         return {"application/json": {"schema": {"$ref": _reference(content)}}}
     if content == EVENTS:
-        return {content: {"schema": {"type": "string"}}}
+        return {content: {"schema": _EVENT_SCHEMA}}
     return {content: {"schema": {"type": "string", "format": "binary"}}}
 
 

@@ -19,6 +19,7 @@ from .answers import (
     SessionList,
 )
 from .files import FileOperations
+from .live_runs import LiveRuns
 from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, RunRequest
 from .runs import RunOperations
 from .sessions import SessionOperations
@@ -86,10 +87,12 @@ _FILE = _SESSION + "/files/{path}"
 
 def operations(services: Services) -> list[Operation]:
     """Return all operations. The handlers share one set of runs."""
+    runs = LiveRuns(services.store)
+    sessions = SessionOperations(services, runs)
     return [
-        *_run_operations(RunOperations(services)),
-        *_session_operations(SessionOperations(services)),
-        *_checkpoint_operations(SessionOperations(services)),
+        *_run_operations(RunOperations(services, runs)),
+        *_session_operations(sessions),
+        *_checkpoint_operations(sessions),
         *_file_operations(FileOperations(services)),
     ]
 
@@ -155,7 +158,7 @@ def _file_operations(files: FileOperations) -> list[Operation]:
                   "List the files of a session", (Answer(200, FileList),),
                   parameters=(_FOLDER, _RECURSIVE)),
         Operation("files", "PUT", _FILE, files.upload_file,
-                  "Upload a file, whose content is the body", (entry,), BYTES),
+                  "Upload a file, whose content is the body", (entry,), BYTES, True),
         Operation("files", "GET", _FILE, files.download_file, "Download a file",
                   (Answer(200, "*/*", "The content"),)),
         Operation("files", "DELETE", _FILE, files.delete_file, "Delete a file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,13 +21,24 @@ def rest_routes(services: Services) -> list[BaseRoute]:
     """Return the routes of the door. The document needs no key."""
     table = operations(services)
     make = Endpoints(services, "rest", json_error).route
-    text = json.dumps(document(table), ensure_ascii=False)
+    text = json.dumps(document(table, needs_keys=services.keys is not None), ensure_ascii=False)
 
     async def openapi(_request: Request) -> Response:
         return Response(text, media_type="application/json")
 
-    routes = [
-        make(each.method, each.path.replace("{path}", "{path:path}"), each.handler)
-        for each in table
-    ]
+    paths = dict[str, dict[str, Route]]()
+    for each in table:
+        path = each.path.replace("{path}", "{path:path}")
+        paths.setdefault(path, {})[each.method] = make(each.method, path, each.handler)
+    routes = [_join(path, methods) for path, methods in paths.items()]
     return [Route("/openapi.json", openapi), Mount(_PREFIX, routes=routes)]
+
+
+def _join(path: str, routes: Mapping[str, Route]) -> Route:
+    """Return one route for all methods of a path, so that answers 405 name all of them."""
+
+    async def endpoint(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await routes[method].endpoint(request)
+
+    return Route(path, endpoint, methods=list(routes))

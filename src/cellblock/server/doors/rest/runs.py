@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,9 +25,8 @@ _CANCEL_SECONDS = 10.0  # for a cancelled run to end
 class RunOperations:
     """Run code in a session, or in one of its own."""
 
-    def __init__(self, services: Services) -> None:
-        self._store = services.store
-        self._runs = LiveRuns(services.store)
+    def __init__(self, services: Services, runs: LiveRuns) -> None:
+        self._store, self._runs = services.store, runs
 
     async def run_once(self, request: Request, owner: Owner) -> Response:
         """Answer POST runs."""
@@ -58,7 +60,9 @@ class RunOperations:
         """Answer POST runs/ID/cancel."""
         live = self._find(request, owner)
         live.cancel()
-        await live.wait(_CANCEL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                await live.wait()
         return answer(live.info())
 
     def _find(self, request: Request, owner: Owner) -> LiveRun:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from uuid import uuid4
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ....errors import CheckpointError, SessionError
 from ...http.bodies import read_json
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest, SessionNotFound
 from ...sessions.forks import fork_session
-from ...sessions.session import Session
+from ...sessions.session import HostedSession
 from .answers import CheckpointInfo, CheckpointList, SessionInfo, SessionList, answer
 from .live_run import use_existing
+from .live_runs import LiveRuns
 from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, read_optional
+
+_CANCEL_SECONDS = 10.0  # for the runs of a session to end
 
 
 class SessionOperations:
@@ -25,8 +31,8 @@ class SessionOperations:
     a restore would leave nothing to use.
     """
 
-    def __init__(self, services: Services) -> None:
-        self._store = services.store
+    def __init__(self, services: Services, runs: LiveRuns) -> None:
+        self._store, self._runs = services.store, runs
         self._max_bytes = services.store.settings.max_body_bytes
 
     async def create_session(self, request: Request, owner: Owner) -> Response:
@@ -47,8 +53,15 @@ class SessionOperations:
         return answer(self._describe(self._store.find(owner, _session_id(request))))
 
     async def delete_session(self, request: Request, owner: Owner) -> Response:
-        """Answer DELETE sessions/ID."""
-        await self._store.close_session(owner, _session_id(request))
+        """Answer DELETE sessions/ID. Its runs are cancelled, those of other doors too."""
+        session = self._store.find(owner, _session_id(request))
+        self._runs.cancel_all(owner, session.identifier)
+        for run in session.runs.values():
+            run.token.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS), session.lock:
+                pass  # no run uses the interpreter now
+        await self._store.close_session(owner, session.identifier)
         return Response(status_code=204)
 
     async def restart_session(self, request: Request, owner: Owner) -> Response:
@@ -61,6 +74,8 @@ class SessionOperations:
         """Answer POST sessions/ID/fork."""
         body = await read_optional(request, ForkRequest, self._max_bytes)
         new_id = body.id or _new_id()
+        if self._exists(owner, new_id):
+            raise SessionError(f"There is already a session {new_id!r}. Use another identifier.")
         async with use_existing(self._store, owner, _session_id(request)) as session:
             await fork_session(self._store, owner, session, new_id, checkpoint=body.checkpoint)
         return answer(self._describe(self._store.find(owner, new_id)), 201)
@@ -72,6 +87,8 @@ class SessionOperations:
         body = await read_optional(request, NewCheckpoint, self._max_bytes)
         async with use_existing(self._store, owner, _session_id(request)) as session:
             source = session.checkpointable
+            if any(each.name == body.name for each in source.checkpoints):
+                raise CheckpointError(f"There is already a checkpoint {body.name!r}.")
             try:
                 made = await self._store.call(
                     session,
@@ -102,7 +119,7 @@ class SessionOperations:
             await self._store.call(session, lambda: source.restore(body.checkpoint))
             return answer(self._describe(session))
 
-    def _describe(self, session: Session) -> SessionInfo:
+    def _describe(self, session: HostedSession) -> SessionInfo:
         return SessionInfo.of(session, self._store.expires_at(session))
 
     def _exists(self, owner: Owner, identifier: str) -> bool:

@@ -1,0 +1,90 @@
+"""HTTP connections with time limits for clients that stop sending a request or reading an answer.
+
+uvicorn limits only the time between two requests. Request bodies have a limit in `bodies`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_TIMED_OUT = (
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n"
+    b"x-ms-error-code: RequestTimeout\r\n\r\n"
+)
+
+
+class LimitedConnection(H11Protocol):
+    """One connection. Use `limited_connections` to set its limit."""
+
+    stall_seconds: ClassVar[float] = 30.0
+
+    _header_timer: asyncio.TimerHandle | None = None  # while no request is complete
+    _abort_timer: asyncio.TimerHandle | None = None  # while the client must read
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
+        """Expect the headers of the first request."""
+        super().connection_made(cast(asyncio.Transport, transport))
+        self._set_header_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle data, and expect the rest of the headers if they are not complete."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._set_header_timer()
+        else:
+            self._header_timer = _cancel(self._header_timer)
+
+    def pause_writing(self) -> None:
+        """Expect the client to read."""
+        super().pause_writing()
+        self._set_abort_timer()
+
+    def resume_writing(self) -> None:
+        """Expect nothing: the client has read."""
+        super().resume_writing()
+        self._abort_timer = _cancel(self._abort_timer)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an unused connection, even if the client does not read the end of the answer."""
+        super().timeout_keep_alive_handler()
+        self._set_abort_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing any more."""
+        self._header_timer = _cancel(self._header_timer)
+        super().connection_lost(exc)
+        self._abort_timer = _cancel(self._abort_timer)
+
+    def _set_header_timer(self) -> None:
+        # The limit is for all headers: a client that sends a byte now and then does not extend it.
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.stall_seconds, self._end_half_request)
+
+    def _set_abort_timer(self) -> None:
+        if self._abort_timer is None:
+            self._abort_timer = self.loop.call_later(self.stall_seconds, self.transport.abort)
+
+    def _end_half_request(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.transport.write(_TIMED_OUT)
+        self.transport.close()
+        self._set_abort_timer()
+
+
+def limited_connections(stall_seconds: float) -> type[LimitedConnection]:
+    """Return the class of connections whose clients may stall for `stall_seconds`.
+
+    A client that does not complete its headers in this time gets the status 408. A connection
+    whose client reads nothing of an answer for this time is aborted.
+    """
+    return type("LimitedConnection", (LimitedConnection,), {"stall_seconds": stall_seconds})
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

@@ -1,0 +1,140 @@
+"""Clients that stall, lie about lengths or read slowly, on plain sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from .serving import OLD, Server, run_old, serving
+
+_MIB = 1 << 20
+_STALL = 1
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Yield a server that disconnects clients that stall for a second."""
+    folder: Path = tmp_path_factory.mktemp("hasty")
+    with serving(folder, "--stall", str(_STALL), "--max-body", "1M") as one:
+        yield one
+
+
+@contextlib.contextmanager
+def _connected(server: Server) -> Generator[socket.socket]:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as one:
+        yield one
+
+
+def _read_all(one: socket.socket) -> bytes:
+    """Return what the server sends until it closes the connection."""
+    return b"".join(iter(lambda: one.recv(65536), b""))
+
+
+def test_half_sent_headers_are_timed_out(hasty: Server) -> None:
+    with _connected(hasty) as one:
+        one.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: ")
+        assert _read_all(one).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_byte_now_and_then_does_not_extend_the_time(hasty: Server) -> None:
+    began = time.monotonic()
+    with _connected(hasty) as one, contextlib.suppress(ConnectionError):
+        one.sendall(b"GET /health HTTP/1.1\r\nX-Slow: ")
+        one.settimeout(0.1)
+        while time.monotonic() - began < 10:
+            one.sendall(b"a")
+            with contextlib.suppress(TimeoutError):
+                if one.recv(100):
+                    break
+    assert time.monotonic() - began < 10
+
+
+def test_a_connection_without_a_request_is_closed(hasty: Server) -> None:
+    with _connected(hasty) as one:
+        assert b" 408 " in _read_all(one)
+
+
+def test_the_second_request_of_a_connection_has_the_same_limit(hasty: Server) -> None:
+    with _connected(hasty) as one:
+        one.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
+        one.sendall(b"GET /health HTTP/1.1\r\n")
+        assert b"HTTP/1.1 408 " in _read_all(one)
+
+
+def test_a_run_may_take_longer_than_a_client_may_stall(hasty: Server) -> None:
+    with hasty.client(hasty.add_key("patient")) as client:
+        code = f"import time; time.sleep({2 * _STALL}); 6 * 7"
+        assert run_old(client, code).json()["properties"]["result"] == 42
+
+
+def test_a_client_that_does_not_read_is_disconnected(hasty: Server) -> None:
+    key = hasty.add_key("slow reader")
+    with hasty.client(key) as client:
+        run_old(client, f"open('large', 'wb').write(bytes({64 * _MIB}))")
+        with _connected(hasty) as slow:
+            path = f"/files/content/large?api-version={OLD}&identifier=main"
+            slow.sendall(
+                f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+            )
+            assert slow.recv(1)  # and nothing more
+            began = time.monotonic()
+            while _has_open(hasty, "large"):
+                assert run_old(client, "6 * 7").json()["properties"]["result"] == 42
+                assert time.monotonic() - began < 20, "the download still waits for its reader"
+
+
+def _has_open(server: Server, name: str) -> bool:
+    """Return True if the server has a file of this name open."""
+    found = False
+    for link in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found |= link.readlink().name == name
+    return found
+
+
+@pytest.mark.parametrize("length", ["-1", "abc", "1, 2", "99999999999999999999999"])
+def test_an_impossible_length_is_refused(hasty: Server, length: str) -> None:
+    answer = _post(hasty, f"Content-Length: {length}", b'{"code": "1"}')
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
+
+
+def test_two_lengths_are_refused(hasty: Server) -> None:
+    headers = "Content-Length: 13\r\nContent-Length: 200"
+    assert _post(hasty, headers, b'{"code": "1"}').startswith(b"HTTP/1.1 400 ")
+
+
+def test_what_follows_an_announced_body_is_not_part_of_it(hasty: Server) -> None:
+    answer = _post(hasty, "Content-Length: 2", b'{}"code": "open(1)"}\r\n\r\n')
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"'code' is not valid: Field required" in answer
+    assert b"HTTP/1.1 200 " not in answer
+
+
+def test_a_body_that_is_shorter_than_announced_is_not_run(hasty: Server) -> None:
+    answer = _post(hasty, "Content-Length: 500", b'{"code": "1"}', end=True)
+    assert b" 200 " not in answer
+
+
+def test_a_body_without_an_announced_length_is_limited(hasty: Server) -> None:
+    chunk = b"10000\r\n" + bytes(65536) + b"\r\n"
+    answer = _post(hasty, "Transfer-Encoding: chunked", chunk * 32 + b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def _post(server: Server, headers: str, body: bytes, *, end: bool = False) -> bytes:
+    """Send a run with these headers of length, and return all answers."""
+    key = server.keys.add(f"liar {time.monotonic_ns()}")[1]
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{headers}\r\n\r\n"
+    with _connected(server) as one:
+        with contextlib.suppress(ConnectionError):  # it may close before it has read all
+            one.sendall(head.encode() + body)
+            if end:
+                one.shutdown(socket.SHUT_WR)
+        return _read_all(one)
