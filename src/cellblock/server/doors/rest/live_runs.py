@@ -13,7 +13,7 @@ from .live_run import LiveRun, LiveRunSettings
 
 _KEEP_SECONDS = 300.0
 _KEEP_BYTES = 32 * MIB  # of the ended runs of one key
-_RUN_BYTES = 2000  # of memory, besides the events
+_RUN_BYTES = 5_000  # of memory, besides the events
 
 
 class LiveRuns:
