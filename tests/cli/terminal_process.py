@@ -34,9 +34,10 @@ class TerminalCommand:
     ) -> None:
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (50, columns))
-        # This terminal does not answer queries, such as that for the cursor position.
+        # This terminal does not answer queries, such as that for the cursor position. Its size is
+        # not that of a variable, which other tests may set.
         environment = {
-            **os.environ,
+            **{name: os.environ[name] for name in os.environ.keys() - {"COLUMNS", "LINES"}},
             "TERM": "xterm",
             "PROMPT_TOOLKIT_NO_CPR": "1",
             **(environment or {}),

@@ -20,6 +20,7 @@ from cellblock.runtime.linux.process_tree import children, descendants
 from cellblock.runtime.server.client import Client, ReplyBatch
 from cellblock.runtime.server.event_loop import EventLoop
 
+PRELOAD = ["wave"]  # a server of our own: other tests of this process do not preload it
 IDLE = 5  # the mount broker, two zygotes, and a cell of two processes
 
 
@@ -33,7 +34,7 @@ async def until_idle(server: int) -> None:
 
 def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_path: Path) -> None:
     async def main() -> None:
-        executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path)
+        executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD)
         await executor.start()
         assert executor._connection is not None
         server = executor._connection.pid
@@ -56,7 +57,7 @@ def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_pat
 
 def test_cells_that_are_not_needed_any_more_end(tmp_path: Path) -> None:
     async def main() -> None:
-        async with SandboxCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        async with SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD) as executor:
             assert executor._connection is not None
             server = executor._connection.pid
             await until_idle(server)
