@@ -88,7 +88,8 @@ def test_clean_removes_containers_of_dead_processes() -> None:
     )
     done = run_command("clean")
     assert (done.returncode, done.stderr) == (0, "")
-    assert name in done.stdout.split()
+    # Executors of other tests clean up as they start, and may have been faster.
+    assert not done.stdout.strip() or name in done.stdout.split()
     assert (
         docker_engine.shared_engine().docker("ps", "--all", "--quiet", "--filter", f"name={name}")
         == ""
