@@ -1,1 +1,1 @@
-"""Executors whose blocks run in somebody else's service."""
+"""Executors whose blocks run in a service on another machine."""

@@ -45,7 +45,7 @@ class Endpoints:
             try:
                 return await handler(request, await self._services.find_owner(request))
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)  # the client has gone
             except CellblockError as error:
                 log_error(request, error)
                 return self._answer_error(error)

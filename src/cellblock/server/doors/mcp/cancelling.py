@@ -25,5 +25,5 @@ async def cancel_once(work: Coroutine[Any, Any, T]) -> T:
         with anyio.CancelScope(shield=True):
             await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # the caller has gone, so nobody else retrieves it
+            task.exception()  # the caller has gone, so it must be retrieved here
         raise
