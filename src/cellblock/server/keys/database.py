@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +36,13 @@ def open_database(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            _create_sqlite_file(parsed)
         engine = create_engine(parsed)
-        if parsed.get_backend_name() == "sqlite":
-            event.listen(engine, "connect", _configure_sqlite)
-        upgrade(engine, Base.metadata)
+        if parsed.get_backend_name() != "sqlite":
+            upgrade(engine, Base.metadata)
+            return engine
+        event.listen(engine, "connect", _configure_sqlite)
+        with _sqlite_file_locked(parsed):
+            upgrade(engine, Base.metadata)
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise BackendError(
@@ -49,15 +53,29 @@ def open_database(url: str) -> Engine:
         raise BackendError(f"The database cannot be opened: {error}") from error
 
 
-def _create_sqlite_file(url: URL) -> None:
+@contextlib.contextmanager
+def _sqlite_file_locked(url: URL) -> Generator[None]:
+    """Create the file if it is missing, and let one process at a time change its tables.
+
+    SQLite does not wait for other processes while it changes to its write-ahead log, so its
+    folder is locked. An existing file is not opened here: to close it would remove the locks that
+    SQLite has on it in this process (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
     if not url.database or url.database == ":memory:":
         raise BackendError("A database in memory would lose its keys. Use a file.")
     path = Path(url.database)
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        yield
+    finally:
+        os.close(folder)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Let one process write while others read, and wait for locks."""
-    for pragma in ("journal_mode=WAL", "foreign_keys=ON", "busy_timeout=5000"):
+    for pragma in ("busy_timeout=5000", "journal_mode=WAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
