@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from ..serving import Server
-from .requesting import FOREVER, start, wait_for
+from .requesting import FOREVER, run, start, wait_for
 
 
 def _values(client: httpx.Client) -> dict[tuple[str, str], float]:
@@ -36,6 +38,33 @@ def test_metrics_count_sessions_runs_and_requests(
         assert after[name] - before.get(name, 0) == 2
         assert after["cellblock_request_seconds_count", "rest.cancel_run"] >= 2
         assert after["process_resident_memory_bytes", ""] > 0
+
+
+def test_metrics_count_runs_by_outcome_and_their_time_in_the_queue(
+    server: Server, key: str, api: httpx.Client, session: str
+) -> None:
+    def runs() -> Counter[str]:
+        families = text_string_to_metric_families(api.get(f"{server.url}/metrics").text)
+        samples = [sample for family in families for sample in family.samples]
+        found = Counter(
+            {
+                sample.labels["outcome"]: int(sample.value)
+                for sample in samples
+                if sample.name == "cellblock_runs_total"
+            }
+        )
+        (queued,) = (s.value for s in samples if s.name == "cellblock_queue_seconds_count")
+        assert queued == found.total()
+        return found
+
+    before = runs()
+    for code, seconds in (("1", 10), ("1", 10), ("1/0", 10), ("while True: pass", 0.2)):
+        run(api, session, code, timeout_seconds=seconds)
+    assert runs() - before == {"ok": 2, "error": 1, "timeout": 1}
+    # A program of a trainer.
+    with server.client(key) as client:
+        client.post("/run_code", json={"code": "print(1)", "language": "python"})
+    assert (runs() - before)["ok"] == 3
 
 
 def test_metrics_need_a_key(server: Server) -> None:

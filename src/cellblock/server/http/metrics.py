@@ -21,16 +21,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..owners import Owner
+from ..sessions.session import SessionRun
 from .endpoints import Endpoints, json_error
 from .services import Services
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO_STATUS = "none"  # the client went away before the answer
+_NO_RESULT = "none"  # the client went away, or the session was lost
 
 
 class Metrics:
-    """The metrics of one server: its sessions and runs now, its requests, its process.
+    """The metrics of one server: its sessions, runs and requests, and its process.
 
     `route` serves them, with a key if the server has keys. `middleware` counts requests; put it
     inside `RequestLog`.
@@ -51,7 +53,17 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
+        self._runs = Counter(
+            "cellblock_runs", "Runs by outcome", ["outcome"], registry=self._registry
+        )
+        self._queue_seconds = Histogram(
+            "cellblock_queue_seconds",
+            "Time from the request of a run to its start",
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
         store = services.store
+        store.on_run_end = self.add_run
         self._add_gauge("sessions", "Sessions of all keys", lambda: store.session_count)
         self._add_gauge("runs_active", "Runs that are active", lambda: store.queue.running_count)
         self._add_gauge("runs_waiting", "Runs in the queues", lambda: store.queue.waiting_count)
@@ -74,6 +86,12 @@ class Metrics:
         method = method if method in _METHODS else "other"
         self._requests.labels(operation, method, str(status or _NO_STATUS)).inc()
         self._seconds.labels(operation).observe(seconds)
+
+    def add_run(self, run: SessionRun) -> None:
+        """Count a run that had its turn."""
+        outcome = _NO_RESULT if run.result is None else run.result.outcome
+        self._runs.labels(outcome).inc()
+        self._queue_seconds.observe(run.queue_seconds)
 
     def _add_gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
         Gauge(f"cellblock_{name}", about, registry=self._registry).set_function(read)

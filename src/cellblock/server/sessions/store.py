@@ -42,11 +42,15 @@ class SessionStore:
     """The sessions of a server. Use it with `async with`; leaving ends all sessions.
 
     Belongs to one event loop. A session is found only by the owner that made it.
+
+    `on_run_end` is called with each run that had its turn. Its result is None if its client went
+    away or its session was lost.
     """
 
     def __init__(self, settings: SessionSettings, meter: KeyUsageMeter | None = None) -> None:
         self.settings = settings
         self.queue = RunQueue(settings.max_running, settings.max_queued)
+        self.on_run_end: Callable[[SessionRun], object] = lambda run: None
         self._meter = meter
         self._factory = session_factory(settings)
         self._sessions: dict[tuple[str, str], HostedSession] = {}
@@ -293,10 +297,11 @@ class SessionStore:
         *,
         run: SessionRun | None = None,
         run_seconds: float | None = None,
+        on_admitted: Callable[[], object] = lambda: None,
     ) -> AsyncGenerator[Event]:
         """Run a block as `run` does, and yield its events as they happen."""
         run = run or SessionRun()
-        async with self._turn(owner, session, run):
+        async with self._turn(owner, session, run, on_admitted):
             events = session.stream(run, block, run_seconds)
             async with contextlib.aclosing(events):
                 async for event in events:
@@ -316,20 +321,25 @@ class SessionStore:
         self._check_draining()
         if self._meter is not None:
             await self._meter.check(owner)
+        queued_at = time.monotonic()
         async with (
             self.queue.admit(owner),
             gate,
             self.queue.turn(owner),
             self.use_temporary(owner) as session,
         ):
+            run = SessionRun(queue_seconds=time.monotonic() - queued_at)
 
             async def execute(block: CodeBlock, run_seconds: float | None) -> CodeResult:
-                result = await session.execute(SessionRun(), block, run_seconds)
+                result = await session.execute(run, block, run_seconds)
                 await self._count(owner, result.usage.cpu_seconds)
                 return result
 
-            with _translate_stop(session):
-                yield session, execute
+            try:
+                with _translate_stop(session):
+                    yield session, execute
+            finally:
+                self.on_run_end(run)
 
     async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work` while no run is active in the session: checkpoints, restores, forks."""
@@ -343,7 +353,7 @@ class SessionStore:
         owner: Owner,
         session: HostedSession,
         run: SessionRun,
-        on_admitted: Callable[[], object] = lambda: None,
+        on_admitted: Callable[[], object],
     ) -> AsyncGenerator[None]:
         self._check_draining()
         if self._meter is not None:
@@ -355,7 +365,10 @@ class SessionStore:
                 on_admitted()
                 async with session.lock, self.queue.turn(owner):
                     run.queue_seconds = time.monotonic() - queued_at
-                    yield
+                    try:
+                        yield
+                    finally:
+                        self.on_run_end(run)
 
     async def _count(self, owner: Owner, cpu_seconds: float) -> None:
         if self._meter is not None:

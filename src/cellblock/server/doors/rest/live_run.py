@@ -21,7 +21,6 @@ from .answers import ErrorDetail, RunInfo, RunResult, RunStatus, to_time
 
 RESUME_SECONDS = 10.0  # for a client that lost its connection to continue reading
 PING_SECONDS = 15.0  # silence after which a reader is sent something
-_ADMISSION_SECONDS = 0.005  # between two looks at the queue
 _MAX_MERGED = 1 << 16  # characters of one event
 _EVENT_BYTES = 200  # of memory, besides its text
 
@@ -57,7 +56,7 @@ class LiveRun:
         self.created_at = time.time()
         self.events = list[Event | Failure]()
         self._store = store
-        self._session: HostedSession | None = None
+        self._admitted = asyncio.Event()  # or ended before that
         self._changed = asyncio.Event()
         self._readers = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -115,12 +114,8 @@ class LiveRun:
 
     async def wait_until_admitted(self) -> None:
         """Wait until the run has its place in the queue. Raise what prevented it."""
-        while not self._task.done() and not self._is_admitted():
-            await asyncio.wait({self._task}, timeout=_ADMISSION_SECONDS)
+        await self._admitted.wait()
         self.check()
-
-    def _is_admitted(self) -> bool:
-        return self._session is not None and self.run.id in self._session.runs
 
     def cancel(self) -> None:
         """End the run, also if it is still in the queue. Do nothing if it has ended."""
@@ -176,14 +171,19 @@ class LiveRun:
         if self._timer is not None:
             self._timer.cancel()
         self._add_event(last)
+        self._admitted.set()
 
     async def _stream_events(self) -> Ended:
         store, settings = self._store, self.settings
         ended: Ended | None = None
         async with self._use_session() as session:
-            self._session = session
             events = store.stream(
-                self.owner, session, settings.block, run=self.run, run_seconds=settings.run_seconds
+                self.owner,
+                session,
+                settings.block,
+                run=self.run,
+                run_seconds=settings.run_seconds,
+                on_admitted=self._admitted.set,
             )
             async with contextlib.aclosing(events):
                 async for event in events:
