@@ -55,6 +55,7 @@ class HTTPService:
         self.requests: list[Received] = []
         self.disconnected = asyncio.Event()
         self._replies = list(replies)
+        self._connections = dict[asyncio.Task[None], asyncio.StreamWriter]()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -64,9 +65,19 @@ class HTTPService:
 
     async def __aexit__(self, *error: object) -> None:
         self._server.close()
+        for writer in self._connections.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._connections, return_exceptions=True)
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
+        await self._answer(reader, writer)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines)}

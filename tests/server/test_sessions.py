@@ -21,6 +21,9 @@ from cellblock.server.owners import Quotas
 from .serving import OLD, Server, run_old, serving
 
 _BEGIN = "open('begun', 'w').close()\n"
+_WAIT_FOR_FILE = (
+    f"{_BEGIN}import os, time\nwhile not os.path.exists('/mnt/data/go'): time.sleep(0.02)"
+)
 
 
 def _wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
@@ -61,26 +64,16 @@ def test_a_full_queue_answers_429(tmp_path: Path) -> None:
         server.client(server.add_key("a", Quotas(running=1))) as client,
         ThreadPoolExecutor() as pool,
     ):
-        first = pool.submit(run_old, client, f"{_BEGIN}import time; time.sleep(3)", "first")
+        first = pool.submit(run_old, client, _WAIT_FOR_FILE, "first")
         _wait(lambda: _has_begun(client, "first"))
         second = pool.submit(run_old, client, "2", "second")
-        third = _wait(lambda: _refused(client))
+        _wait(lambda: "cellblock_runs_waiting 1.0" in client.get("/metrics").text)
+        third = run_old(client, "3", "third")
+        assert third.status_code == 429
         assert int(third.headers["retry-after"]) >= 1
+        params = {"api-version": OLD, "identifier": "first"}
+        assert client.post("/files/upload", params=params, files={"file": ("go", b"")}).is_success
         assert first.result().status_code == second.result().status_code == 200
-
-
-def _refused(client: httpx.Client) -> httpx.Response | None:
-    """Return the answer if the server refuses a run, and None if it accepts it."""
-    try:
-        answer = client.post(
-            "/code/execute",
-            params={"api-version": OLD, "identifier": "third"},
-            json={"properties": {"code": "3"}},
-            timeout=0.3,
-        )
-    except httpx.TimeoutException:  # it waited in the queue: the second one was not yet there
-        return None
-    return answer if answer.status_code == 429 else None
 
 
 def test_a_client_that_leaves_ends_its_run(server: Server, client: httpx.Client) -> None:

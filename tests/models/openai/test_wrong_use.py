@@ -30,17 +30,22 @@ def test_an_error_with_status_200_is_quoted() -> None:
 
 
 def test_a_connection_that_breaks_is_not_a_wrong_address() -> None:
-    async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.close()
-
     async def run() -> None:
+        dropped = asyncio.Event()
+
+        async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+            dropped.set()
+
         server = await asyncio.start_server(drop, "127.0.0.1", 0)
         url = "http://127.0.0.1:{1}/v1".format(*server.sockets[0].getsockname())
         model = OpenAIChatCompletionClient(model="gpt-4o", api_key=KEY, base_url=url, max_retries=0)
         with pytest.raises(ModelError, match=r"closed the connection too early.*[^.]\. Ask again"):
             await model.create(HELLO)
         await model.close()
+        await dropped.wait()
         server.close()
 
     asyncio.run(run())
