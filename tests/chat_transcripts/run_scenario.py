@@ -1,9 +1,13 @@
-"""Run one scenario with one library and print its transcript: run_scenario.py LIBRARY FILE.
+"""Run scenarios with one library: run_scenario.py LIBRARY.
 
-LIBRARY is "autogen" or "cellblock". A scenario has a function `run(lib)` that yields values; each
-is printed as a line that starts with the name of its class. What agents print and ask is between
-them, as a user sees it. A human's answers are the standard input: the scenario's `ANSWERS`.
-`lib` has the library's names, whatever module they are in.
+LIBRARY is "autogen" or "cellblock". It is imported once. Each line of standard input is a request,
+a JSON array: the file of a scenario, and the folder that it runs in, in a process of its own. The
+folder has the file `answers`, which the process reads as its standard input; its output goes to
+the files `transcript` and `errors`. The answer to a request is a line with the exit code.
+
+A scenario has a function `run(lib)` that yields values; each is printed as a line that starts with
+the name of its class. What agents print and ask is between them, as a user sees it. `lib` has the
+library's names, whatever module they are in.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import os
 import re
 import sys
 import warnings
@@ -41,6 +46,7 @@ MODULES = {
     ),
 }
 
+WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -103,17 +109,33 @@ def print_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
     print_line(f"{category.__name__} {message}")
 
 
-def main(library: str, path: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what AutoGen imports
-        lib = load_library(library)
-        scenario = load_scenario(path)
+def run_scenario(lib: SimpleNamespace, path: str, folder: str) -> None:
+    """Run a scenario in `folder`, in a forked process."""
+    os.chdir(folder)
+    for descriptor, name in enumerate(("answers", "transcript", "errors")):
+        os.dup2(os.open(name, WRITE if descriptor else os.O_RDONLY, 0o600), descriptor)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    scenario = load_scenario(path)
     logging.disable()  # AutoGen's log goes to standard output
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", UserWarning)
     warnings.showwarning = print_warning
     for value in scenario.run(lib):
         print_line(line(value))
+
+
+def main(library: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what AutoGen imports
+        lib = load_library(library)
+    for request in sys.stdin:
+        if child := os.fork():
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            print_line(str(status))
+            sys.stdout.flush()
+        else:
+            run_scenario(lib, *json.loads(request))
+            return
 
 
 if __name__ == "__main__":
