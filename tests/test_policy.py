@@ -99,3 +99,12 @@ def test_policy_is_immutable() -> None:
 def test_unknown_field_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="Unknown fields of a policy: readonly"):
         Policy.from_dict({"readonly": []})
+
+
+def test_mounts_from_json_are_paths_or_pairs() -> None:
+    policy = Policy.from_dict({"read_only": ["/a", ["/b"], ["/c", None], ["/d", "/e"]]})
+    assert policy.read_only == (Mount("/a"), Mount("/b"), Mount("/c"), Mount("/d", "/e"))
+    wrong: list[object] = ["/a", [1], [[]], [["/a", 1]], [["/a", "/b", "/c"]], [{"a": "b"}], None]
+    for value in wrong:
+        with pytest.raises(ValueError, match="list of paths, or of pairs"):
+            Policy.from_dict({"read_only": value})

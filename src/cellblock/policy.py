@@ -108,7 +108,7 @@ class Policy:
         if unknown:
             raise ValueError(f"Unknown fields of a policy: {', '.join(unknown)}.")
         mounts = {
-            name: tuple(Mount(*pair) for pair in values.get(name, ()))
+            name: _mounts_from_json(name, values.get(name, []))
             for name in ("read_only", "read_write")
         }
         return cls(
@@ -117,6 +117,23 @@ class Policy:
             protect_startup_files=values.get("protect_startup_files", True),
             **mounts,
         )
+
+
+def _mounts_from_json(name: str, items: object) -> tuple[Mount, ...]:
+    """Return the mounts in a list of paths, or of lists of source and target."""
+    mounts = list[Mount]()
+    for item in cast("Sequence[object]", items) if isinstance(items, list | tuple) else [None]:
+        match item:
+            case str(source) | [str(source)] | [str(source), None]:
+                mounts.append(Mount(source))
+            case [str(source), str(target)]:
+                mounts.append(Mount(source, target))
+            case _:
+                raise ValueError(
+                    f"Policy.{name} must be a list of paths, or of pairs of source and target, "
+                    f'such as [["/data", "/target"]], not {items!r:.100}.'
+                )
+    return tuple(mounts)
 
 
 def _to_mounts(name: str, items: object) -> tuple[Mount, ...]:

@@ -16,7 +16,7 @@ import httpx
 
 from cellblock.server.keys.database import open_database
 from cellblock.server.keys.key_store import KeyStore
-from cellblock.server.owners import Quotas
+from cellblock.server.owners import Overrides, Quotas
 
 OLD, NEW = "2024-02-02-preview", "2025-02-02-preview"
 
@@ -30,9 +30,11 @@ class Server:
     keys: KeyStore
     lines: list[str] = field(default_factory=list[str])
 
-    def add_key(self, name: str, quotas: Quotas | None = None) -> str:
+    def add_key(
+        self, name: str, quotas: Quotas | None = None, overrides: Overrides | None = None
+    ) -> str:
         """Return a new key."""
-        return self.keys.add(name, quotas=quotas)[1]
+        return self.keys.add(name, quotas=quotas, overrides=overrides)[1]
 
     def client(self, key: str | None, prefix: str = "") -> httpx.Client:
         """Return a client that sends `key`."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event, select, text
+from sqlalchemy.orm import Session
 
+from cellblock.server.keys.tables import KeyRow
 from cellblock.server.owners import Quotas
 
-from .serving import NEW, OLD, Server, run_old
+from .serving import NEW, OLD, Server, run_old, serving
 
 
 @pytest.mark.parametrize("token", [None, "cb_unknown", "x" * 10_000])
@@ -23,17 +27,104 @@ def test_a_request_without_a_valid_key_is_refused(server: Server, token: str | N
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
+def _status(client: httpx.Client) -> int:
+    """Return the status of a request that only needs a key."""
+    return client.get("/listSessions", params={"api-version": NEW}).status_code
+
+
+def _wait_for_refusal(client: httpx.Client) -> float:
+    """Send requests until the key is refused. Return the time of the last accepted one."""
+    accepted = time.time()
+    while (status := _status(client)) == 200:
+        accepted = time.time()
+    assert status == 401
+    return accepted
+
+
+def test_a_revoked_key_is_refused_within_a_second(server: Server) -> None:
     with server.client(server.add_key("revoked")) as client:
-        assert run_old(client, "1").status_code == 200
+        assert _status(client) == 200
         server.keys.revoke("revoked")
-        assert run_old(client, "1").status_code == 401
+        revoked = time.time()
+        assert _wait_for_refusal(client) - revoked < 1.2
 
 
 def test_an_expired_key_is_refused(server: Server) -> None:
     _, key = server.keys.add("expired", expires_at=1)
     with server.client(key) as client:
         assert "expired" in run_old(client, "1").json()["error"]["message"]
+
+
+def test_a_key_is_refused_from_the_second_in_which_it_expires(server: Server) -> None:
+    expires_at = int(time.time()) + 2
+    _, key = server.keys.add("short-lived", expires_at=expires_at)
+    with server.client(key) as client:
+        assert _status(client) == 200
+        assert _wait_for_refusal(client) - expires_at < 0.2
+
+
+def test_a_new_key_is_accepted_at_once_after_it_was_unknown(server: Server) -> None:
+    key = server.add_key("late")
+    row = _take_row(server, "late")
+    with server.client(key) as client:
+        assert _status(client) == 401
+        _put_row(server, row)
+        assert _status(client) == 200
+
+
+def _take_row(server: Server, name: str) -> dict[str, Any]:
+    """Delete a key from the database. Return its row."""
+    with Session(server.keys._engine) as session, session.begin():
+        row = session.scalars(select(KeyRow).where(KeyRow.name == name)).one()
+        session.delete(row)
+        return {column.key: getattr(row, column.key) for column in KeyRow.__table__.columns}
+
+
+def _put_row(server: Server, row: dict[str, Any]) -> None:
+    with Session(server.keys._engine) as session, session.begin():
+        session.add(KeyRow(**row))
+
+
+def test_a_key_is_read_from_the_database_once_in_a_second(server: Server) -> None:
+    key = server.add_key("busy")
+    reads = 0
+
+    def count(*_arguments: object) -> None:
+        nonlocal reads
+        reads += 1
+
+    async def find_often() -> None:
+        for _ in range(50):
+            await server.keys.find_owner(key)
+
+    event.listen(server.keys._engine, "before_cursor_execute", count)
+    began = time.monotonic()
+    asyncio.run(find_often())
+    event.remove(server.keys._engine, "before_cursor_execute", count)
+    assert 1 <= reads <= 1 + (time.monotonic() - began)
+
+
+def test_the_result_of_a_run_is_not_lost_when_the_database_fails(tmp_path: Path) -> None:
+    quotas = Quotas(cpu_seconds_a_day=100)
+    with (
+        serving(tmp_path) as server,
+        server.client(server.add_key("counted", quotas)) as client,
+        ThreadPoolExecutor() as pool,
+    ):
+        code = "open('begun', 'w').close()\nimport os, time\n"
+        code += "while not os.path.exists('go'): time.sleep(0.01)\n6 * 7"
+        running = pool.submit(run_old, client, code)
+        files = "/files/content/begun"
+        params = {"api-version": OLD, "identifier": "main"}
+        while client.get(files, params=params).status_code != 200:
+            pass
+        with server.keys._engine.begin() as connection:
+            connection.execute(text("DROP TABLE usage"))
+        client.post("/files/upload", params=params, files={"file": ("go", b"")})
+        answer = running.result()
+        assert answer.status_code == 200
+        assert answer.json()["properties"]["result"] == 42
+    assert "CPU seconds of a run are not saved yet" in "".join(server.lines)
 
 
 def test_two_keys_with_one_identifier_have_two_sessions(server: Server) -> None:
@@ -76,25 +167,6 @@ def test_keys_are_not_in_the_database_or_the_log(server: Server, key: str, tmp_p
     assert '"operation": "azure.execute"' in log
     assert key not in log
     assert "private" not in log
-
-
-def test_the_command_adds_lists_and_revokes_keys(tmp_path: Path) -> None:
-    def keys(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "cellblock", "keys", *arguments],
-            env={**os.environ, "CELLBLOCK_DATABASE": f"sqlite:///{tmp_path}/keys.db"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stdout + done.stderr
-
-    assert keys("add", "me").startswith("cb_")
-    assert "There is a key named 'me'" in keys("add", "me")
-    assert keys("list").split()[1::2][0] == "active"
-    keys("revoke", "me")
-    assert keys("list").split()[1] == "revoked"
-    assert (tmp_path / "keys.db").stat().st_mode & 0o077 == 0
 
 
 def test_health_needs_no_key(server: Server) -> None:

@@ -19,13 +19,15 @@ VERSION_1 = """
 CREATE TABLE api_keys (
     id VARCHAR(16) NOT NULL PRIMARY KEY, name VARCHAR(200) NOT NULL UNIQUE,
     digest VARCHAR(64) NOT NULL UNIQUE, created_at BIGINT NOT NULL, expires_at BIGINT,
-    revoked_at BIGINT, max_sessions INTEGER, max_running INTEGER, cpu_seconds_a_day FLOAT);
+    revoked_at BIGINT, max_sessions INTEGER, max_running INTEGER, cpu_seconds_a_day FLOAT,
+    max_disk_bytes BIGINT, limits JSON NOT NULL, policy JSON NOT NULL);
 CREATE TABLE usage (
     key_id VARCHAR(16) NOT NULL REFERENCES api_keys (id) ON DELETE CASCADE, day INTEGER NOT NULL,
     cpu_seconds FLOAT NOT NULL, PRIMARY KEY (key_id, day));
 CREATE TABLE schema_version (version INTEGER NOT NULL PRIMARY KEY);
 INSERT INTO schema_version VALUES (1);
-INSERT INTO api_keys VALUES ('abc', 'old', 'digest', 1700000000, NULL, NULL, 5, NULL, NULL)
+INSERT INTO api_keys VALUES
+    ('abc', 'old', 'digest', 1700000000, NULL, NULL, 5, NULL, NULL, NULL, '{}', '{}')
 """
 
 

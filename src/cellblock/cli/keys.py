@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..limits import MIB, MIN_MEMORY_BYTES
+from .option_types import JsonObject, Size
 from .serve import database_option, require_server_packages
 
 if TYPE_CHECKING:
-    from ..server.keys.key_store import KeyStore
+    from ..server.keys.key_store import KeyInfo, KeyStore
+    from ..server.owners import Overrides
 
 _SECONDS_A_DAY = 86_400
 
@@ -32,6 +37,17 @@ def command() -> None:
     type=click.FloatRange(min=0, min_open=True),
     help="CPU seconds of all runs in a day (UTC).",
 )
+@click.option("--disk", type=Size(MIB), metavar="SIZE",
+              help="Bytes on disk of all sessions together, such as 2G.")  # fmt: skip
+@click.option("--memory", type=Size(MIN_MEMORY_BYTES), metavar="SIZE",
+              help="Memory limit of one run, such as 512M.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=1), metavar="SECONDS",
+              help="Longest time of one run, if it is shorter than the server's.")  # fmt: skip
+@click.option("--network/--no-network", default=None, help="Whether code can use the network.")
+@click.option("--limits", type=JsonObject(), metavar="JSON",
+              help='Other limits of one run, such as \'{"processes": 64}\'.')  # fmt: skip
+@click.option("--policy", type=JsonObject(), metavar="JSON",
+              help='Other fields of the policy, such as \'{"read_only": ["/data"]}\'.')  # fmt: skip
 @database_option
 def add(
     name: str,
@@ -39,27 +55,42 @@ def add(
     max_sessions: int | None,
     max_running: int | None,
     cpu_seconds: float | None,
+    disk: int | None,
     database: str | None,
+    **overrides: Any,
 ) -> int:
-    """Create a key for NAME and print it. It cannot be shown again."""
+    """Create a key for NAME and print it. It cannot be shown again.
+
+    Limits and the policy that you do not name are the server's.
+    """
     with _open_keys(database) as keys:
         from ..server.owners import Quotas
 
-        quotas = Quotas(sessions=max_sessions, running=max_running, cpu_seconds_a_day=cpu_seconds)
+        quotas = Quotas(
+            sessions=max_sessions,
+            running=max_running,
+            cpu_seconds_a_day=cpu_seconds,
+            disk_bytes=disk,
+        )
         expires_at = None if days is None else int(time.time() + days * _SECONDS_A_DAY)
-        _, key = keys.add(name, quotas=quotas, expires_at=expires_at)
+        _, key = keys.add(
+            name, quotas=quotas, overrides=_to_overrides(overrides), expires_at=expires_at
+        )
         click.echo(key)
     return 0
 
 
 @command.command("list")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print all that is known of each key, as one JSON object a line.")  # fmt: skip
 @database_option
-def list_keys(database: str | None) -> int:
+def list_keys(as_json: bool, database: str | None) -> int:
     """Print ID, state, time of creation and name of each key, separated by tabs."""
     with _open_keys(database) as keys:
         for key in keys.list_keys():
             created = time.strftime("%Y-%m-%d", time.gmtime(key.created_at))
-            click.echo(f"{key.id}\t{key.state}\t{created}\t{key.name}")
+            line = f"{key.id}\t{key.state}\t{created}\t{key.name}"
+            click.echo(json.dumps(_describe(key)) if as_json else line)
     return 0
 
 
@@ -67,10 +98,60 @@ def list_keys(database: str | None) -> int:
 @click.argument("name")
 @database_option
 def revoke(name: str, database: str | None) -> int:
-    """Revoke the key with this NAME or ID. Requests with it are refused from now on."""
+    """Revoke the key with this NAME or ID. Servers refuse it within one second.
+
+    Runs that were accepted go on.
+    """
     with _open_keys(database) as keys:
         click.echo(keys.revoke(name).id)
     return 0
+
+
+def _to_overrides(options: dict[str, Any]) -> Overrides:
+    from ..limits import Limits
+    from ..server.owners import Overrides
+
+    limits: dict[str, Any] = options["limits"] or {}
+    policy: dict[str, Any] = options["policy"] or {}
+    network = {True: "host", False: "none", None: None}[options["network"]]
+    _add_value(limits, "--limits", "memory_bytes", "--memory", options["memory"])
+    _add_value(limits, "--limits", "wall_seconds", "--timeout", options["timeout"])
+    _add_value(policy, "--policy", "network", "--network", network)
+    with _name_option("--limits"):
+        named = Limits.from_dict(limits)
+    with _name_option("--policy"):
+        return Overrides(limits=named, policy=policy)
+
+
+@contextlib.contextmanager
+def _name_option(option: str) -> Generator[None]:
+    """Turn a `ValueError` into an error of usage that names `option`."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=f"'{option}'") from error
+
+
+def _add_value(values: dict[str, Any], source: str, name: str, option: str, value: Any) -> None:
+    if value is None:
+        return
+    if name in values:
+        raise click.UsageError(f"{option} and {source} both set {name}. Use one of them.")
+    values[name] = value
+
+
+def _describe(key: KeyInfo) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "state": key.state,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+        "quotas": asdict(key.quotas),
+        "limits": key.overrides.limits.to_dict(),
+        "policy": dict(key.overrides.policy),
+    }
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import click
 
 from ..errors import BackendError
 from ..limits import MIN_MEMORY_BYTES
-from .sizes import parse_size
+from .option_types import Size
 
 if TYPE_CHECKING:
     from ..server.http.process import ServerSettings
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 
 _MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client")
 _DATABASE_HELP = "Database of the keys.  [default: an SQLite file of this user]"
-
-
-class _Size(click.ParamType[int]):
-    name = "size"
-
-    def __init__(self, minimum: int = 1) -> None:
-        self._minimum = minimum
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            size = value if isinstance(value, int) else parse_size(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if size < self._minimum:
-            self.fail(f"{value} is too small", param, ctx)
-        return size
 
 
 def database_option(command: Any) -> Any:
@@ -70,7 +54,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--image", metavar="IMAGE", help="Image for --executor docker.")
 @click.option("--timeout", type=_SECONDS, default=220, show_default=True, metavar="SECONDS",
               help="Longest time of one run.")  # fmt: skip
-@click.option("--memory", type=_Size(MIN_MEMORY_BYTES), metavar="SIZE",
+@click.option("--memory", type=Size(MIN_MEMORY_BYTES), metavar="SIZE",
               help="Memory limit of one run, such as 512M.")  # fmt: skip
 @click.option("--network", is_flag=True, help="Allow code to access the network.")
 @click.option("--package", "packages", multiple=True, metavar="NAME",
@@ -85,8 +69,8 @@ _COUNT = click.IntRange(min=1)
 @click.option("--max-running", type=_COUNT, help="Runs at one time.  [default: 4 a CPU]")
 @click.option("--max-queued", type=_COUNT, default=64, show_default=True,
               help="Waiting runs of one key.")  # fmt: skip
-@click.option("--max-body", type=_Size(), default="16M", show_default=True, metavar="SIZE")
-@click.option("--max-file", type=_Size(), default="128M", show_default=True, metavar="SIZE")
+@click.option("--max-body", type=Size(), default="16M", show_default=True, metavar="SIZE")
+@click.option("--max-file", type=Size(), default="128M", show_default=True, metavar="SIZE")
 @click.option("--drain", type=click.IntRange(min=0), default=30, show_default=True,
               metavar="SECONDS", help="Time for current requests after SIGTERM.")  # fmt: skip
 @click.option("--stall", type=_SECONDS, default=30, show_default=True, metavar="SECONDS",

@@ -20,6 +20,7 @@ from ..events import Ended, Event, Started
 from ..results import BlockResult, CodeResult, ResultBuilder
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
+from .workspace.full_disk import report_full_disk
 
 _log = logging.getLogger(__name__)
 _EXAMPLE = """[CodeBlock(code="print('hi')", language="python")]"""
@@ -181,8 +182,7 @@ class CodeExecutor(Component, ABC):
             if self._is_open and self._has_lost_server():
                 await self._close_and_open()
             elif not self._is_open:
-                await self._open()
-                self._mark_open()
+                await self._open_and_mark()
 
     async def _start_for_use(self) -> None:
         """Start as `start` does, but raise `SessionError` after a live executor's `with` block."""
@@ -226,7 +226,11 @@ class CodeExecutor(Component, ABC):
             self._is_open = False
             await self._close(restarting=True)
             _log.info("%r restarts", self)
-        await self._open()
+        await self._open_and_mark()
+
+    async def _open_and_mark(self) -> None:
+        with report_full_disk("The executor cannot be started"):
+            await self._open()
         self._mark_open()
 
     def _mark_open(self) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..limits import Limits
+from ..policy import Policy
+from .settings import SessionSettings
 
 ANONYMOUS_ID = "anonymous"
 
@@ -14,17 +20,45 @@ class Quotas:
     sessions             sessions at one time
     running              runs at one time
     cpu_seconds_a_day    CPU seconds of all runs in one day (UTC)
+    disk_bytes           bytes on disk of the files of all sessions together
     """
 
     sessions: int | None = None
     running: int | None = None
     cpu_seconds_a_day: float | None = None
+    disk_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("sessions", "running", "cpu_seconds_a_day"):
+        for name in ("sessions", "running", "cpu_seconds_a_day", "disk_bytes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"Quotas.{name} must be above 0 or None, not {value!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """The limits and the policy of one key's sessions, where they differ from the server's.
+
+    limits   a limit that is not named keeps the server's
+    policy   fields as in `Policy.to_dict`. Those that are not named keep the server's
+    """
+
+    limits: Limits = Limits()
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` if the policy is not valid."""
+        complete = Policy.from_dict(self.policy).to_dict()
+        named = {name: complete[name] for name in self.policy}
+        object.__setattr__(self, "policy", named)
+
+    def apply_to(self, settings: SessionSettings) -> SessionSettings:
+        """Return the settings of the key's sessions on a server with `settings`."""
+        return replace(
+            settings,
+            limits=self.limits.with_defaults(settings.limits),
+            policy=Policy.from_dict({**settings.policy.to_dict(), **self.policy}),
+        )
 
 
 @dataclass(frozen=True)
@@ -33,6 +67,7 @@ class Owner:
 
     id: str
     quotas: Quotas = Quotas()
+    overrides: Overrides = Overrides()
 
 
 ANONYMOUS = Owner(ANONYMOUS_ID)

@@ -11,6 +11,8 @@ CellblockError
     ├── TooLarge                         a body or file exceeds its limit
     ├── TooManySessions                  the key or the server has no session left
     ├── TooManyRuns                      the key's queue is full, or its CPU seconds are used up
+    ├── DiskQuotaExceeded                the key's sessions have used up its bytes on disk
+    ├── PolicyNotSupported               the key's policy needs a server with another executor
     └── Draining                         the server is about to stop
 """
 
@@ -64,6 +66,14 @@ class TooManyRuns(Refusal):
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
         self.retry_after = max(1, retry_after)
+
+
+class DiskQuotaExceeded(Refusal):
+    """The sessions of the key have as many bytes on disk as they may have."""
+
+
+class PolicyNotSupported(Refusal):
+    """The policy of the key cannot be applied where this server runs its sessions."""
 
 
 class Draining(Refusal):

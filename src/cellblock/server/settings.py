@@ -21,7 +21,8 @@ class SessionSettings:
     executor           "sandbox": live sessions in the sandbox; "docker": in containers
     image              the image of containers; None means the default of the Docker executor
     packages, preload  see `SandboxSessionServer`; `preload` applies to the sandbox only
-    limits, policy     what one run may use and reach. Containers use only the policy's network
+    limits, policy     what one run may use and reach, where its key has nothing of its own.
+                       Containers use only the policy's network
     run_seconds        longest time of one run
     idle_seconds       a session ends when it was not used for this time
     max_age_seconds    a session ends at this age, at the latest after its current run

@@ -331,7 +331,7 @@ class CommandLineExecutor(CodeExecutor):
                 yield event
             return
         try:
-            decoder = FrameDecoder(number, self._limits)
+            decoder = FrameDecoder(number, self._block_limits())
             frames = self._frames(self._request(language, file), token)
             try:
                 async for frame in frames:
@@ -409,6 +409,10 @@ class CommandLineExecutor(CodeExecutor):
         if (connection := self._connection) is None:
             raise ExecutorStopped("The executor was stopped. Call start() to use it again.")
         return connection
+
+    def _block_limits(self) -> Limits:
+        """Return how much the next block may use, where that is less than `limits`."""
+        return self._limits
 
     def _wall_seconds(self) -> float | None:
         return shortest(self._timeout, self._limits.wall_seconds)

@@ -106,7 +106,7 @@ class SessionExecutor(CommandLineExecutor):
             yield Ended(number, 1, "error", message=error.output)
             return
         yield Started(number, block.language, workspace.absolute_path(name) if name else None)
-        queued_at, decoder = time.monotonic(), FrameDecoder(number, self._limits)
+        queued_at, decoder = time.monotonic(), FrameDecoder(number, self._block_limits())
         async with self._session_lock.acquire():
             request = {**self._run_request(code, name), "waited": time.monotonic() - queued_at}
             frames = self._frames(request, token)

@@ -14,6 +14,7 @@ from ...aio.background_loop import background_loop
 from ...errors import CheckpointError, SessionError, UnsupportedValue
 from ...runtime import values
 from ..workspace import snapshot
+from ..workspace.full_disk import report_full_disk
 from .base import SessionExecutor
 from .checkpoint import Checkpoint
 
@@ -108,9 +109,11 @@ class CheckpointableSession(SessionExecutor):
         `CheckpointError` if `Limits.checkpoints` would be exceeded, or if the session has something
         that cannot be copied: running threads, child processes, network connections, terminals,
         GPU contexts or shared memory. The error names it.
-        Raise `ValueError` if the session has a checkpoint with this name.
+        Raise `ValueError` if the session has a checkpoint with this name, and `WorkspaceError` if
+        the disk is full.
         """
-        return await background_loop().call(self._checkpoint(name, lifetime_seconds))
+        with report_full_disk("The checkpoint cannot be saved"):
+            return await background_loop().call(self._checkpoint(name, lifetime_seconds))
 
     async def _checkpoint(self, given_name: str | None, lifetime: float | None) -> Checkpoint:
         if not self._is_open:
@@ -135,7 +138,7 @@ class CheckpointableSession(SessionExecutor):
                     self._workspace.path,
                     None if last is None else last.snapshot,
                     self._checkpoint_dir(),
-                    self._limits.written_bytes,
+                    self._block_limits().written_bytes,
                 )
             except BaseException:
                 await self._query_locked({"op": "drop", "checkpoint_name": name})
@@ -168,29 +171,39 @@ class CheckpointableSession(SessionExecutor):
         """Restore the variables and the work folder to their state at `checkpoint`.
 
         A checkpoint can be restored several times. Raise `CheckpointError` if it was dropped, has
-        expired or belongs to another session.
+        expired or belongs to another session, and `WorkspaceError` if the disk is full. Then the
+        variables are restored, but not all files.
         """
-        await background_loop().call(self._restore(checkpoint))
+        with report_full_disk("Not all files of the checkpoint could be restored"):
+            await background_loop().call(self._restore(checkpoint))
 
     async def _restore(self, given: Checkpoint | str) -> None:
         async with self._session_lock.acquire():
             checkpoint = self._require_checkpoint(given)
             assert self._workspace is not None
             await self._query_locked({"op": "kill"})
-            await asyncio.to_thread(
-                snapshot.restore_snapshot,
-                checkpoint.snapshot,
-                self._workspace.path,
-                read_only=self._workspace.read_only,
-            )
-            answer, _ = await self._query_locked(
-                {
-                    "op": "resume",
-                    "checkpoint_name": checkpoint.name,
-                    "rollback_checkpoints": self._checkpoints_enabled,
-                }
-            )
-            check_answer(answer, CheckpointError)
+            try:
+                await asyncio.to_thread(
+                    snapshot.restore_snapshot,
+                    checkpoint.snapshot,
+                    self._workspace.path,
+                    read_only=self._workspace.read_only,
+                )
+            except Exception:  # such as a full disk; the session still has to be usable
+                await self._resume(checkpoint)
+                raise
+            check_answer(await self._resume(checkpoint), CheckpointError)
+
+    async def _resume(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Replace the killed interpreter by that of the checkpoint, and return the answer."""
+        answer, _ = await self._query_locked(
+            {
+                "op": "resume",
+                "checkpoint_name": checkpoint.name,
+                "rollback_checkpoints": self._checkpoints_enabled,
+            }
+        )
+        return answer
 
     def _new_checkpoint_name(self, given: str | None) -> str:
         if given is None:
@@ -233,12 +246,13 @@ class CheckpointableSession(SessionExecutor):
 
         They share memory until they modify it. Each has its own temporary work folder and its own
         `stop`. The random number generators of `random`, numpy and torch are reseeded in each.
-        Raise `CheckpointError` as `checkpoint` does, and if the session is the result of too many
-        nested forks for the kernel (about 30).
+        Raise `CheckpointError` and `WorkspaceError` as `checkpoint` does, and `CheckpointError` if
+        the session is the result of too many nested forks for the kernel (about 30).
         """
         if count < 1:
             raise ValueError(f"count must be greater than or equal to 1, not {count!r}.")
-        return await background_loop().call(self._fork(count, checkpoint))
+        with report_full_disk("The session cannot be copied"):
+            return await background_loop().call(self._fork(count, checkpoint))
 
     async def _fork(self, count: int, given: Checkpoint | str | None) -> list[Self]:
         if not self._is_open:

@@ -98,6 +98,8 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         self._init_session(
             checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback
         )
+        if server is not None:
+            self._inner_work_dir = server.runtime_server.inner_work_dir
         self._given_server = server
         self._server: SessionServer | None = None
         self._scratch: Path | None = None
@@ -173,7 +175,13 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
     def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
         assert self._workspace is not None
         work_dir = str(self._workspace.path)
-        return executor_mounts(work_dir, str(scratch), self._policy, self._protected)
+        return executor_mounts(
+            work_dir,
+            str(scratch),
+            self._policy,
+            self._protected,
+            work_dir_target=self._inner_work_dir,
+        )
 
     async def _close(self, *, restarting: bool) -> None:
         server, connection = self._server, self._connection
@@ -214,7 +222,12 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
         try:
             await asyncio.to_thread(
-                _copy_folders, source, work_dir, self._scratch, scratch, self._limits.written_bytes
+                _copy_folders,
+                source,
+                work_dir,
+                self._scratch,
+                scratch,
+                self._block_limits().written_bytes,
             )
             branch._workspace = Workspace(work_dir)
             request: dict[str, Any] = {

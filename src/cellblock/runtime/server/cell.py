@@ -61,7 +61,7 @@ class Run:
     def __init__(self, job: Job, limits: dict[str, Any], folders: WritableFolders) -> None:
         """Write the code file of `job`, and create its output file. Raise `OSError` on failure.
 
-        The block can write to `folders`.
+        The block can write to `folders`. The request can only lower the limit `written_bytes`.
         """
         self.number = job.number
         self.started = time.monotonic()
@@ -80,6 +80,8 @@ class Run:
             if job.request.get("script") and len(code) <= _MAX_INLINE_CODE:
                 job.request["code"] = code
         self._file = files.create_file_at(job.request["save"]) if job.request.get("save") else -1
+        if lower := job.request.get("written_bytes"):
+            limits = {**limits, "written_bytes": min(lower, limits.get("written_bytes") or lower)}
         self._room = limits.get("written_bytes") or (1 << 62)
         self.storage = StorageMeter(folders, limits)
 

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from ...errors import CellblockError
 from ..owners import Owner
+from ..refusals import Refusal
 from .services import Services
 from .statuses import message_of, status_of
 
@@ -58,7 +59,7 @@ class Endpoints:
 
 def log_error(request: Request, error: Exception) -> None:
     """Log an error that is the server's fault, with its traceback."""
-    if status_of(error).status >= 500:
+    if status_of(error).status >= 500 and not isinstance(error, Refusal):
         _log.error(
             "request failed: %s",
             type(error).__name__,

@@ -29,6 +29,8 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.FileMissing, ErrorStatus(404, "FileNotFound")),
     (refusals.TooLarge, ErrorStatus(413, "PayloadTooLarge")),
     (refusals.TooManySessions, ErrorStatus(429, "TooManySessions", {"Retry-After": "10"})),
+    (refusals.DiskQuotaExceeded, ErrorStatus(507, "DiskQuotaExceeded")),
+    (refusals.PolicyNotSupported, ErrorStatus(403, "PolicyNotSupported")),
     (refusals.Draining, ErrorStatus(503, "ServerStopping", {"Retry-After": "10"})),
     (WorkspaceError, ErrorStatus(507, "InsufficientStorage")),
     (SessionError, ErrorStatus(409, "SessionConflict")),

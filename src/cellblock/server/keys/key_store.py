@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 import time
 from dataclasses import dataclass
@@ -13,14 +14,18 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ...errors import BackendError
-from ..owners import Owner, Quotas
+from ...limits import Limits
+from ..owners import Overrides, Owner, Quotas
 from ..refusals import InvalidRequest, NotAuthenticated, TooManyRuns
 from .tables import KeyRow, UsageRow
 
 KEY_PREFIX = "cb_"
 _KEY_BYTES = 32
 _MAX_KEY_LENGTH = 500
+_KEPT_SECONDS = 1.0
+_MAX_KEPT = 1000
 _SECONDS_A_DAY = 86_400
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class KeyInfo:
     expires_at: int | None
     revoked_at: int | None
     quotas: Quotas
+    overrides: Overrides
 
     @property
     def state(self) -> str:
@@ -43,14 +49,36 @@ class KeyInfo:
         return "expired" if is_expired else "active"
 
 
+class _RecentKeys:
+    """The keys that were read last, by digest. Times are of `time.monotonic`."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, KeyInfo]] = {}  # oldest first
+
+    def get(self, digest: str, now: float) -> KeyInfo | None:
+        """Return a key that was added less than `_KEPT_SECONDS` before `now`."""
+        read_at, info = self._found.get(digest, (0.0, None))
+        return info if now - read_at < _KEPT_SECONDS else None
+
+    def add(self, digest: str, info: KeyInfo, read_at: float) -> None:
+        """Add a key that was in the database at the time `read_at`."""
+        self._found.pop(digest, None)
+        self._found[digest] = read_at, info
+        if len(self._found) > _MAX_KEPT:
+            del self._found[next(iter(self._found))]
+
+
 class KeyStore:
     """The keys in a database. Methods that are not `async` block for a few milliseconds.
 
+    A key that was found is not read again for one second: so long may a revoked key be accepted.
     All methods raise `BackendError` if the database fails.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._unsaved_seconds: dict[str, float] = {}  # CPU seconds of keys, not in the database
+        self._recent = _RecentKeys()
 
     def close(self) -> None:
         """Close the connections to the database."""
@@ -59,7 +87,12 @@ class KeyStore:
     # administration
 
     def add(
-        self, name: str, *, quotas: Quotas | None = None, expires_at: int | None = None
+        self,
+        name: str,
+        *,
+        quotas: Quotas | None = None,
+        overrides: Overrides | None = None,
+        expires_at: int | None = None,
     ) -> tuple[KeyInfo, str]:
         """Create a key. Return its description and the key itself, which is not stored.
 
@@ -67,7 +100,7 @@ class KeyStore:
         """
         if not name.strip() or len(name) > 200 or not name.isprintable():
             raise InvalidRequest("The name of a key must have 1 to 200 printable characters.")
-        quotas = quotas or Quotas()
+        quotas, overrides = quotas or Quotas(), overrides or Overrides()
         key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
         row = KeyRow(
             id=secrets.token_hex(6),
@@ -79,6 +112,9 @@ class KeyStore:
             max_sessions=quotas.sessions,
             max_running=quotas.running,
             cpu_seconds_a_day=quotas.cpu_seconds_a_day,
+            max_disk_bytes=quotas.disk_bytes,
+            limits=overrides.limits.to_dict(),
+            policy=dict(overrides.policy),
         )
         try:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
@@ -120,19 +156,20 @@ class KeyStore:
 
         Raise `NotAuthenticated` if the key is unknown, expired or revoked.
         """
-        info = await asyncio.to_thread(self._find, key) if len(key) <= _MAX_KEY_LENGTH else None
+        info = await self._find(key) if len(key) <= _MAX_KEY_LENGTH else None
         if info is None or info.state != "active":
             what = "is unknown" if info is None else f"was {info.state}"
             what = "has expired" if info is not None and info.state == "expired" else what
             raise NotAuthenticated(f"The API key {what}. Create one with `cellblock keys add`.")
-        return Owner(info.id, info.quotas)
+        return Owner(info.id, info.quotas, info.overrides)
 
     async def check(self, owner: Owner) -> None:
         """Raise `TooManyRuns` if the key has used up its CPU seconds of today."""
         quota = owner.quotas.cpu_seconds_a_day
         if quota is None:
             return
-        used = await asyncio.to_thread(self.cpu_seconds_today, owner.id)
+        saved = await asyncio.to_thread(self.cpu_seconds_today, owner.id)
+        used = saved + self._unsaved_seconds.get(owner.id, 0.0)
         if used >= quota:
             raise TooManyRuns(
                 f"This key has used its {quota:g} CPU seconds of today (UTC).",
@@ -140,9 +177,18 @@ class KeyStore:
             )
 
     async def add_usage(self, owner: Owner, cpu_seconds: float) -> None:
-        """Add the CPU seconds of a run, if the key has a quota of them."""
-        if owner.quotas.cpu_seconds_a_day is not None:
-            await asyncio.to_thread(self._add_usage, owner.id, cpu_seconds)
+        """Add the CPU seconds of a run, if the key has a quota of them.
+
+        If the database cannot be written, as on a full disk, they are added with the next run.
+        """
+        if owner.quotas.cpu_seconds_a_day is None:
+            return
+        seconds = self._unsaved_seconds.pop(owner.id, 0.0) + cpu_seconds
+        try:
+            await asyncio.to_thread(self._add_usage, owner.id, seconds)
+        except BackendError as error:
+            self._unsaved_seconds[owner.id] = self._unsaved_seconds.get(owner.id, 0.0) + seconds
+            _log.warning("The CPU seconds of a run are not saved yet: %s", error)
 
     def cpu_seconds_today(self, key_id: str) -> float:
         """Return the CPU seconds that a key has used today (UTC)."""
@@ -153,10 +199,18 @@ class KeyStore:
         except SQLAlchemyError as error:
             raise _database_error(error) from error
 
-    def _find(self, key: str) -> KeyInfo | None:
+    async def _find(self, key: str) -> KeyInfo | None:
+        digest, now = _digest(key), time.monotonic()
+        if (info := self._recent.get(digest, now)) is None:
+            info = await asyncio.to_thread(self._read, digest)
+            if info is not None:
+                self._recent.add(digest, info, now)
+        return info
+
+    def _read(self, digest: str) -> KeyInfo | None:
         try:
             with Session(self._engine) as session:
-                row = session.scalars(select(KeyRow).where(KeyRow.digest == _digest(key))).first()
+                row = session.scalars(select(KeyRow).where(KeyRow.digest == digest)).first()
                 return None if row is None else _to_info(row)
         except SQLAlchemyError as error:
             raise _database_error(error) from error
@@ -166,13 +220,15 @@ class KeyStore:
         increase = (
             update(UsageRow).where(place).values(cpu_seconds=UsageRow.cpu_seconds + cpu_seconds)
         )
+        first = UsageRow(key_id=key_id, day=_today(), cpu_seconds=cpu_seconds)
         try:
-            with Session(self._engine) as session, session.begin():
-                if not session.connection().execute(increase).rowcount:
-                    session.add(UsageRow(key_id=key_id, day=_today(), cpu_seconds=cpu_seconds))
-        except IntegrityError:  # another run of the key was the first one of the day
-            with Session(self._engine) as session, session.begin():
-                session.execute(increase)
+            try:
+                with Session(self._engine) as session, session.begin():
+                    if not session.connection().execute(increase).rowcount:
+                        session.add(first)
+            except IntegrityError:  # another run of the key was the first one of the day
+                with Session(self._engine) as session, session.begin():
+                    session.execute(increase)
         except SQLAlchemyError as error:
             raise _database_error(error) from error
 
@@ -191,8 +247,17 @@ def _to_info(row: KeyRow) -> KeyInfo:
         sessions=row.max_sessions,
         running=row.max_running,
         cpu_seconds_a_day=row.cpu_seconds_a_day,
+        disk_bytes=row.max_disk_bytes,
     )
-    return KeyInfo(row.id, row.name, row.created_at, row.expires_at, row.revoked_at, quotas)
+    return KeyInfo(
+        id=row.id,
+        name=row.name,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        quotas=quotas,
+        overrides=Overrides(limits=Limits.from_dict(row.limits), policy=row.policy),
+    )
 
 
 def _database_error(error: SQLAlchemyError) -> BackendError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Integer, String
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Integer, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -11,7 +13,10 @@ class Base(DeclarativeBase):
 
 
 class KeyRow(Base):
-    """An API key. `digest` is the SHA-256 of the key, which is not stored itself."""
+    """An API key. `digest` is the SHA-256 of the key, which is not stored itself.
+
+    `limits` and `policy` have only what differs from the server's.
+    """
 
     __tablename__ = "api_keys"
 
@@ -24,6 +29,9 @@ class KeyRow(Base):
     max_sessions: Mapped[int | None] = mapped_column(Integer)
     max_running: Mapped[int | None] = mapped_column(Integer)
     cpu_seconds_a_day: Mapped[float | None] = mapped_column(Float)
+    max_disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    limits: Mapped[dict[str, Any]] = mapped_column(JSON)
+    policy: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
 class UsageRow(Base):

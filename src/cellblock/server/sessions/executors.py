@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...cancellation import Token
 from ...executors.argument_checks import shortest
 from ...executors.displays import DisplayFiles
-from ...executors.session.base import SessionExecutor
+from ...executors.session.checkpointing import CheckpointableSession
 from ...executors.session.docker import DockerSessionCodeExecutor
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
+from ...limits import Limits
+from ...runtime.protocol import Frame
 
 DATA_DIR = "/mnt/data"
 
@@ -22,16 +27,46 @@ class _NoDisplayFiles(DisplayFiles):
         return ()
 
 
-class ServedSession(SessionExecutor):
-    """A session whose runs have time limits of their own, and whose displays are not saved.
+class ServedSession(CheckpointableSession):
+    """A session whose runs have limits of their own, and whose displays are not saved."""
 
-    Set `run_seconds` only while no run is active.
-    """
+    _run_seconds: float | None = None
+    _written_bytes: int | None = None
 
-    run_seconds: float | None = None
+    @contextlib.contextmanager
+    def lower_limits(
+        self, run_seconds: float | None = None, written_bytes: int | None = None
+    ) -> Generator[None]:
+        """Lower the limits of the one run, checkpoint or fork that happens in the context."""
+        self._run_seconds, self._written_bytes = run_seconds, written_bytes
+        try:
+            yield
+        finally:
+            self._run_seconds = self._written_bytes = None
+
+    def folders(self) -> list[Path]:
+        """Return the folders on this machine that have the files of the session.
+
+        Safe to call in any thread.
+        """
+        if self._workspace is None:
+            return []
+        return [self._workspace.path, *(each.snapshot.path for each in self.checkpoints)]
 
     def _wall_seconds(self) -> float | None:
-        return shortest(super()._wall_seconds(), self.run_seconds)
+        return shortest(super()._wall_seconds(), self._run_seconds)
+
+    def _block_limits(self) -> Limits:
+        if self._written_bytes is None:
+            return self._limits
+        allowed = self._limits.written_bytes
+        lower = self._written_bytes if allowed is None else min(self._written_bytes, allowed)
+        return replace(self._limits, written_bytes=lower)
+
+    def _frames(
+        self, request: dict[str, Any], token: Token | None = None
+    ) -> AsyncGenerator[Frame, None]:
+        return super()._frames({**request, "written_bytes": self._written_bytes}, token)
 
     def _display_files(self) -> DisplayFiles:
         return _NoDisplayFiles(Path())
@@ -40,10 +75,20 @@ class ServedSession(SessionExecutor):
 class ServedSandboxSession(ServedSession, SandboxSessionCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
     """A session in the sandbox. The server's policy must have a mount at /mnt/data to hide."""
 
+    def folders(self) -> list[Path]:
+        """See `ServedSession`. The scratch folder has the home, packages and checkpoints."""
+        return [*super().folders(), *(() if self._scratch is None else (self._scratch,))]
+
     def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
         mounts = super()._mounts(scratch)
         return [*mounts, {**mounts[0], "target": DATA_DIR, "owned": False}]
 
 
 class ServedDockerSession(ServedSession, DockerSessionCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
-    """A session in a container, whose work folder must be a volume at /mnt/data too."""
+    """A session in a container, whose work folder must be a volume at /mnt/data too.
+
+    It cannot be forked: in the same container, /mnt/data of the copy would be the original's.
+    """
+
+    def _fork_obstacle(self) -> str:
+        return "--executor docker"

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-from ...aio.background_loop import background_loop
 from ...executors.command_line.docker import IMAGE
-from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
 from ...executors.workspace.cleanup_watchdog import CleanupWatchdog
-from ...policy import Mount
+from ...executors.workspace.full_disk import report_full_disk
+from ...policy import Policy
+from ..owners import ANONYMOUS, Owner
+from ..refusals import PolicyNotSupported
 from ..settings import SessionSettings
-from . import package_shim
 from .executors import DATA_DIR, ServedDockerSession, ServedSandboxSession, ServedSession
-
-
-class _SessionServer(SessionServer):
-    """A server whose sessions can import `pkg_resources`, which AutoGen asks for first."""
-
-    def populate_scratch(self, folder: Path) -> None:
-        super().populate_scratch(folder)
-        assert self._backend is not None
-        package_shim.install(folder / "env", self._backend.packages)
-
-    def is_lost(self) -> bool:
-        """Return True if the server was started and has ended by itself."""
-        return self._connection is not None and not self._connection.is_open
+from .warm_server import WarmServer
 
 
 class _TemporaryDir:
@@ -46,60 +35,52 @@ class _TemporaryDir:
 
 
 class SandboxSessions:
-    """Sessions in the sandbox, forked from one warmed-up server. Use it with `async with`."""
+    """Sessions in the sandbox. Those with the same limits and policy are forked from one server.
+
+    Use it with `async with`. Entering starts the server of owners without limits of their own.
+    """
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._hidden_dir: _TemporaryDir | None = None  # empty; hidden by each session's own folder
-        self._server: SandboxSessionServer | None = None
-        self._runtime_server: _SessionServer | None = None
-        self._lock = asyncio.Lock()
+        self._hidden_dir: _TemporaryDir | None = None
+        self._servers: dict[str, WarmServer] = {}  # by limits and policy
+        self._exit_stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> SandboxSessions:
-        self._hidden_dir = _TemporaryDir()
-        try:
-            await self._start_server()
-        except BaseException:
-            await self._hidden_dir.remove()
-            raise
+        async with contextlib.AsyncExitStack() as stack:
+            self._hidden_dir = _TemporaryDir()
+            stack.push_async_callback(self._hidden_dir.remove)
+            stack.push_async_callback(self._stop_servers)
+            await self._server_for(self._settings).get()
+            self._exit_stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._stop_server()
-        assert self._hidden_dir is not None
-        await self._hidden_dir.remove()
+        await self._exit_stack.aclose()
 
-    async def make(self) -> ServedSandboxSession:
+    async def make(self, owner: Owner) -> ServedSandboxSession:
         """Return a session that is not started yet. Raise what starting a server raises."""
-        async with self._lock:
-            if self._runtime_server is None or self._runtime_server.is_lost():
-                await self._stop_server()
-                await self._start_server()
-        return ServedSandboxSession(self._settings.run_seconds, server=self._server)
+        settings = owner.overrides.apply_to(self._settings)
+        server = await self._server_for(settings).get()
+        return ServedSandboxSession(settings.run_seconds, server=server)
 
-    async def _start_server(self) -> None:
-        settings = self._settings
+    def _server_for(self, settings: SessionSettings) -> WarmServer:
         assert self._hidden_dir is not None
-        data_mount = Mount(str(self._hidden_dir.path), DATA_DIR)
-        policy = replace(settings.policy, read_write=(*settings.policy.read_write, data_mount))
-        server = SandboxSessionServer()
-        runtime_server = server.runtime_server = _SessionServer(
-            packages=settings.packages,
-            limits=settings.limits,
-            policy=policy,
-            preload=settings.preload,
-        )
-        await background_loop().call(runtime_server.open())
-        self._server, self._runtime_server = server, runtime_server
+        differences = [settings.limits.to_dict(), settings.policy.to_dict()]
+        name = json.dumps(differences, sort_keys=True)
+        if name not in self._servers:
+            self._servers[name] = WarmServer(settings, self._hidden_dir.path)
+        return self._servers[name]
 
-    async def _stop_server(self) -> None:
-        server, self._server, self._runtime_server = self._runtime_server, None, None
-        if server is not None:
-            await background_loop().call(server.close())
+    async def _stop_servers(self) -> None:
+        await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
 
 class DockerSessions:
-    """Sessions in a container each. Use it with `async with`."""
+    """Sessions in a container each. Use it with `async with`.
+
+    Entering starts one session and ends it, so that an image that cannot be used is known at once.
+    """
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
@@ -107,6 +88,15 @@ class DockerSessions:
 
     async def __aenter__(self) -> DockerSessions:
         self._work_dirs = _TemporaryDir()
+        try:
+            session = await self.make(ANONYMOUS)
+            try:
+                await session.start()  # pulls the image and installs packages
+            finally:
+                await discard(session)
+        except BaseException:
+            await self._work_dirs.remove()
+            raise
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -114,20 +104,33 @@ class DockerSessions:
         assert self._work_dirs is not None
         await self._work_dirs.remove()
 
-    async def make(self) -> ServedDockerSession:
-        """Return a session that is not started yet."""
+    async def make(self, owner: Owner) -> ServedDockerSession:
+        """Return a session that is not started yet. Raise `PolicyNotSupported`."""
         assert self._work_dirs is not None
-        settings = self._settings
-        work_dir = tempfile.mkdtemp(prefix="cellblock-work-", dir=self._work_dirs.path)
+        settings = owner.overrides.apply_to(self._settings)
+        _check_container_policy(settings.policy)
+        with report_full_disk("A session cannot be started"):
+            work_dir = tempfile.mkdtemp(prefix="cellblock-work-", dir=self._work_dirs.path)
         return ServedDockerSession(
             settings.image or IMAGE,
             timeout=settings.run_seconds,
             work_dir=work_dir,
             extra_volumes={work_dir: {"bind": DATA_DIR, "mode": "rw"}},
-            packages=settings.packages,
+            # The default image has no IPython, which sessions need.
+            packages=settings.packages if settings.image else ("ipython", *settings.packages),
             limits=settings.limits,
             network="bridge" if settings.policy.network == "host" else "none",
             delete_tmp_files=True,
+        )
+
+
+def _check_container_policy(policy: Policy) -> None:
+    """Raise `PolicyNotSupported` if a policy has what sessions in containers cannot have."""
+    names = ("read_only", "read_write", "environment")
+    if given := [name for name in names if getattr(policy, name)]:
+        raise PolicyNotSupported(
+            f"The policy of this key has {', '.join(given)}, which sessions in containers cannot "
+            "have. Use a key without it, or a server with --executor sandbox."
         )
 
 

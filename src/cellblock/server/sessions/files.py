@@ -52,15 +52,19 @@ class FileInfo:
 
 
 class SessionFiles:
-    """The files below `folder`. All names are relative to it, or absolute below /mnt/data."""
+    """The files below `folder`. All names are relative to it, or absolute below /mnt/data.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = str(folder)
+    `check_disk` raises `DiskQuotaExceeded` if the folder has too much on disk.
+    """
+
+    def __init__(self, folder: Path, check_disk: Callable[[], None]) -> None:
+        self._folder, self._check_disk = str(folder), check_disk
 
     def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """Return the files and folders in a folder, sorted by path. At most 10 000 of them.
 
-        Raise `FileMissing` and `InvalidFileName`.
+        If there are more, some in subfolders are left out. Raise `FileMissing` and
+        `InvalidFileName`.
         """
         parts = split_name(name) if name.strip("/") not in ("", DATA_DIR.strip("/")) else ()
         found = list[FileInfo]()
@@ -91,7 +95,7 @@ class SessionFiles:
         """Create or replace a file: call `write` with a temporary one, then rename it.
 
         The file is complete or unchanged. Folders on the way are created. Raise `InvalidFileName`,
-        `WorkspaceError` if it cannot be written, and what `write` raises.
+        `DiskQuotaExceeded`, `WorkspaceError` if it cannot be written, and what `write` raises.
         """
         *parents, last = split_name(name)
         temporary = _TEMPORARY + secrets.token_hex(8)
@@ -99,6 +103,7 @@ class SessionFiles:
             try:
                 with open(files.create_file(temporary, folder), "wb") as file:
                     result = write(file)
+                self._check_disk()
                 os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 files.remove_file(temporary, folder)
@@ -181,6 +186,7 @@ def _make_folder(name: str, parent: int) -> None:
 
 
 def _scan(folder: int, prefix: str, depth: int) -> Iterator[FileInfo]:
+    subfolders = list[tuple[str, str]]()
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith((_TEMPORARY, _BLOCK_FILE)):
@@ -193,8 +199,10 @@ def _scan(folder: int, prefix: str, depth: int) -> Iterator[FileInfo]:
                     yield _file_info(path, status)
                 elif stat.S_ISDIR(status.st_mode):
                     yield FileInfo(path, 0, status.st_mtime, is_folder=True)
-                    if depth:
-                        yield from _scan_inner(entry.name, folder, path, depth - 1)
+                    subfolders.append((entry.name, path))
+    for name, path in subfolders if depth else ():
+        with contextlib.suppress(OSError):
+            yield from _scan_inner(name, folder, path, depth - 1)
 
 
 def _scan_inner(name: str, folder: int, path: str, depth: int) -> Iterator[FileInfo]:

@@ -32,7 +32,7 @@ async def fork_session(
     except Refusal:
         await branch.stop()
         raise
-    store.add(HostedSession(owner, identifier, cast(ServedSession, branch)))
+    store.add(owner, identifier, cast(ServedSession, branch))
     async with store.use(owner, identifier):
         pass  # leaving it sets the time at which it expires
 

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
@@ -16,11 +17,13 @@ from ...events import Event
 from ...executors.session.checkpointing import CheckpointableSession
 from ...results import CodeResult, ResultBuilder
 from ..owners import Owner
-from ..refusals import SessionNotFound
+from ..refusals import DiskQuotaExceeded, SessionNotFound
+from .disk_quota import DiskQuota
 from .executors import ServedSession
 from .factory import discard
 from .files import SessionFiles
 
+T = TypeVar("T")
 _MAX_RUNS = 100  # whose results a session keeps for clients that ask later
 
 
@@ -49,7 +52,9 @@ class HostedSession:
     `lock` lets one run at a time use the interpreter. `users` counts the requests that use it.
     """
 
-    def __init__(self, owner: Owner, identifier: str, executor: ServedSession) -> None:
+    def __init__(
+        self, owner: Owner, identifier: str, executor: ServedSession, disk_quota: DiskQuota
+    ) -> None:
         self.owner, self.identifier = owner, identifier
         self.id = str(uuid4())
         self.created_at = self.last_used_at = time.time()
@@ -57,7 +62,7 @@ class HostedSession:
         self.is_closed = False
         self.lock = asyncio.Lock()
         self.runs = OrderedDict[str, SessionRun]()
-        self._executor = executor
+        self._executor, self._disk_quota = executor, disk_quota
         self._open_lock = asyncio.Lock()
         self._is_open = False
 
@@ -75,7 +80,7 @@ class HostedSession:
     @property
     def files(self) -> SessionFiles:
         """The files of the session, which must be open."""
-        return SessionFiles(self._executor.work_dir)
+        return SessionFiles(self._executor.work_dir, self._disk_quota.check)
 
     async def open(self) -> None:
         """Start the session if it is not started. Raise what starting an executor raises."""
@@ -107,8 +112,8 @@ class HostedSession:
     async def execute(
         self, run: SessionRun, block: CodeBlock, run_seconds: float | None
     ) -> CodeResult:
-        """Run a block. Call it only while holding `lock`."""
-        with self._time_limit(run, run_seconds):
+        """Run a block. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
+        with self._limits(run, run_seconds, await self._disk_quota.remaining()):
             run.result = await self._executor.execute_code_blocks([block], run.token)
             return run.result
 
@@ -117,7 +122,7 @@ class HostedSession:
     ) -> AsyncGenerator[Event]:
         """Run a block as `execute` does, and yield its events."""
         builder = ResultBuilder()
-        with self._time_limit(run, run_seconds):
+        with self._limits(run, run_seconds, await self._disk_quota.remaining()):
             async with contextlib.aclosing(
                 self._executor.execute_stream([block], run.token)
             ) as events:
@@ -126,11 +131,24 @@ class HostedSession:
                     yield event
         run.result = builder.session_result()
 
-    @contextlib.contextmanager
-    def _time_limit(self, run: SessionRun, run_seconds: float | None) -> Generator[None]:
+    async def call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Call `work`: a checkpoint, restore or fork. Call it only while holding `lock`.
+
+        It copies at most as many bytes as the disk quota leaves, or raises `CheckpointError`.
+        """
         self.check_open()
-        run.is_started, self._executor.run_seconds = True, run_seconds
         try:
+            room = await self._disk_quota.remaining()
+        except DiskQuotaExceeded:
+            room = 1  # enough for what makes no copy
+        with self._executor.lower_limits(written_bytes=room):
+            return await work()
+
+    @contextlib.contextmanager
+    def _limits(
+        self, run: SessionRun, run_seconds: float | None, written_bytes: int | None
+    ) -> Generator[None]:
+        self.check_open()
+        run.is_started = True
+        with self._executor.lower_limits(run_seconds, written_bytes):
             yield
-        finally:
-            self._executor.run_seconds = None

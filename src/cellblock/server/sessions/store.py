@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from pathlib import Path
 from typing import Protocol, Self, TypeVar
 from uuid import uuid4
 
@@ -17,6 +18,8 @@ from ...results import CodeResult
 from ..owners import Owner
 from ..refusals import Draining, SessionNotFound, TooManySessions
 from ..settings import SessionSettings
+from .disk_quota import DiskQuota
+from .executors import ServedSession
 from .factory import session_factory
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun
@@ -110,7 +113,8 @@ class SessionStore:
     async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[HostedSession]:
         """Yield an open session, made on first use. It does not expire during the context.
 
-        Raise `TooManySessions`, `Draining`, and what starting an executor raises.
+        Raise `TooManySessions`, `Draining`, `PolicyNotSupported`, and what starting an executor
+        raises.
         """
         session = self._sessions.get((owner.id, identifier)) or await self._make(owner, identifier)
         session.users += 1
@@ -143,16 +147,27 @@ class SessionStore:
 
     async def _make(self, owner: Owner, identifier: str) -> HostedSession:
         self.check_room(owner)
-        executor = await self._factory.make()
+        executor = await self._factory.make(owner)
         if (session := self._sessions.get((owner.id, identifier))) is not None:
             return session  # a concurrent request was faster
         self.check_room(owner)
-        return self.add(HostedSession(owner, identifier, executor))
+        return self.add(owner, identifier, executor)
 
-    def add(self, session: HostedSession) -> HostedSession:
-        """Add a session under its identifier, which must be free. `use` then sets its expiry."""
-        self._sessions[session.owner.id, session.identifier] = session
+    def add(self, owner: Owner, identifier: str, executor: ServedSession) -> HostedSession:
+        """Add a session under an identifier, which must be free. `use` then sets its expiry."""
+        quota = DiskQuota(owner.quotas.disk_bytes, lambda: self._folders(owner))
+        session = HostedSession(owner, identifier, executor, quota)
+        self._sessions[owner.id, identifier] = session
         return session
+
+    def _folders(self, owner: Owner) -> list[Path]:
+        sessions = list(self._sessions.values())  # other threads may call this
+        return [
+            folder
+            for session in sessions
+            if session.owner.id == owner.id
+            for folder in session.executor.folders()
+        ]
 
     def _check_draining(self) -> None:
         if self._is_draining:
@@ -221,8 +236,8 @@ class SessionStore:
 
         `run` is what other requests see of it. `run_seconds` can only shorten the time limit.
         `on_admitted` is called when the run has its place in the queue.
-        Cancel its token, or this task, to end it. Raise `TooManyRuns`, `SessionNotFound` if the
-        session ends meanwhile, and what executors raise.
+        Cancel its token, or this task, to end it. Raise `TooManyRuns`, `DiskQuotaExceeded`,
+        `SessionNotFound` if the session ends meanwhile, and what executors raise.
         """
         run = run or SessionRun()
         async with self._turn(owner, session, run, on_admitted):
@@ -344,8 +359,7 @@ class SessionStore:
     async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work` while no run is active in the session: checkpoints, restores, forks."""
         async with session.lock:
-            session.check_open()
-            return await work()
+            return await session.call(work)
 
     @contextlib.asynccontextmanager
     async def _turn(

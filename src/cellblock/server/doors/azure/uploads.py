@@ -11,12 +11,13 @@ import shutil
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import BinaryIO
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from ....executors.workspace.full_disk import report_full_disk
 from ....limits import KIB
 from ...http.bodies import body_chunks
 from ...refusals import InvalidRequest, TooLarge
@@ -25,6 +26,9 @@ from ...sessions.files import SessionFiles, split_name
 _FRAME_BYTES = 64 * KIB  # boundaries and headers of the parts
 _MAX_FILES, _MAX_FIELDS = 16, 16
 _FIRST_LINE = re.compile(rb"--([^\r\n]{1,200})\r?\n")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_EXACT_NAME = re.compile(r";\s*filename\*\s*=\s*utf-8'[^']*'([^\s;]+)", re.IGNORECASE)
+_HTML_CODES = {"%22": '"', "%0D": "\r", "%0A": "\n"}
 _ADVICE = "Send multipart/form-data with the field 'file'."
 
 
@@ -34,7 +38,8 @@ async def uploaded_files(
 ) -> AsyncGenerator[list[tuple[str, UploadFile]]]:
     """Yield the names and contents of the files in the body.
 
-    Raise `InvalidRequest`, `InvalidFileName` and `TooLarge`.
+    Raise `InvalidRequest`, `InvalidFileName` and `TooLarge`, and `WorkspaceError` if the disk is
+    full.
     """
     chunks = body_chunks(request, max_file_bytes + _FRAME_BYTES)
     content_type = request.headers.get("content-type", "")
@@ -47,14 +52,21 @@ async def uploaded_files(
         max_fields=_MAX_FIELDS,
     )
     try:
-        form = await parser.parse()
+        with report_full_disk("The upload cannot be stored"):
+            form = await parser.parse()
     except MultiPartException as error:
         raise InvalidRequest(f"The upload cannot be read: {error.message} {_ADVICE}") from error
     try:
         files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
         if not files:
             raise InvalidRequest(f"The upload contains no file. {_ADVICE}")
-        yield [(_file_name(file, max_file_bytes), file) for file in files]
+        for file in files:
+            if (file.size or 0) > max_file_bytes:
+                raise TooLarge(
+                    f"The file is too large. At most {max_file_bytes} bytes are accepted."
+                )
+        client = request.headers.get("user-agent", "")
+        yield [("/".join(split_name(_file_name(file, client))), file) for file in files]
     finally:
         await form.close()
 
@@ -64,10 +76,22 @@ def save(files: SessionFiles, name: str, upload: BinaryIO) -> None:
     files.write(name, partial(shutil.copyfileobj, upload))
 
 
-def _file_name(file: UploadFile, max_bytes: int) -> str:
-    if (file.size or 0) > max_bytes:
-        raise TooLarge(f"The file is too large. At most {max_bytes} bytes are accepted.")
-    return "/".join(split_name(unquote(file.filename or "")))
+def _file_name(file: UploadFile, client: str) -> str:
+    """Return the name that `client`, the header User-Agent, means. Clients encode in three ways.
+
+    Those of .NET and our own send the exact name as `filename*`. aiohttp percent-encodes every
+    character that is no letter, digit, "_", ".", "-" or "~". Browsers, requests and httpx encode
+    quotes and line breaks alone.
+    """
+    name = file.filename or ""
+    disposition = _QUOTED.sub("", file.headers.get("content-disposition", ""))
+    if (exact := _EXACT_NAME.search(disposition)) is not None:
+        return unquote(exact[1])
+    if "aiohttp/" in client and quote(unquote(name), safe="") == name:
+        return unquote(name)
+    for code, sign in _HTML_CODES.items():
+        name = name.replace(code, sign)
+    return name
 
 
 async def _find_boundary(chunks: AsyncGenerator[bytes]) -> tuple[str, AsyncGenerator[bytes]]:

@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ....executors.workspace.full_disk import report_full_disk
 from ....limits import MIB
 from ...http.bodies import body_chunks
 from ...http.downloads import file_response
@@ -46,7 +47,10 @@ class FileOperations:
         """Answer PUT sessions/ID/files/PATH, whose body is the content."""
         session_id, path = _session_id(request), _path(request)
         self._store.find(owner, session_id)
-        with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as spool:
+        with (
+            report_full_disk(f"{path!r} cannot be uploaded"),
+            tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as spool,
+        ):
             async for chunk in body_chunks(request, self._store.settings.max_file_bytes):
                 await asyncio.to_thread(spool.write, chunk)
             spool.seek(0)

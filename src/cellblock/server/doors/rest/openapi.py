@@ -18,14 +18,15 @@ _REFERENCE = "#/components/schemas/{model}"
 _ERRORS = {
     400: "The request is malformed",
     401: "The API key is missing or not valid",
-    403: "A server without keys was addressed by another name or from a page of another site",
+    403: "A server without keys was addressed by another name or from a page of another site, or "
+    "the key's policy cannot be applied in containers",
     404: "There is no such session, run or file",
     409: "The session cannot do this in its present state",
     413: "The body is too large",
     429: "The key has used up a quota. Retry after the seconds in the header Retry-After",
     500: "The server failed",
     503: "The server is about to stop, or cannot start sessions",
-    507: "The session's folder is full",
+    507: "The session's folder is full, or the key's disk quota is used up",
 }
 _EVENT_LIST = ", ".join(f"`{name}`" for name in EVENT_MODELS)
 _ABOUT = f"""\

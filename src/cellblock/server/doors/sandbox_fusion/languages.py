@@ -23,7 +23,7 @@ class Toolchain:
 
 
 TOOLCHAINS = {
-    "python": Toolchain("main.py", "python main.py"),
+    "python": Toolchain("main.py", "python3 main.py"),
     "pytest": Toolchain("test_main.py", "pytest -q test_main.py"),
     "bash": Toolchain("main.sh", "bash main.sh"),
     "nodejs": Toolchain("main.js", "node main.js"),

@@ -1,0 +1,47 @@
+"""The types of option values that click does not have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import click
+
+from .sizes import parse_size
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes, such as 512M. At least `minimum`."""
+
+    name = "size"
+
+    def __init__(self, minimum: int = 1) -> None:
+        self._minimum = minimum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See `click.ParamType`."""
+        try:
+            size = value if isinstance(value, int) else parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if size < self._minimum:
+            self.fail(f"{value} is too small", param, ctx)
+        return size
+
+
+class JsonObject(click.ParamType[dict[str, Any]]):
+    """A JSON object."""
+
+    name = "json"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        """See `click.ParamType`."""
+        try:
+            found = json.loads(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(f"this is not JSON: {error}", param, ctx)
+        if not isinstance(found, dict):
+            self.fail('use a JSON object, such as {"name": 1}', param, ctx)
+        return cast("dict[str, Any]", found)

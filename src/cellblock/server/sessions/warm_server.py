@@ -1,0 +1,72 @@
+"""WarmServer: a warmed-up server that sandboxed sessions are forked from."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from ...aio.background_loop import background_loop
+from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
+from ...policy import Mount
+from ..settings import SessionSettings
+from . import package_shim
+from .executors import DATA_DIR
+
+
+class _SessionServer(SessionServer):
+    """A server whose sessions can import `pkg_resources`, which AutoGen asks for first."""
+
+    def populate_scratch(self, folder: Path) -> None:
+        super().populate_scratch(folder)
+        assert self._backend is not None
+        package_shim.install(folder / "env", self._backend.packages)
+
+    def is_lost(self) -> bool:
+        """Return True if the server was started and has ended by itself."""
+        return self._connection is not None and not self._connection.is_open
+
+
+class WarmServer:
+    """The server of all sessions with the same settings. It starts on first use.
+
+    `hidden_dir` is an empty folder, in whose place each session has its own folder as /mnt/data.
+    """
+
+    def __init__(self, settings: SessionSettings, hidden_dir: Path) -> None:
+        self._settings, self._hidden_dir = settings, hidden_dir
+        self._server: SandboxSessionServer | None = None
+        self._runtime_server: _SessionServer | None = None
+        self._lock = asyncio.Lock()
+
+    async def get(self) -> SandboxSessionServer:
+        """Return the running server, a new one if it was lost. Raise what starting it raises."""
+        async with self._lock:
+            if self._runtime_server is not None and self._runtime_server.is_lost():
+                await self._close()
+            return self._server or await self._start()
+
+    async def stop(self) -> None:
+        """Stop the server, with its sessions."""
+        async with self._lock:
+            await self._close()
+
+    async def _start(self) -> SandboxSessionServer:
+        settings = self._settings
+        data_mount = Mount(str(self._hidden_dir), DATA_DIR)
+        policy = replace(settings.policy, read_write=(*settings.policy.read_write, data_mount))
+        server = SandboxSessionServer()
+        runtime_server = server.runtime_server = _SessionServer(
+            packages=settings.packages,
+            limits=settings.limits,
+            policy=policy,
+            preload=settings.preload,
+        )
+        await background_loop().call(runtime_server.open())
+        self._server, self._runtime_server = server, runtime_server
+        return server
+
+    async def _close(self) -> None:
+        server, self._server, self._runtime_server = self._runtime_server, None, None
+        if server is not None:
+            await background_loop().call(server.close())

@@ -1,0 +1,195 @@
+"""Limits and policy of one key: they hold in its sessions, through each door, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cellblock.limits import Limits
+from cellblock.server.owners import Overrides
+from tests.executors.session import session_image
+
+from .rest.requesting import run
+from .serving import Server, run_old, serving
+
+MIB = 1 << 20
+READ_NAME = "import os; print(os.environ.get('KEY_NAME'))"
+LARGE = f"len(b'x' * {300 * MIB})"
+
+
+@pytest.fixture(scope="module")
+def named_key(server: Server) -> str:
+    """Return a key whose sessions know its name."""
+    overrides = Overrides(policy={"environment": {"KEY_NAME": "own"}})
+    return server.add_key("named", overrides=overrides)
+
+
+@pytest.fixture
+def other(server: Server, key: str) -> Iterator[httpx.Client]:
+    """Yield a client with a key that has the server's limits and policy."""
+    with server.client(key, "/v1") as client:
+        yield client
+
+
+def _by_azure(client: httpx.Client) -> str:
+    return run_old(client, READ_NAME).json()["properties"]["stdout"]
+
+
+def _by_rest(client: httpx.Client) -> str:
+    return run(client, "/v1", READ_NAME)["stdout"]
+
+
+def _by_sandbox_fusion(client: httpx.Client) -> str:
+    body = {"code": READ_NAME, "language": "python"}
+    return client.post("/run_code", json=body).json()["run_result"]["stdout"]
+
+
+def _by_nemo_session(client: httpx.Client) -> str:
+    body = {"generated_code": READ_NAME, "language": "ipython"}
+    return client.post("/execute", json=body, headers={"x-session-id": "n"}).json()["stdout"]
+
+
+def _by_nemo_program(client: httpx.Client) -> str:
+    body = {"generated_code": READ_NAME, "language": "python"}
+    return client.post("/execute", json=body).json()["stdout"]
+
+
+def _by_mcp(client: httpx.Client) -> str:
+    pytest.importorskip("mcp")
+    from httpx2 import AsyncClient
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    from .mcp.mcp_client import run_code
+
+    async def ask() -> str:
+        async with (
+            AsyncClient(headers=dict(client.headers)) as http,
+            Client(streamable_http_client(f"{client.base_url}/mcp", http_client=http)) as caller,
+        ):
+            return (await run_code(caller, READ_NAME))["stdout"]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [_by_azure, _by_rest, _by_sandbox_fusion, _by_nemo_session, _by_nemo_program, _by_mcp],
+)
+def test_the_policy_of_a_key_holds_behind_each_door(
+    server: Server, named_key: str, key: str, ask: Callable[[httpx.Client], str]
+) -> None:
+    with server.client(named_key) as client:
+        assert ask(client) == "own\n"
+    with server.client(key) as client:
+        assert ask(client) == "None\n"
+
+
+def test_forks_and_restored_sessions_keep_the_policy(server: Server, named_key: str) -> None:
+    with server.client(named_key, "/v1") as client:
+        client.post("/sessions", json={"id": "a"})
+        client.post("/sessions/a/checkpoints", json={"name": "c"})
+        assert client.post("/sessions/a/fork", json={"id": "b"}).status_code == 201
+        assert client.post("/sessions/a/restore", json={"checkpoint": "c"}).status_code == 200
+        assert client.post("/sessions/a/restart").status_code == 200
+        for path in ("/sessions/a", "/sessions/b"):
+            assert run(client, path, READ_NAME)["stdout"] == "own\n"
+
+
+def test_limits_of_a_key_replace_those_of_the_server(server: Server, other: httpx.Client) -> None:
+    overrides = Overrides(limits=Limits(memory_bytes=200 * MIB))
+    with server.client(server.add_key("small", overrides=overrides), "/v1") as client:
+        assert run(client, "", LARGE)["outcome"] == "out_of_memory"
+    assert run(other, "", LARGE)["outcome"] == "ok"
+
+
+def test_a_limit_that_a_key_does_not_name_is_the_servers(tmp_path: Path) -> None:
+    overrides = Overrides(limits=Limits(wall_seconds=1))
+    with (
+        serving(tmp_path, "--memory", "200M") as server,
+        server.client(server.add_key("quick", overrides=overrides), "/v1") as client,
+    ):
+        assert run(client, "", LARGE)["limit"] == "memory_bytes"
+        late = run(client, "", "import time; time.sleep(60)")
+        assert (late["outcome"], late["limit"]) == ("timeout", "wall_seconds")
+
+
+def test_a_key_may_use_the_network_that_others_may_not(server: Server, other: httpx.Client) -> None:
+    code = f"import urllib.request as r; r.urlopen('{server.url}/health', timeout=5).status"
+    overrides = Overrides(policy={"network": "host"})
+    with server.client(server.add_key("online", overrides=overrides), "/v1") as client:
+        assert run(client, "", code)["stdout"] == "200\n"
+    assert "URLError" in run(other, "", code)["output"]
+
+
+def test_a_key_can_have_folders_of_its_own(
+    server: Server, other: httpx.Client, tmp_path: Path
+) -> None:
+    (tmp_path / "data.txt").write_text("content")
+    overrides = Overrides(policy={"read_only": [[str(tmp_path), "/data"]]})
+    code = "open('/data/data.txt').read()"
+    with server.client(server.add_key("reader", overrides=overrides), "/v1") as client:
+        assert run(client, "", code)["stdout"] == "'content'\n"
+        assert run(client, "", "open('/data/data.txt', 'w')")["exit_code"] == 1
+    assert run(other, "", code)["exit_code"] == 1
+
+
+def test_a_missing_folder_of_a_key_costs_only_its_own_sessions(
+    server: Server, other: httpx.Client, tmp_path: Path
+) -> None:
+    folder = tmp_path / "later"
+    overrides = Overrides(policy={"read_only": [str(folder)]})
+    with server.client(server.add_key("early", overrides=overrides), "/v1") as client:
+        refused = client.post("/runs", json={"code": "1"})
+        assert refused.status_code == 503
+        assert str(folder) in refused.json()["error"]["message"]
+        assert run(other, "", "6 * 7")["stdout"] == "42\n"
+        folder.mkdir()
+        assert run(client, "", "6 * 7")["stdout"] == "42\n"
+
+
+def test_keys_with_equal_limits_share_a_server_of_sessions(server: Server) -> None:
+    same = Overrides(limits=Limits(processes=64), policy={"network": "none"})
+    before = len(_children(server))
+    for name in ("first", "second"):
+        with server.client(server.add_key(name, overrides=same), "/v1") as client:
+            run(client, "", "1")
+    default = Overrides(policy={"network": "none"})  # as the server has it
+    with server.client(server.add_key("default", overrides=default), "/v1") as client:
+        run(client, "", "1")
+    assert len(_children(server)) == before + 1
+
+
+def test_a_server_of_sessions_that_was_killed_is_replaced(server: Server, named_key: str) -> None:
+    with server.client(named_key, "/v1") as client:
+        assert run(client, "", READ_NAME)["stdout"] == "own\n"
+        for pid in _children(server):
+            os.kill(pid, signal.SIGKILL)
+        answers = [client.post("/runs", json={"code": READ_NAME}) for _ in range(3)]
+        assert answers[-1].json()["result"]["stdout"] == "own\n"
+
+
+def _children(server: Server) -> list[int]:
+    tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+def test_keys_on_a_server_with_containers(tmp_path: Path) -> None:
+    small = Overrides(limits=Limits(memory_bytes=200 * MIB))
+    variable = Overrides(policy={"environment": {"A": "1"}})
+    with pytest.MonkeyPatch.context() as patch:
+        image = session_image.use_session_image(patch)
+        with serving(tmp_path, "--executor", "docker", "--image", image) as server:
+            with server.client(server.add_key("variable", overrides=variable), "/v1") as client:
+                refused = client.post("/sessions")
+                assert refused.status_code == 403
+                assert refused.json()["error"]["code"] == "PolicyNotSupported"
+                assert "environment" in refused.json()["error"]["message"]
+            with server.client(server.add_key("small", overrides=small), "/v1") as client:
+                assert run(client, "", LARGE)["outcome"] == "out_of_memory"
