@@ -35,6 +35,22 @@ def test_keys_are_added_listed_and_revoked(database: Path) -> None:
     assert database.stat().st_mode & 0o077 == 0
 
 
+def test_a_name_is_free_again_when_its_key_was_revoked() -> None:
+    old = run_command("keys", "add", "me").stdout
+    run_command("keys", "revoke", "me")
+    assert run_command("keys", "add", "me").stdout not in ("", old)
+    (only,) = run_command("keys", "list").stdout.splitlines()
+    assert only.split("\t")[1] == "active"
+
+
+@pytest.mark.parametrize("command", [["list"], ["revoke", "me"]])
+def test_a_misspelt_database_is_not_created(command: list[str], database: Path) -> None:
+    done = run_command("keys", *command)
+    assert done.returncode != 0
+    assert f"There is no database {database}. `cellblock keys add` creates it." in done.stderr
+    assert not database.exists()
+
+
 def test_all_settings_of_a_key_are_listed_as_json() -> None:
     run_command("keys", "add", "plain")
     options = {

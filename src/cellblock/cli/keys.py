@@ -61,9 +61,10 @@ def add(
 ) -> int:
     """Create a key for NAME and print it. It cannot be shown again.
 
+    It replaces a key of this name that was revoked or has expired.
     Limits and the policy that you do not name are the server's.
     """
-    with _open_keys(database) as keys:
+    with _open_keys(database, must_exist=False) as keys:
         from ..server.owners import Quotas
 
         quotas = Quotas(
@@ -155,12 +156,12 @@ def _describe(key: KeyInfo) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _open_keys(url: str | None) -> Generator[KeyStore]:
+def _open_keys(url: str | None, *, must_exist: bool = True) -> Generator[KeyStore]:
     require_server_packages()
     from ..server.keys.database import default_database_url, open_database
     from ..server.keys.key_store import KeyStore
 
-    keys = KeyStore(open_database(url or default_database_url()))
+    keys = KeyStore(open_database(url or default_database_url(), must_exist=must_exist))
     try:
         yield keys
     finally:

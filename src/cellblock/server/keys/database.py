@@ -29,13 +29,15 @@ def default_database_url() -> str:
     return f"sqlite:///{state_folder()}/server.db"
 
 
-def open_database(url: str) -> Engine:
+def open_database(url: str, *, must_exist: bool = False) -> Engine:
     """Open the database at `url`, and bring its tables to this version. Raise `BackendError`.
 
-    A new SQLite file can be read by its owner only.
+    A missing SQLite file is created, for its owner only, unless it `must_exist`.
     """
     try:
         parsed = make_url(url)
+        if must_exist and parsed.get_backend_name() == "sqlite" and parsed.database:
+            _check_exists(Path(parsed.database))
         engine = create_engine(parsed)
         if parsed.get_backend_name() != "sqlite":
             upgrade(engine, Base.metadata)
@@ -51,6 +53,11 @@ def open_database(url: str) -> Engine:
         ) from error
     except (SQLAlchemyError, OSError) as error:
         raise BackendError(f"The database cannot be opened: {error}") from error
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        raise BackendError(f"There is no database {path}. `cellblock keys add` creates it.")
 
 
 @contextlib.contextmanager

@@ -96,7 +96,8 @@ class KeyStore:
     ) -> tuple[KeyInfo, str]:
         """Create a key. Return its description and the key itself, which is not stored.
 
-        Raise `InvalidRequest` if the name is empty, too long or in use.
+        A key of this name that was revoked or has expired is removed. Raise
+        `InvalidRequest` if the name is empty, too long or in use.
         """
         if not name.strip() or len(name) > 200 or not name.isprintable():
             raise InvalidRequest("The name of a key must have 1 to 200 printable characters.")
@@ -118,6 +119,10 @@ class KeyStore:
         )
         try:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
+                old = session.scalars(select(KeyRow).where(KeyRow.name == name)).first()
+                if old is not None and _to_info(old).state != "active":
+                    session.delete(old)
+                    session.flush()
                 session.add(row)
         except IntegrityError as error:
             raise InvalidRequest(f"There is a key named {name!r}. Use another name.") from error
