@@ -95,7 +95,9 @@ class Ended:
     message            text that is appended to the result's output, such as "\\nTimeout"
     session_restored   True if the block ended its session's process and the variables were restored
                        to their values before the block
-    notice             what happened to the session, if it had to be restored or restarted
+    notice             what happened to the session, if it had to be restored or restarted; or that
+                       it cannot be at present
+    lost_blocks        number of earlier blocks whose variables are lost
     """
 
     block: int
@@ -106,6 +108,7 @@ class Ended:
     usage: Usage = Usage()
     session_restored: bool = False
     notice: str = ""
+    lost_blocks: int = 0
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class BlockResult:
     session_restored: bool = field(default=False, compare=False)
     notice: str = field(default="", compare=False)
     truncated: bool = field(default=False, compare=False)
+    lost_blocks: int = field(default=0, compare=False)
 
     @property
     def startup_files(self) -> list[str]:
@@ -182,13 +183,16 @@ class SessionCodeResult(CodeResult):
     output_files       the images and HTML pages among the displays, one file for each display
     session_restored   True if a block ended the session's process and the variables were restored
                        to their values before that block
-    notice             what happened to the session, if it had to be restored or restarted
+    notice             what happened to the session, if it had to be restored or restarted; or that
+                       it cannot be at present
+    lost_blocks        number of earlier blocks whose variables are lost
     code_file          the file of the first block that has one
     """
 
     output_files: list[Path] = field(default_factory=list[Path])
     session_restored: bool = field(default=False, compare=False, kw_only=True)
     notice: str = field(default="", compare=False, kw_only=True)
+    lost_blocks: int = field(default=0, compare=False, kw_only=True)
     code_file: str | None = field(default=None, compare=False, kw_only=True)
 
     def __str__(self) -> str:
@@ -235,11 +239,8 @@ class ResultBuilder:
     def _end_block(self, event: Ended) -> None:
         block, parts = self.blocks[-1], self._parts[-1]
         block.exit_code, block.outcome, block.limit = event.exit_code, event.outcome, event.limit
-        block.usage, block.session_restored, block.notice = (
-            event.usage,
-            event.session_restored,
-            event.notice,
-        )
+        block.usage, block.session_restored = event.usage, event.session_restored
+        block.notice, block.lost_blocks = event.notice, event.lost_blocks
         block.stdout = _join_parts(parts, "stdout", "stdout marker")
         block.stderr = _join_parts(parts, "stderr", "stderr marker")
         block.output = _join_parts(parts, "stdout", "stderr", "marker") + event.message
@@ -269,6 +270,7 @@ class ResultBuilder:
             session_restored=whole.session_restored,
             code_file=whole.code_file,
             notice=whole.notice,
+            lost_blocks=whole.lost_blocks,
         )
 
     def _merged_block(self) -> BlockResult:
@@ -292,6 +294,7 @@ class ResultBuilder:
             any([block.session_restored for block in blocks]),
             "\n".join([block.notice for block in blocks if block.notice]),
             any([block.truncated for block in blocks]),
+            sum([block.lost_blocks for block in blocks]),
         )
 
     def _common_fields(self, whole: BlockResult) -> dict[str, Any]:

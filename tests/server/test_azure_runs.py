@@ -79,8 +79,14 @@ def test_a_failure_keeps_what_was_printed(client: httpx.Client) -> None:
     assert "ZeroDivisionError" in done["stderr"]
 
 
-def test_the_working_folder_can_be_mnt_data(client: httpx.Client) -> None:
-    assert _run(client, "import os; os.chdir('/mnt/data'); os.getcwd()")["result"] == "/mnt/data"
+def test_the_current_folder_is_mnt_data_and_has_no_other_name(client: httpx.Client) -> None:
+    code = "import os; (os.getcwd(), os.path.exists('/workspace'), os.path.realpath('.'))"
+    assert _run(client, code)["result"] == "('/mnt/data', False, '/mnt/data')"
+    assert _create(client, shellCommand="pwd").json()["result"]["stdout"] == "/mnt/data\n"
+    code = (
+        "# filename: failing.py\nimport inspect; print(inspect.currentframe().f_code.co_filename)"
+    )
+    assert "/workspace" not in _run(client, code)["stdout"]
 
 
 def test_packages_are_listed_one_a_line_for_autogen(client: httpx.Client) -> None:

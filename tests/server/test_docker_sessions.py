@@ -76,6 +76,8 @@ def containers(server: Server) -> list[str]:
 def test_a_session_keeps_variables_and_files(api: httpx.Client, session: str) -> None:
     run(api, session, "x = 41; open('/mnt/data/made', 'w').write('made') and None")
     assert run(api, session, "x + 1")["stdout"] == "42\n"
+    assert run(api, session, "import os; print(os.getcwd())")["stdout"] == "/mnt/data\n"
+    assert run(api, session, "pwd", language="bash")["stdout"] == "/mnt/data\n"
     result = run(api, session, "cat made; ls -la /mnt/data >&2", language="bash")
     assert (result["stdout"], result["exit_code"]) == ("made", 0), result
     assert [each["path"] for each in api.get(f"{session}/files").json()["files"]] == ["made"]

@@ -140,6 +140,17 @@ def test_a_key_can_have_folders_of_its_own(
     assert run(other, "", code)["exit_code"] == 1
 
 
+@pytest.mark.parametrize("target", ["/mnt", "/mnt/data"])
+def test_a_folder_of_a_key_cannot_hide_that_of_its_sessions(
+    server: Server, tmp_path: Path, target: str
+) -> None:
+    overrides = Overrides(policy={"read_only": [[str(tmp_path), target]]})
+    with server.client(server.add_key(f"hiding {target}", overrides=overrides), "/v1") as client:
+        refused = client.post("/runs", json={"code": "1"})
+    assert refused.status_code >= 400
+    assert "Use another target" in refused.json()["error"]["message"]
+
+
 def test_a_missing_folder_of_a_key_costs_only_its_own_sessions(
     server: Server, other: httpx.Client, tmp_path: Path
 ) -> None:

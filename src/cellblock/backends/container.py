@@ -198,6 +198,7 @@ class ContainerBackend(Backend):
     has_filter           raise `BackendError` if the engine has not installed a system call filter
     gvisor               filter system calls by the runtime, because gVisor ignores the filter that
                          the engine is given
+    cwd                  the current folder of cells
     """
 
     container: Container
@@ -207,6 +208,7 @@ class ContainerBackend(Backend):
     sessions: bool = False
     has_filter: bool = False
     gvisor: bool = False
+    cwd: str = WORK_DIR
 
     async def open(self) -> Connection:
         """See `Backend`. Without Python in the image, use execs instead of a runtime server."""
@@ -249,7 +251,7 @@ class ContainerBackend(Backend):
                 "scripts": True,
                 "tmpfs": [],
                 "below_tmpfs": [],
-                "cwd": WORK_DIR,
+                "cwd": self.cwd,
                 "preload": list(self.preload),
                 "output_program": _encode(seccomp.output_program()),
                 **({"filter_program": _encode(seccomp.zygote_program())} if self.gvisor else {}),

@@ -84,7 +84,7 @@ class SandboxBackend(Backend):
 
     packages    folders of packages, which the sandbox shows read-only under the same paths
     preload     modules to import before any cell is forked
-    work_dir    the folder that is mounted as /workspace
+    work_dir    the folder that is mounted as `inner_work_dir`, in which cells start
     scratch     a temporary folder with `home` and `env`, mounted as /home/cell and /opt/env
     delete      paths that the runtime server removes when it ends, even if the caller was killed
     listener    the server's end of a socket over which tenants connect; without it, the server is
@@ -103,6 +103,7 @@ class SandboxBackend(Backend):
     scratch: str = ""
     delete: list[str] = field(default_factory=list[str])
     listener: socket.socket | None = None
+    inner_work_dir: str = WORK_DIR
 
     async def open(self) -> Connection:
         """See `Backend`. Raise `SandboxUnavailable` if this machine cannot run the sandbox."""
@@ -110,7 +111,10 @@ class SandboxBackend(Backend):
             **self.settings["sandbox"],
             "outer_user": secrets.choice(OUTER_USERS),
         }
-        sandbox["mounts"] = [*sandbox["mounts"], *executor_mounts(self.work_dir, self.scratch)]
+        own_mounts = executor_mounts(
+            self.work_dir, self.scratch, work_dir_target=self.inner_work_dir
+        )
+        sandbox["mounts"] = [*sandbox["mounts"], *own_mounts]
         spec = {**self.settings, "sandbox": sandbox, "delete": self.delete, **self._role_settings()}
         inherited = () if self.listener is None else (self.listener.fileno(),)
         try:
@@ -140,7 +144,7 @@ class SandboxBackend(Backend):
                 "below_tmpfs": [
                     path for path in targets if any(_is_below(path, top) for top in _TMPFS_DIRS)
                 ],
-                "cwd": WORK_DIR,
+                "cwd": self.inner_work_dir,
                 "preload": list(self.preload),
                 "filter_program": base64.b64encode(program).decode(),
                 "confinement": self._cell_confinement(has_cgroups=cgroups is not None),
@@ -169,7 +173,7 @@ class SandboxBackend(Backend):
         return {"sessions": True, "spares": 0, "zygote": {**zygote, **own}}
 
     def _cell_confinement(self, *, has_cgroups: bool) -> dict[str, Any]:
-        writable = [WORK_DIR, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
+        writable = [self.inner_work_dir, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
         writable += [mount.target_path for mount in self.policy.mounts(writable=True)]
         return {
             "rlimits": rlimits(self.limits, has_cgroups=has_cgroups),
@@ -217,7 +221,9 @@ class SandboxBackend(Backend):
         ]
         mounts.append(_mount(str(PACKAGE_DIR / "runtime"), f"{_RUNTIME_PARENT}/runtime"))
         mounts += [
-            mount for mount in _policy_mounts(self.policy) if not _is_below_executor_dirs(mount)
+            mount
+            for mount in _policy_mounts(self.policy)
+            if not _is_below_executor_dirs(mount, self.inner_work_dir)
         ]
         if self.policy.network == "host":
             mounts += [
@@ -350,29 +356,33 @@ def executor_mounts(
     scratch: str,
     policy: Policy | None = None,
     protected: Sequence[ProtectedPath] = (),
+    *,
+    work_dir_target: str = WORK_DIR,
 ) -> list[dict[str, Any]]:
     """Return the mounts of one executor: its work folder, home, environment, and all below them.
 
-    `protected` are the paths in the work folder that code may not change or move.
+    `protected` are the paths in the work folder that code may not change or move. Blocks see the
+    work folder as `work_dir_target`.
     """
     from_policy = _policy_mounts(policy) if policy is not None else []
-    folders = {work_dir: WORK_DIR, f"{scratch}/home": HOME, f"{scratch}/env": ENVIRONMENT}
+    folders = {work_dir: work_dir_target, f"{scratch}/home": HOME, f"{scratch}/env": ENVIRONMENT}
     mounts = [_mount(source, target, owned=True) for source, target in folders.items()]
     mounts += [
-        _mount(work_dir, f"{WORK_DIR}/{path}", writable=writable, mapped=True, below=path)
+        _mount(work_dir, f"{work_dir_target}/{path}", writable=writable, mapped=True, below=path)
         for path, writable in protected
         if os.path.lexists(f"{work_dir}/{path}")  # it can be removed from outside
     ]
+    below = [mount for mount in from_policy if _is_below_executor_dirs(mount, work_dir_target)]
     # A mount of the policy above one of these folders hides it.
-    hidden = [mount["target"] for mount in from_policy if not _is_below_executor_dirs(mount)]
+    hidden = [mount["target"] for mount in from_policy if mount not in below]
     mounts = [
         mount for mount in mounts if not any(_is_below(mount["target"], top) for top in hidden)
     ]
-    return mounts + [mount for mount in from_policy if _is_below_executor_dirs(mount)]
+    return mounts + below
 
 
-def _is_below_executor_dirs(mount: dict[str, Any]) -> bool:
-    return any(_is_below(mount["target"], top) for top in (WORK_DIR, HOME, ENVIRONMENT))
+def _is_below_executor_dirs(mount: dict[str, Any], inner_work_dir: str) -> bool:
+    return any(_is_below(mount["target"], top) for top in (inner_work_dir, HOME, ENVIRONMENT))
 
 
 def _policy_mounts(policy: Policy) -> list[dict[str, Any]]:

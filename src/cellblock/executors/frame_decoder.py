@@ -84,10 +84,9 @@ class FrameDecoder:
         )
         if error := ending.get("error"):  # an error of the session itself, not of the block
             message = f"{message}\n{error}"
-        restored, notice = (
-            (False, "") if ending.get("session", "kept") == "kept" else _describe_restore(ending)
-        )
-        return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice)
+        restored, notice = _describe_restore(ending)
+        lost = 0 if ending.get("session", "kept") == "kept" else int(ending.get("lost") or 0)
+        return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice, lost)
 
 
 def _parse_display(frame: protocol.Frame) -> dict[str, Any] | None:
@@ -108,6 +107,8 @@ def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
     lost = int(ending.get("lost") or 0)
     what = ", ".join(str(item) for item in ending.get("obstacles") or ())
     why = f" No later checkpoint could be made because of {what}." if what else ""
+    if failure := ending.get("failure"):
+        why = f" No later checkpoint could be made. {failure}"
     match ending.get("session"):
         case "restored" if lost == 0:
             return (
@@ -117,10 +118,16 @@ def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
         case "restored":
             return (
                 False,
-                f"The session was restored to its state before the last {lost} blocks too.{why}",
+                "Variables are lost: the session went back to its state of "
+                f"{lost} block{'s' if lost > 1 else ''} before this one.{why}",
             )
         case "new":
             return False, f"The session was restarted: its variables are gone.{why}"
+        case _ if unsaved := ending.get("unsaved"):
+            return False, (
+                f"{unsaved} Until it can be, a block that ends its process also undoes those "
+                "before it."
+            )
         case _:
             return False, ""
 

@@ -21,8 +21,26 @@ from cellblock import (
 from tests.executors.remote.pool import Fault, Pool
 from tests.executors.remote.test_blocks import VERSIONS
 
-NAMES = ["plain.txt", "two words.bin", "größe €.txt", "a+b&c#d;e=f@g$h%,(i)^.csv", "100%.txt"]
+NAMES = [
+    "plain.txt",
+    "two words.bin",
+    "größe €.txt",
+    "a+b&c#d;e=f@g$h%,(i)^.csv",
+    "100%.txt",
+    "A%41.txt",
+    "100%25.txt",
+    "two%20words.bin",
+    'a"b\\c.txt',
+    "%22.txt",
+    "sub/x.txt",
+    "sub/A%41 in/ü.txt",
+]
 MIB = 1024 * 1024
+_LIST_FILES = """
+import os
+from pathlib import Path
+print(sorted(str(path.relative_to(".")) for path in Path().rglob("*") if path.is_file()))
+"""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -33,12 +51,11 @@ def test_names_that_need_quoting_come_back(pool: Pool, tmp_path: Path, version: 
         )
         async with executor:
             for name in NAMES:
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / name).write_text(f"content of {name}")
             await executor.upload_files(NAMES)
             assert sorted(await executor.get_file_list()) == sorted(NAMES)
-            result = await executor.execute_code_blocks(
-                [CodeBlock("import os; print(sorted(os.listdir()))", "python")]
-            )
+            result = await executor.execute_code_blocks([CodeBlock(_LIST_FILES, "python")])
             assert result.output == f"{sorted(NAMES)}\n"
             assert result.files == [], "an uploaded file was reported as made by the block"
             for name in NAMES:
@@ -48,6 +65,81 @@ def test_names_that_need_quoting_come_back(pool: Pool, tmp_path: Path, version: 
                 assert (tmp_path / name).read_text() == f"content of {name}"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_in_folders_are_reported_and_fetched(
+    pool: Pool, tmp_path: Path, version: str
+) -> None:
+    code = (
+        "import os\nos.makedirs('so/deep'); os.makedirs('.hidden'); os.makedirs('__pycache__')\n"
+        "for name in ('so/z.txt', 'so/deep/y.txt', '.hidden/x', '__pycache__/x'):\n"
+        "    n = open(name, 'w').write(name)"
+    )
+
+    async def main() -> None:
+        executor = AzureContainerCodeExecutor(
+            pool.url, "token", work_dir=tmp_path, api_version=version
+        )
+        async with executor:
+            result = await executor.execute_code_blocks([CodeBlock(code, "python")])
+            assert result.files == ["so/deep/y.txt", "so/z.txt"]
+            assert await executor.download_files(["so/z.txt"]) == [str(tmp_path / "so/z.txt")]
+            assert (tmp_path / "so/z.txt").read_text() == "so/z.txt"
+
+    asyncio.run(main())
+
+
+def test_a_file_from_elsewhere_has_its_last_part_as_its_name(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/x.txt").write_text("x")
+
+    async def main() -> None:
+        work_dir = tmp_path / "work"
+        async with AzureContainerCodeExecutor(pool.url, "token", work_dir=work_dir) as executor:
+            await executor.upload_files([tmp_path / "elsewhere/x.txt"])
+            (work_dir / "in").mkdir()
+            (work_dir / "in/y.txt").write_text("y")
+            await executor.upload_files([work_dir / "in/y.txt"])
+            assert await executor.get_file_list() == ["in/y.txt", "x.txt"]
+
+    asyncio.run(main())
+
+
+def test_a_service_without_folders_does_not_get_the_file(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/x.txt").write_text("x")
+
+    async def main() -> None:
+        async with AzureContainerCodeExecutor(pool.url, "token", work_dir=tmp_path) as executor:
+            await executor.start()
+            pool.faults.append(Fault("/files", 404))
+            with pytest.raises(ServiceError, match="uploading sub/x.txt"):
+                await executor.upload_files(["sub/x.txt"])
+            assert await executor.get_file_list() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["new\nline.txt", "bell\a", "not \udcff UTF-8"])
+def test_a_name_that_cannot_be_sent_is_refused(pool: Pool, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    (tmp_path / "fine").touch()
+
+    async def main() -> None:
+        async with AzureContainerCodeExecutor(pool.url, "token", work_dir=tmp_path) as executor:
+            with pytest.raises(WorkspaceError, match="Rename the file"):
+                await executor.upload_files(["fine", name])
+            assert await executor.get_file_list() == []
+            with pytest.raises(WorkspaceError):
+                await executor.download_files([name])
+
+    asyncio.run(main())
+
+
+def test_the_endpoint_may_have_http() -> None:
+    with pytest.raises(ValueError, match="such as https://.* or http://127.0.0.1:8000"):
+        AzureContainerCodeExecutor("127.0.0.1:8000", "token")
 
 
 def _digest(path: Path) -> str:

@@ -128,22 +128,6 @@ def test_other_sessions_of_the_server_are_unaffected(
         assert (good.run_ok("x"), good.run("x").notice) == ("1", "")
 
 
-def test_a_fatal_thread_between_blocks_loses_what_could_not_be_checkpointed(
-    shared: SandboxSessionServer,
-) -> None:
-    with open_session(shared) as live:
-        live.run_ok("x = 1\nimport os, threading, time")
-        live.run_ok("x = 2; t = threading.Timer(0.2, os._exit, (5,)); t.start()")
-        deadline = time.monotonic() + 10
-        result = live.run("x")
-        while not result.notice and time.monotonic() < deadline:
-            result = live.run("x")
-        # No checkpoint can be made while the thread runs, so the last one is from before it.
-        assert (result.session_restored, live.run_ok("x")) == (False, "1"), result
-        assert "Thread" in result.notice or "thread" in result.notice, result.notice
-        assert result.notice in result.output
-
-
 def test_an_interrupt_keeps_the_state_so_far(shared: SandboxSessionServer) -> None:
     with open_session(shared, timeout=1) as live:
         live.run_ok("x = 1")
@@ -322,7 +306,7 @@ def test_a_session_that_cannot_fork_at_the_process_limit_is_unchanged(
     with open_session(shared, keep_processes=True) as live:
         usual = live.run_ok(look)
         live.run_ok(fill)
-        assert live.run_ok(look) == usual
+        assert live.run(look).stdout.strip() == usual
         with pytest.raises(CheckpointError):
             live.checkpoint()
         assert (

@@ -408,8 +408,13 @@ def _warn_if_current_dir(work_dir: str | os.PathLike[str] | None) -> None:
         )
 
 
-def server_lost_frame(request: Mapping[str, Any], seconds: float, recovery: str) -> Frame:
-    """Return the last frame of a block whose server was lost. `recovery` says what was done."""
+def server_lost_frame(
+    request: Mapping[str, Any], seconds: float, recovery: str, lost_blocks: int = 0
+) -> Frame:
+    """Return the last frame of a block whose server was lost. `recovery` says what was done.
+
+    A session has also lost the variables of `lost_blocks` earlier blocks.
+    """
     wall_seconds = request["wall_seconds"]
     is_timeout = wall_seconds is not None and seconds >= float(wall_seconds)
     ending = {
@@ -420,6 +425,7 @@ def server_lost_frame(request: Mapping[str, Any], seconds: float, recovery: str)
         "peak": 0,
         "queued": 0.0,
         "session": "new" if "op" in request else None,
+        "lost": lost_blocks,
         "error": f"The runtime server stopped responding: {recovery}.",
     }
     return Frame(protocol.ENDED, 0, json.dumps(ending).encode())

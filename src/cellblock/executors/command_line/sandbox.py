@@ -83,6 +83,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
                 f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}."
             )
         self._isolation: Isolation = isolation
+        self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
         self._virtual_env_context = check_virtual_env(virtual_env_context)
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
         self._protected: tuple[ProtectedPath, ...] = ()
@@ -185,7 +186,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         if self._isolation != "full":
             return command_on_host(self._workspace, language, name, self._block_python)
-        path = f"{WORK_DIR}/{name}"
+        path = f"{self._inner_work_dir}/{name}"
         if language.name == "python":
             return {"script": path}
         return {"argv": [*(language.argv or ()), path]}

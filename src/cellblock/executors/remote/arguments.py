@@ -19,7 +19,8 @@ def check_endpoint(value: object) -> str:
     parts = urlsplit(value) if isinstance(value, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(
-            f"pool_management_endpoint must be a URL with https:// and a host, not {value!r:.100}."
+            "pool_management_endpoint must be a URL with a host, such as "
+            f"https://REGION.dynamicsessions.io/... or http://127.0.0.1:8000, not {value!r:.100}."
         )
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError(

@@ -47,7 +47,11 @@ class Execution:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a session. `modified` is the service's own text for the time of its last change."""
+    """A file of a session.
+
+    name       its path in the folder of the session
+    modified   the service's own text for the time of its last change
+    """
 
     name: str
     size_bytes: int
@@ -80,8 +84,16 @@ class Dialect(ABC):
         """Return the files of a list, and the URL of its next page; "" if it is the last."""
 
     @abstractmethod
-    def parse_upload(self, answer: object) -> str:
-        """Return the name under which the service saved a file."""
+    def upload_name(self, name: str) -> tuple[str, dict[str, str]]:
+        """Return the name of a file in its upload, and further query parameters."""
+
+    @abstractmethod
+    def parse_upload(self, answer: object, name: str) -> str:
+        """Return the path under which the service saved the file `name`."""
+
+    def list_query(self) -> dict[str, str]:
+        """Return the query parameters that ask for the files in all folders."""
+        return {}
 
 
 class PropertiesDialect(Dialect):
@@ -110,7 +122,10 @@ class PropertiesDialect(Dialect):
         entries = [_mapping(_mapping(item).get("properties")) for item in _values(answer)]
         return [_file(entry, "filename", "size", "lastModifiedTime") for entry in entries], ""
 
-    def parse_upload(self, answer: object) -> str:
+    def upload_name(self, name: str) -> tuple[str, dict[str, str]]:
+        return name, {}
+
+    def parse_upload(self, answer: object, name: str) -> str:
         files, _ = self.parse_files(answer)
         if len(files) != 1:
             raise InvalidAnswer(f"{len(files)} files after the upload of one")
@@ -153,8 +168,18 @@ class ResourceDialect(Dialect):
         ]
         return files, _text(_mapping(answer).get("nextLink"))
 
-    def parse_upload(self, answer: object) -> str:
-        return _file(_mapping(answer), "name", "sizeInBytes", "lastModifiedAt").name
+    def upload_name(self, name: str) -> tuple[str, dict[str, str]]:
+        folder, _, last = name.rpartition("/")
+        return last, {"path": folder} if folder else {}
+
+    def parse_upload(self, answer: object, name: str) -> str:
+        entry = _mapping(answer)
+        if "directory" not in entry:  # before 2025-10-02-preview
+            entry = {**entry, "directory": name.rpartition("/")[0]}
+        return _file(entry, "name", "sizeInBytes", "lastModifiedAt").name
+
+    def list_query(self) -> dict[str, str]:
+        return {"recursive": "true"}
 
 
 def dialect_for(version: str) -> Dialect:

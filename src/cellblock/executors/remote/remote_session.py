@@ -14,6 +14,7 @@ from typing import Literal
 from ...errors import BackendError, FunctionError, ServiceError, WorkspaceError
 from ...functions.loading import code_to_load_functions
 from ...functions.module import FunctionModule
+from ..workspace.folder_scan import IGNORED_NAMES
 from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT
 from .dialects import Execution, RemoteFile
 from .session_client import SessionClient
@@ -233,7 +234,8 @@ async def _delete(client: SessionClient) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(".")
+    """Return True for files that no executor reports."""
+    return any(part.startswith(".") or part in IGNORED_NAMES for part in name.split("/"))
 
 
 def _report(execution: Execution) -> str:

@@ -14,7 +14,7 @@ import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import aiohttp
 from yarl import URL
@@ -151,9 +151,27 @@ def _json(request: Request) -> io.BytesIO | None:
     return None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
 
 
-async def _form(files: contextlib.ExitStack, path: Path, name: str) -> aiohttp.FormData:
+async def _form(files: contextlib.ExitStack, path: Path, name: str) -> aiohttp.MultipartWriter:
     """Return a form with the content of the file at `path`, which is read while it is sent."""
     file = files.enter_context(await asyncio.to_thread(open, path, "rb"))
-    form = aiohttp.FormData(quote_fields=False)
-    form.add_field("file", file, filename=name, content_type="application/octet-stream")
+    form = aiohttp.MultipartWriter("form-data")
+    form.append(
+        file,
+        {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": f'form-data; name="file"; {_file_name_fields(name)}',
+        },
+    )
     return form
+
+
+def _file_name_fields(name: str) -> str:
+    """Return the parameters with the name of a file.
+
+    Some clients encode percent signs, others do not, and services cannot know. So a name with signs
+    that can be read in two ways is also sent as RFC 5987 defines it.
+    """
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    is_plain = not set(name) & set('%"\\')
+    exact = "" if is_plain else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return f'filename="{quoted}"{exact}'

@@ -14,13 +14,21 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import ServiceError
 from .access_token import AccessToken
-from .dialects import Dialect, Execution, InvalidAnswer, RemoteFile, dialect_for
+from .dialects import (
+    Dialect,
+    Execution,
+    InvalidAnswer,
+    PropertiesDialect,
+    RemoteFile,
+    dialect_for,
+)
 from .requests import Request, RequestSender, read_at_most
 from .service_errors import invalid_answer
 
 # Tried in this order if no version is given. The published clients speak the first.
 DEFAULT_VERSIONS = ("2024-02-02-preview", "2025-02-02-preview")
-_SESSION_VERSION = "2025-02-02-preview"  # the first in which a session can be deleted
+# The first in which a session can be deleted. It also has folders.
+_SESSION_VERSION = "2025-02-02-preview"
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024  # of JSON; files are streamed
 _MAX_PAGES = 1000  # of a list of files
 _CHUNK_BYTES = 1024 * 1024
@@ -88,9 +96,9 @@ class SessionClient:
         return execution
 
     async def list_files(self) -> list[RemoteFile]:
-        """Return the files in the folder of the session."""
+        """Return the files in the folder of the session, and below it if the service lists them."""
         task, files = "getting the file list", list[RemoteFile]()
-        answer = await self._get("files", task)
+        answer = await self._get("files", task, self._dialect.list_query())
         for _ in range(_MAX_PAGES):
             with self._reading(task):
                 page, next_url = self._dialect.parse_files(answer)
@@ -103,18 +111,19 @@ class SessionClient:
 
     async def upload(self, path: Path, name: str) -> None:
         """Send the file at `path` as `name`. Raise `OSError` if it cannot be read."""
-        task = f"uploading {name}"
+        task, dialect = f"uploading {name}", self._dialect_for_file(name)
+        sent_name, query = dialect.upload_name(name)
         answer = await self._json(
             Request(
                 task=task,
                 method="POST",
-                path=self._dialect.upload_path,
-                query=self._query(),
-                file=(path, name),
+                path=dialect.upload_path,
+                query={**self._query(dialect), **query},
+                file=(path, sent_name),
             )
         )
         with self._reading(task):
-            saved = self._dialect.parse_upload(answer)
+            saved = dialect.parse_upload(answer, name)
         if saved != name:
             raise ServiceError(
                 f"The session service at {self._sender.endpoint} saved {name!r} as {saved!r}. "
@@ -123,9 +132,13 @@ class SessionClient:
 
     async def download(self, name: str, target: Path) -> None:
         """Write the content of the file `name` to `target`. Raise `OSError` if that fails."""
-        path, query = self._dialect.content_path(name)
+        dialect = self._dialect_for_file(name)
+        path, query = dialect.content_path(name)
         request = Request(
-            task=f"downloading {name}", method="GET", path=path, query={**self._query(), **query}
+            task=f"downloading {name}",
+            method="GET",
+            path=path,
+            query={**self._query(dialect), **query},
         )
         async with self._sender.send(request) as response:
             with await asyncio.to_thread(open, target, "wb") as file:
@@ -147,8 +160,14 @@ class SessionClient:
     def _dialect(self) -> Dialect:
         return self._dialects[0]
 
-    def _query(self) -> dict[str, str]:
-        return {"api-version": self._dialect.version, "identifier": self.identifier}
+    def _dialect_for_file(self, name: str) -> Dialect:
+        """Return the dialect for one file: only the second one can name a folder."""
+        is_in_folder = "/" in name and isinstance(self._dialect, PropertiesDialect)
+        return dialect_for(_SESSION_VERSION) if is_in_folder else self._dialect
+
+    def _query(self, dialect: Dialect | None = None) -> dict[str, str]:
+        version = (dialect or self._dialect).version
+        return {"api-version": version, "identifier": self.identifier}
 
     async def _get(self, path: str, task: str, query: dict[str, str] | None = None) -> object:
         full_query = {**(query or {}), **self._query()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import tempfile
 from abc import abstractmethod
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NOT_FOUND = 404
+# What stands for bytes of a name that are not UTF-8, and control characters, which headers cannot
+# have.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_CANNOT_BE_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class SessionFilesExecutor(CodeExecutor):
@@ -69,15 +74,17 @@ class SessionFilesExecutor(CodeExecutor):
     ) -> None:
         """Send files to the session. Relative paths start at `work_dir`.
 
-        A file has the last part of its path as its name there, and replaces one of that name. Raise
-        `WorkspaceFileNotFound` if one does not exist; no file is sent then.
+        A file in `work_dir` has the same path there; another one has the last part of its path as
+        its name. It replaces one of that name. Raise `WorkspaceFileNotFound` if one does not exist,
+        and `WorkspaceError` for a name that cannot be sent; no file is sent then.
         """
-        paths = [self._local_file(file) for file in files]
+        sources = [self._local_file(file) for file in files]
+        names = [self._name_for_upload(path) for path in sources]
 
         async def upload(session: RemoteSession) -> None:
-            for path in paths:
-                await session.client.upload(path, path.name)
-            await session.remember({path.name for path in paths})
+            for path, name in zip(sources, names, strict=True):
+                await session.client.upload(path, name)
+            await session.remember(set(names))
 
         await self._call(upload, cancellation_token, "Uploading files cancelled")
 
@@ -126,6 +133,18 @@ class SessionFilesExecutor(CodeExecutor):
             raise WorkspaceFileNotFound(f"{os.fspath(file)} does not exist")
         return path
 
+    def _name_for_upload(self, path: Path) -> str:
+        """Return the path of a file in the session. Raise `WorkspaceError` if it cannot be sent."""
+        folder = self._given_work_dir or self._temp_dir  # does not create a temporary one
+        name = path.name if folder is None else os.path.relpath(path, folder)
+        name = path.name if name.startswith(f"..{os.sep}") else Path(name).as_posix()
+        if _CANNOT_BE_SENT.search(name):
+            raise WorkspaceError(
+                f"{name!r} cannot be uploaded: its name has a control character, or is not valid "
+                "UTF-8. Rename the file."
+            )
+        return name
+
     async def _download(self, session: RemoteSession, name: str) -> str:
         target = (self.work_dir / name).absolute()
         partial = target.with_name(f".cellblock-{secrets.token_hex(8)}")
@@ -168,6 +187,6 @@ async def _list_packages(session: RemoteSession) -> set[str]:
 def _session_path(name: str) -> str:
     """Return the path of a file in the session. Raise `WorkspaceError` if it is outside."""
     path = path_in_session(name.removeprefix("/mnt/data/"))
-    if path is None:
+    if path is None or _SURROGATE.search(path):
         raise WorkspaceError(f"{name} is not in the folder of the session. Pass a relative path.")
     return path

@@ -48,6 +48,9 @@ class SessionExecutor(CommandLineExecutor):
 
     is_live: ClassVar[bool] = True
     _loss_advice: ClassVar[str] = "Call restart() to begin a new session."
+    _no_input: ClassVar[str] = (
+        "input() is not available: create the session with an input_callback to answer it."
+    )
 
     if TYPE_CHECKING:
 
@@ -134,6 +137,7 @@ class SessionExecutor(CommandLineExecutor):
             "rollback_checkpoints": self._checkpoints_enabled,
             "keep_processes": self._keep_processes,
             "input": self._input_callback is not None,
+            "no_input": self._no_input,
             "file": f"{self._inner_work_dir}/{name}" if name else None,
         }
         if self._save_output:

@@ -122,15 +122,20 @@ class CheckpointableSession(SessionExecutor):
             limit = self._limits.checkpoints
             if limit is not None and len(self._checkpoints) >= limit:
                 raise CheckpointError(
-                    f"The session already has {limit} checkpoints (Limits.checkpoints). "
-                    "Drop one first."
+                    f"The session already has {limit} checkpoints, its limit of checkpoints. "
+                    "Delete one first."
                 )
             assert self._workspace is not None
             began, name = time.monotonic(), self._new_checkpoint_name(given_name)
             answer, _ = await self._query_locked(
-                {"op": "checkpoint", "exact": True, "checkpoint_name": name}
+                {
+                    "op": "checkpoint",
+                    "exact": True,
+                    "checkpoint_name": name,
+                    "rollback_checkpoints": self._checkpoints_enabled,
+                }
             )
-            check_answer(answer)
+            check_answer(answer, CheckpointError)
             last = next(reversed(self._checkpoints.values()), None)
             try:
                 taken = await asyncio.to_thread(

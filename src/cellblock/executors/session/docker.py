@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ...backends.base import Backend
 from ...backends.connection import Connection
@@ -64,6 +64,9 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     * Memory, processes and CPUs are limited for the container as a whole.
     """
 
+    # The current folder of the first session: the work folder, or another mount of it.
+    _first_folder: ClassVar[str] = WORK_DIR
+
     def __init__(
         self,
         image: str = IMAGE,
@@ -85,7 +88,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
 
     async def _open(self) -> None:
         self._container_group = _ContainerGroup(self.work_dir)
-        self._session_number, self._inner_work_dir = FIRST_SESSION, WORK_DIR
+        self._session_number, self._inner_work_dir = FIRST_SESSION, self._first_folder
         try:
             await super()._open()
         except BaseException:
@@ -95,7 +98,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         await super()._make_backend(packages, delete)
         assert self._backend is not None
-        self._backend = replace(self._backend, sessions=True)
+        self._backend = replace(self._backend, sessions=True, cwd=self._first_folder)
         return self._backend
 
     def _container_spec(self, client: EngineClient) -> ContainerSpec:
@@ -173,8 +176,9 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         except BackendError as error:
             if await self._session_exists(connection):
                 raise
+            lost = self._block_count
             recovery = await self._recover(connection, BackendLost(str(error)))
-            yield server_lost_frame(request, time.monotonic() - begun, recovery)
+            yield server_lost_frame(request, time.monotonic() - begun, recovery, lost)
 
     async def _session_exists(self, connection: Connection) -> bool:
         """Return True if the server still has the session. Code can kill its first process."""

@@ -11,7 +11,7 @@ from typing import Self
 
 from ...aio.background_loop import LoopEnded, background_loop
 from ...backends.connection import Connection
-from ...backends.sandbox import SandboxBackend
+from ...backends.sandbox import WORK_DIR, SandboxBackend
 from ...backends.shared_server import SharedServer
 from ...environments.interpreter import find_interpreter
 from ...environments.virtualenv import environment_for, site_packages
@@ -25,6 +25,7 @@ class SessionServer(SharedServer):
     """The runtime server of one or more sessions.
 
     stop_with_last_session   close the server when its last session is removed
+    inner_work_dir           the path of each session's work folder, as blocks see it
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class SessionServer(SharedServer):
         preload: Sequence[str] = (),
         virtual_env_context: SimpleNamespace | None = None,
         stop_with_last_session: bool = False,
+        inner_work_dir: str = WORK_DIR,
     ) -> None:
         super().__init__()
         self.packages = check_strings("packages", packages)
@@ -44,6 +46,7 @@ class SessionServer(SharedServer):
         self.policy = check_policy(policy)
         environment = check_virtual_env(virtual_env_context)
         self._python = None if environment is None else str(environment.env_exe)
+        self.inner_work_dir = inner_work_dir
         self._numbers = itertools.count(1)
         self._session_count = 0
         self._stop_with_last_session = stop_with_last_session
@@ -74,7 +77,14 @@ class SessionServer(SharedServer):
         )
         shown = (*added, *interpreter.packages)
         return await self._launch(
-            SandboxBackend(interpreter, shown, self.limits, self.policy, self.preload),
+            SandboxBackend(
+                interpreter,
+                shown,
+                self.limits,
+                self.policy,
+                self.preload,
+                inner_work_dir=self.inner_work_dir,
+            ),
             work_dir or tempfile.gettempdir(),
         )
 

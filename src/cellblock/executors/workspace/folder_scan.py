@@ -15,7 +15,7 @@ _MAX_FILES = 10_000  # that one scan yields
 _MAX_COST = 100_000  # per scan; each name costs 1, hidden ones too
 _FOLDER_COST = 20  # a subfolder costs more, because it has to be opened
 _MAX_DEPTH = 16
-_IGNORED_NAMES = ("__pycache__", "node_modules")
+IGNORED_NAMES = ("__pycache__", "node_modules")
 
 
 class FolderScan:
@@ -47,7 +47,7 @@ class FolderScan:
                         self._add_startup_files(name, folder, path, is_folder, depth)
                     if (
                         name.startswith(".")
-                        or name in _IGNORED_NAMES
+                        or name in IGNORED_NAMES
                         or (is_ignored is not None and is_ignored(name))
                     ):
                         continue

@@ -70,6 +70,8 @@ def serve(server: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
             )
         _enter_user_namespace()  # before an imported module starts a thread
     stdio.replace_standard_streams()
+    if "PWD" in os.environ:  # shells show it if it is another path of the current folder
+        os.environ["PWD"] = spec["cwd"]
     _preload(server, spec["preload"])
     syscalls.keep_freed_memory()
     if "session_confinement" in spec:

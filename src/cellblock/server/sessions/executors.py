@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ...cancellation import Token
 from ...executors.argument_checks import shortest
@@ -30,6 +30,9 @@ class _NoDisplayFiles(DisplayFiles):
 class ServedSession(CheckpointableSession):
     """A session whose runs have limits of their own, and whose displays are not saved."""
 
+    _no_input: ClassVar[str] = (
+        "input() is not available here. Put the values into the code or a file."
+    )
     _run_seconds: float | None = None
     _written_bytes: int | None = None
 
@@ -73,15 +76,11 @@ class ServedSession(CheckpointableSession):
 
 
 class ServedSandboxSession(ServedSession, SandboxSessionCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
-    """A session in the sandbox. The server's policy must have a mount at /mnt/data to hide."""
+    """A session in the sandbox."""
 
     def folders(self) -> list[Path]:
         """See `ServedSession`. The scratch folder has the home, packages and checkpoints."""
         return [*super().folders(), *(() if self._scratch is None else (self._scratch,))]
-
-    def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
-        mounts = super()._mounts(scratch)
-        return [*mounts, {**mounts[0], "target": DATA_DIR, "owned": False}]
 
 
 class ServedDockerSession(ServedSession, DockerSessionCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
@@ -89,6 +88,8 @@ class ServedDockerSession(ServedSession, DockerSessionCodeExecutor):  # pyright:
 
     It cannot be forked: in the same container, /mnt/data of the copy would be the original's.
     """
+
+    _first_folder = DATA_DIR
 
     def _fork_obstacle(self) -> str:
         return "--executor docker"

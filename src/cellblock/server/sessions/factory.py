@@ -42,14 +42,11 @@ class SandboxSessions:
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._hidden_dir: _TemporaryDir | None = None
         self._servers: dict[str, WarmServer] = {}  # by limits and policy
         self._exit_stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> SandboxSessions:
         async with contextlib.AsyncExitStack() as stack:
-            self._hidden_dir = _TemporaryDir()
-            stack.push_async_callback(self._hidden_dir.remove)
             stack.push_async_callback(self._stop_servers)
             await self._server_for(self._settings).get()
             self._exit_stack = stack.pop_all()
@@ -65,11 +62,10 @@ class SandboxSessions:
         return ServedSandboxSession(settings.run_seconds, server=server)
 
     def _server_for(self, settings: SessionSettings) -> WarmServer:
-        assert self._hidden_dir is not None
         differences = [settings.limits.to_dict(), settings.policy.to_dict()]
         name = json.dumps(differences, sort_keys=True)
         if name not in self._servers:
-            self._servers[name] = WarmServer(settings, self._hidden_dir.path)
+            self._servers[name] = WarmServer(settings)
         return self._servers[name]
 
     async def _stop_servers(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
+from urllib.parse import quote
 
 from ...errors import WorkspaceError
 from ...runtime.linux import files
@@ -29,16 +30,22 @@ _TEMPORARY = ".cellblock-"
 _BLOCK_FILE = "tmp_code_"
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
 _MAX_ENTRIES = 10_000
+_MAX_DELETED_DEPTH = 100  # of a folder that is deleted; each level keeps a descriptor open
 
 
 @dataclass(frozen=True)
 class FileInfo:
-    """One file or folder. `path` is relative to /mnt/data, `modified` in seconds since 1970."""
+    """One file or folder. `path` is relative to /mnt/data, `modified` in seconds since 1970.
+
+    url_path   the same percent-encoded. It is exact: in `path`, bytes that are not UTF-8 are
+               replaced
+    """
 
     path: str
     size_bytes: int
     modified: float
     is_folder: bool = False
+    url_path: str = ""
 
     @property
     def name(self) -> str:
@@ -63,12 +70,12 @@ class SessionFiles:
     def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """Return the files and folders in a folder, sorted by path. At most 10 000 of them.
 
-        If there are more, some in subfolders are left out. Raise `FileMissing` and
-        `InvalidFileName`.
+        If there are more, some in subfolders are left out. Raise `FileMissing`, and
+        `InvalidFileName` also if `name` is a file.
         """
         parts = split_name(name) if name.strip("/") not in ("", DATA_DIR.strip("/")) else ()
         found = list[FileInfo]()
-        with self._translate_errors(name), self._open_folder(parts) as folder:
+        with self._translate_errors(name), self._open_listed(name, parts) as folder:
             for info in _scan(folder, "/".join(parts), _MAX_DEPTH if recursive else 0):
                 found.append(info)
                 if len(found) >= _MAX_ENTRIES:
@@ -86,20 +93,27 @@ class SessionFiles:
         *parents, last = split_name(name)
         with self._translate_errors(name), self._open_folder(parents) as folder:
             descriptor = os.open(last, _FILE, dir_fd=folder)
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
                 os.close(descriptor)
-                raise FileMissing(f"The session has no file {name!r}: it is no regular file.")
+                kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+                raise FileMissing(f"The session has no file {name!r}: it is {kind}.")
             return open(descriptor, "rb")
 
     def write(self, name: str, write: Callable[[BinaryIO], T]) -> T:
         """Create or replace a file: call `write` with a temporary one, then rename it.
 
         The file is complete or unchanged. Folders on the way are created. Raise `InvalidFileName`,
-        `DiskQuotaExceeded`, `WorkspaceError` if it cannot be written, and what `write` raises.
+        also if the name is that of a folder or needs a folder where a file is; `DiskQuotaExceeded`,
+        `WorkspaceError` if it cannot be written, and what `write` raises.
         """
         *parents, last = split_name(name)
         temporary = _TEMPORARY + secrets.token_hex(8)
-        with self._translate_errors(name), self._open_folder(parents, create=True) as folder:
+        with (
+            self._translate_errors(name),
+            _refuse_conflicts(name),
+            self._open_folder(parents, create=True) as folder,
+        ):
             try:
                 with open(files.create_file(temporary, folder), "wb") as file:
                     result = write(file)
@@ -110,11 +124,30 @@ class SessionFiles:
                 raise
             return result
 
-    def delete(self, name: str) -> None:
-        """Delete a file. Raise `FileMissing` and `InvalidFileName`."""
+    def delete(self, name: str, *, folders: bool = False) -> None:
+        """Delete a file; with `folders`, also a folder with all that is in it.
+
+        Raise `FileMissing`, `InvalidFileName`, and `WorkspaceError` for what cannot be deleted.
+        """
         *parents, last = split_name(name)
         with self._translate_errors(name), self._open_folder(parents) as folder:
-            os.unlink(last, dir_fd=folder)
+            try:
+                os.unlink(last, dir_fd=folder)
+            except IsADirectoryError as error:
+                if not folders:
+                    message = f"The session has no file {name!r}: it is a folder."
+                    raise FileMissing(message) from error
+                _delete_folder(last, folder, _MAX_DELETED_DEPTH)
+
+    @contextlib.contextmanager
+    def _open_listed(self, name: str, parts: tuple[str, ...]) -> Generator[int]:
+        """Open a folder as `_open_folder` does. Raise `InvalidFileName` if it is a file."""
+        *parents, last = parts or ("",)
+        with self._open_folder(parents) as parent:
+            if last and stat.S_ISREG(os.stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
+                raise InvalidFileName(f"{name!r} is not a folder.")
+        with self._open_folder(parts) as folder:
+            yield folder
 
     @contextlib.contextmanager
     def _open_folder(
@@ -161,7 +194,7 @@ def split_name(name: str) -> tuple[str, ...]:
         )
     for part in parts:
         try:
-            size = len(part.encode())
+            size = len(os.fsencode(part))
         except UnicodeEncodeError as error:
             raise InvalidFileName(f"{name[:300]!r} is not valid UTF-8.") from error
         if size > _MAX_NAME_BYTES or "\0" in part or part.startswith(_TEMPORARY):
@@ -170,6 +203,39 @@ def split_name(name: str) -> tuple[str, ...]:
                 "bytes, and no NUL."
             )
     return parts
+
+
+@contextlib.contextmanager
+def _refuse_conflicts(name: str) -> Generator[None]:
+    """Refuse the name of a new file that needs a folder to be a file, or the reverse."""
+    try:
+        yield
+    except IsADirectoryError as error:
+        raise InvalidFileName(f"{name!r} is a folder. Use another name.") from error
+    except NotADirectoryError as error:
+        raise InvalidFileName(
+            f"{name!r} cannot be created: a part of its path is not a folder."
+        ) from error
+
+
+def _delete_folder(name: str, parent: int, depth: int) -> None:
+    """Delete a folder and what is in it, without following links."""
+    if not depth:
+        raise InvalidFileName(
+            f"The folder is more than {_MAX_DELETED_DEPTH} folders deep. Delete it with code."
+        )
+    folder = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for inner, is_folder in found:
+            if is_folder:
+                _delete_folder(inner, folder, depth - 1)
+            else:
+                os.unlink(inner, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=parent)
 
 
 def _make_folder(name: str, parent: int) -> None:
@@ -192,13 +258,12 @@ def _scan(folder: int, prefix: str, depth: int) -> Iterator[FileInfo]:
             if entry.name.startswith((_TEMPORARY, _BLOCK_FILE)):
                 continue
             path = f"{prefix}/{entry.name}" if prefix else entry.name
-            path = os.fsencode(path).decode(errors="replace")
             with contextlib.suppress(OSError):  # removed meanwhile
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     yield _file_info(path, status)
                 elif stat.S_ISDIR(status.st_mode):
-                    yield FileInfo(path, 0, status.st_mtime, is_folder=True)
+                    yield _info(path, 0, status.st_mtime, is_folder=True)
                     subfolders.append((entry.name, path))
     for name, path in subfolders if depth else ():
         with contextlib.suppress(OSError):
@@ -214,4 +279,10 @@ def _scan_inner(name: str, folder: int, path: str, depth: int) -> Iterator[FileI
 
 
 def _file_info(path: str, status: os.stat_result) -> FileInfo:
-    return FileInfo(path, status.st_size, status.st_mtime)
+    return _info(path, status.st_size, status.st_mtime)
+
+
+def _info(path: str, size: int, modified: float, *, is_folder: bool = False) -> FileInfo:
+    """Return what is known about a file. `path` is as `os` shows it."""
+    exact = os.fsencode(path)
+    return FileInfo(exact.decode(errors="replace"), size, modified, is_folder, quote(exact))

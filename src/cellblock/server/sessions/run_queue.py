@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator
 
 from ..owners import Owner
-from ..refusals import TooManyRuns
+from ..refusals import Draining, TooManyRuns
 
 
 class RunQueue:
@@ -24,6 +24,9 @@ class RunQueue:
         self._running = Counter[str]()
         # The waiting runs of each key. The keys are in the order of their turns.
         self._waiting: dict[str, deque[tuple[Owner, asyncio.Future[None]]]] = {}
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_closed = False
 
     @property
     def running_count(self) -> int:
@@ -35,6 +38,18 @@ class RunQueue:
         """How many admitted runs have not started."""
         return self._admitted.total() - self._running.total()
 
+    async def wait_until_empty(self) -> None:
+        """Wait until no run is active or waits."""
+        await self._is_empty.wait()
+
+    def close(self) -> None:
+        """Let no further run start: runs that wait raise `Draining`."""
+        self._is_closed = True
+        for queue in self._waiting.values():
+            for _, future in queue:
+                if not future.done():
+                    future.set_exception(_closed())
+
     @contextlib.asynccontextmanager
     async def admit(self, owner: Owner) -> AsyncGenerator[None]:
         """Admit a run for the time of the context. Raise `TooManyRuns` if the queue is full."""
@@ -45,14 +60,22 @@ class RunQueue:
                 "Try again when one of them has ended."
             )
         self._admitted[owner.id] += 1
+        self._is_empty.clear()
         try:
             yield
         finally:
             _decrease(self._admitted, owner.id)
+            if not self._admitted:
+                self._is_empty.set()
 
     @contextlib.asynccontextmanager
     async def turn(self, owner: Owner) -> AsyncGenerator[None]:
-        """Wait until an admitted run may start, and hold its place for the time of the context."""
+        """Wait until an admitted run may start, and hold its place for the time of the context.
+
+        Raise `Draining` if the queue is closed.
+        """
+        if self._is_closed:
+            raise _closed()
         if self.running_count < self._max_running and self._may_start(owner):
             self._running[owner.id] += 1
         else:
@@ -69,7 +92,8 @@ class RunQueue:
         try:
             await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # its turn came at the same moment
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Its turn came at the same moment.
                 _decrease(self._running, owner.id)
                 self._start_next()
             raise
@@ -95,6 +119,10 @@ class RunQueue:
     def _running_limit(self, owner: Owner) -> int:
         quota = owner.quotas.running
         return self._max_running if quota is None else min(quota, self._max_running)
+
+
+def _closed() -> Draining:
+    return Draining("The server has stopped. Send the request again later.")
 
 
 def _decrease(counter: Counter[str], key: str) -> None:

@@ -13,7 +13,8 @@ from uuid import uuid4
 
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
-from ...events import Event
+from ...errors import BackendError, ExecutorStopped
+from ...events import Ended, Event
 from ...executors.session.checkpointing import CheckpointableSession
 from ...results import CodeResult, ResultBuilder
 from ..owners import Owner
@@ -65,6 +66,8 @@ class HostedSession:
         self._executor, self._disk_quota = executor, disk_quota
         self._open_lock = asyncio.Lock()
         self._is_open = False
+        self._active: SessionRun | None = None
+        self._cut: SessionRun | None = None  # the run that `close` has cancelled
 
     @property
     def executor(self) -> ServedSession:
@@ -100,6 +103,10 @@ class HostedSession:
     async def close(self) -> None:
         """End the session and remove its files. A current run raises `ExecutorStopped`."""
         self.is_closed = True
+        if self._active is not None and not self._active.token.is_cancelled():
+            # Stopping the executor ends the interpreter, but no program in another language.
+            self._cut = self._active
+            self._cut.token.cancel()
         async with self._open_lock:
             await discard(self._executor)
 
@@ -114,8 +121,10 @@ class HostedSession:
     ) -> CodeResult:
         """Run a block. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
         with self._limits(run, run_seconds, await self._disk_quota.remaining()):
-            run.result = await self._executor.execute_code_blocks([block], run.token)
-            return run.result
+            result = await self._executor.execute_code_blocks([block], run.token)
+            self._check_cut(run)
+            run.result = result
+            return result
 
     async def stream(
         self, run: SessionRun, block: CodeBlock, run_seconds: float | None
@@ -127,6 +136,8 @@ class HostedSession:
                 self._executor.execute_stream([block], run.token)
             ) as events:
                 async for event in events:
+                    if isinstance(event, Ended):
+                        self._check_cut(run)
                     builder.add_event(event)
                     yield event
         run.result = builder.session_result()
@@ -149,6 +160,16 @@ class HostedSession:
         self, run: SessionRun, run_seconds: float | None, written_bytes: int | None
     ) -> Generator[None]:
         self.check_open()
-        run.is_started = True
-        with self._executor.lower_limits(run_seconds, written_bytes):
-            yield
+        run.is_started, self._active = True, run
+        try:
+            with self._executor.lower_limits(run_seconds, written_bytes):
+                yield
+        except BackendError:
+            self._check_cut(run)  # the folder of the session may be gone already
+            raise
+        finally:
+            self._active = None
+
+    def _check_cut(self, run: SessionRun) -> None:
+        if self._cut is run:
+            raise ExecutorStopped("The session was ended during the run.")

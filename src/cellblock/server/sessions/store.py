@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
-from ...errors import BackendLost, ExecutorStopped
+from ...errors import BackendError, BackendLost, ExecutorStopped
 from ...events import Ended, Event
 from ...results import CodeResult
 from ..owners import Owner
@@ -60,18 +60,16 @@ class SessionStore:
         self._timers: dict[HostedSession, asyncio.TimerHandle] = {}
         self._closing = set[asyncio.Task[None]]()
         self._background = set[asyncio.Task[None]]()
-        self._is_draining = False
+        self._is_draining = self._has_ended = False
 
     async def __aenter__(self) -> Self:
         await self._factory.__aenter__()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        self._is_draining = True
+        self.end_runs()
         for task in self._background:
             task.cancel()
-        for session in list(self._sessions.values()):
-            self._discard(session)
         if self._closing:
             await asyncio.wait(self._closing)
         await self._factory.__aexit__(None, None, None)
@@ -79,6 +77,13 @@ class SessionStore:
     def drain(self) -> None:
         """Accept no new sessions and runs from now on."""
         self._is_draining = True
+
+    def end_runs(self) -> None:
+        """End all sessions. Their runs, and those that wait, raise `Draining`."""
+        self._is_draining = self._has_ended = True
+        self.queue.close()
+        for session in list(self._sessions.values()):
+            self._discard(session)
 
     @property
     def is_draining(self) -> bool:
@@ -123,8 +128,11 @@ class SessionStore:
         try:
             await self._open(session)
             yield session
-        except BackendLost:
-            self._discard(session)
+        except (BackendError, ExecutorStopped, SessionNotFound) as error:
+            if isinstance(error, BackendLost):
+                self._discard(session)
+            if self._has_ended:
+                raise Draining("The server has stopped. Send the request again later.") from error
             raise
         finally:
             session.users -= 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ...aio.background_loop import background_loop
 from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
-from ...policy import Mount
+from ...policy import Policy
+from ..refusals import PolicyNotSupported
 from ..settings import SessionSettings
 from . import package_shim
 from .executors import DATA_DIR
@@ -30,11 +30,12 @@ class _SessionServer(SessionServer):
 class WarmServer:
     """The server of all sessions with the same settings. It starts on first use.
 
-    `hidden_dir` is an empty folder, in whose place each session has its own folder as /mnt/data.
+    Raise `PolicyNotSupported` for a policy with another folder at /mnt/data.
     """
 
-    def __init__(self, settings: SessionSettings, hidden_dir: Path) -> None:
-        self._settings, self._hidden_dir = settings, hidden_dir
+    def __init__(self, settings: SessionSettings) -> None:
+        _check_policy(settings.policy)
+        self._settings = settings
         self._server: SandboxSessionServer | None = None
         self._runtime_server: _SessionServer | None = None
         self._lock = asyncio.Lock()
@@ -53,14 +54,13 @@ class WarmServer:
 
     async def _start(self) -> SandboxSessionServer:
         settings = self._settings
-        data_mount = Mount(str(self._hidden_dir), DATA_DIR)
-        policy = replace(settings.policy, read_write=(*settings.policy.read_write, data_mount))
         server = SandboxSessionServer()
         runtime_server = server.runtime_server = _SessionServer(
             packages=settings.packages,
             limits=settings.limits,
-            policy=policy,
+            policy=settings.policy,
             preload=settings.preload,
+            inner_work_dir=DATA_DIR,
         )
         await background_loop().call(runtime_server.open())
         self._server, self._runtime_server = server, runtime_server
@@ -70,3 +70,13 @@ class WarmServer:
         server, self._server, self._runtime_server = self._runtime_server, None, None
         if server is not None:
             await background_loop().call(server.close())
+
+
+def _check_policy(policy: Policy) -> None:
+    """Raise `PolicyNotSupported` if a mount would hide the folder of the session."""
+    for mount in (*policy.mounts(writable=False), *policy.mounts(writable=True)):
+        if PurePosixPath(DATA_DIR).is_relative_to(mount.target_path):
+            raise PolicyNotSupported(
+                f"The policy has {mount.source} at {mount.target_path}, but sessions have their "
+                f"own files at {DATA_DIR}. Use another target."
+            )

@@ -35,6 +35,7 @@ _THREADED_LIBRARIES = (
     "libtorch_cpu",
     "libcuda",
 )
+_MAX_CHILDREN = 10  # that are named
 _BASE_LINKS = 2  # of /proc/self/task, which has one more for each thread
 # Threads that a fork may lose: pyarrow's allocator handles forks and does without its thread then.
 _FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
@@ -104,11 +105,10 @@ def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str
     """
     reap_killed_children(set(checkpoints))
     found = python_threads()
-    found += [
-        f"the child process {pid} ({_process_name(pid)})"
-        for pid in list_children()
-        if pid not in set(checkpoints)
-    ]
+    children = [pid for pid in list_children() if pid not in set(checkpoints)]
+    found += [f"the child process {pid} ({_process_name(pid)})" for pid in children[:_MAX_CHILDREN]]
+    if len(children) > _MAX_CHILDREN:
+        found.append(f"{len(children) - _MAX_CHILDREN} other child processes")
     found += [f"the asyncio task {name!r}" for name in tasks]
     found += _connections()
     found += _shared_memory()

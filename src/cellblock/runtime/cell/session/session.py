@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import base64
 import contextlib
+import errno
 import importlib
 import os
 import signal
@@ -30,6 +31,7 @@ from .shell import Shell
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _LONG_TEXT = 1 << 16  # characters
 _MAX_DISPLAY = protocol.MAX_FRAME // 2  # bytes
+_REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed
 _FINALIZER_DELAY = 0.001  # seconds for Python to leave the code that drops an exception
 
 # `_signal` without the enums of `signal`, whose use would write to memory in each fork.
@@ -183,6 +185,7 @@ class Session:
     def _run_block(self, order: dict[str, Any]) -> dict[str, Any]:
         self._shell.interrupted = False
         self._shell.ask = self._ask_input if order.get("input") else None
+        self._shell.no_input = order.get("no_input") or self._shell.no_input
         self._shell.show_interrupts = bool(order.get("show_interrupts"))
         self._shell.set_colours(bool(order.get("colours")))
         return {
@@ -275,7 +278,11 @@ class Session:
             return {"refused": why}
         self._prefaulter.record_fork()
         state = self._capture_fork_state(flush=exact, excluded={descriptor})
-        pid = fork_hidden(state)
+        try:
+            pid = self._fork_checkpoint(state)
+        except OSError as error:
+            os.close(descriptor)
+            return {"error": _why_not_forked(error)}
         if pid == 0:
             CheckpointProcess(descriptor, state, self.release).serve()
         try:
@@ -288,6 +295,24 @@ class Session:
             os.kill(pid, signal.SIGKILL)
         self._reap_checkpoints()
         return {"refused": why} if why else {"checkpoint_pids": [pid]}
+
+    def _fork_checkpoint(self, state: ForkState) -> int:
+        """Fork a checkpoint and return what `os.fork` returns. Raise `OSError`."""
+        has_reserve, has_reaped = len(self._checkpoints) > 1, False
+        deadline = time.monotonic() + (_REAP_SECONDS if has_reserve else 0)
+        while True:
+            try:
+                return fork_hidden(state)
+            except BlockingIOError:
+                if has_reaped and time.monotonic() >= deadline:
+                    raise
+            if has_reaped:
+                time.sleep(_REAP_INTERVAL)
+            # Killed children count as processes until they are reaped. So the last checkpoint but
+            # one, which nobody else can reap, is a reserve. It may not be dead yet.
+            self._reap_checkpoints()
+            fork_state.reap_killed_children(self._checkpoints)
+            has_reaped = True
 
     def _is_single_threaded(self) -> bool:
         """Return True if this process has one thread, if need be after the script thread ended."""
@@ -367,6 +392,16 @@ def _is_same_file(descriptor: int, status: os.stat_result) -> bool:
         return os.fstat(descriptor).st_ino == status.st_ino
     except OSError:
         return False
+
+
+def _why_not_forked(error: OSError) -> str:
+    advice = (
+        " End processes that it has started, or raise Limits.processes."
+        if error.errno == errno.EAGAIN
+        else ""
+    )
+    reason = os.strerror(error.errno or 0)
+    return f"The session cannot be copied: no process could be forked ({reason}).{advice}"
 
 
 def _as_json(content: Any) -> Any:

@@ -21,7 +21,7 @@ from .fast_path import FastPath, forget_old_inputs
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
 
-_NO_INPUT = "input() is not available: create the session with an input_callback to answer it."
+_NO_INPUT = "input() is not available."
 _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
 INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
 _MAX_COMPLETIONS = 500
@@ -31,14 +31,15 @@ _SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
 class Shell:
     """One namespace, and how blocks run in it.
 
-    `ask` answers `input()`. `publish` receives each display; `publish_last` receives a display
-    after which the block has nothing left to do.
+    `ask` answers `input()`; without it, `no_input` is the error. `publish` receives each display;
+    `publish_last` receives a display after which the block has nothing left to do.
     """
 
     def __init__(self) -> None:
         self.publish: Publish = lambda _data, _metadata: None
         self.publish_last: Callable[[dict[str, Any]], None] = lambda _data: None
         self.ask: Ask | None = None
+        self.no_input = _NO_INPUT
         self.interrupted = False  # by the server
         self.show_interrupts = False  # show a traceback if the server interrupted the block
         self._has_colours = False
@@ -147,7 +148,7 @@ class Shell:
 
     def _ask_input(self, prompt: str, *, hidden: bool) -> str:
         if self.ask is None:
-            raise EOFError(_NO_INPUT)
+            raise EOFError(self.no_input)
         _flush(sys.stdout)
         return self.ask(prompt, hidden)
 

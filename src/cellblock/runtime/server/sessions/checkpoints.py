@@ -82,7 +82,7 @@ class CheckpointSet:
     """All checkpoints of one session.
 
     `on_change` is called when one of them has ended. `obstacles` describes what prevented the last
-    rollback checkpoint.
+    rollback checkpoint, `failure` what failed when it was made.
     """
 
     def __init__(self, loop: EventSource, on_change: Callable[[], None]) -> None:
@@ -94,6 +94,8 @@ class CheckpointSet:
         self._are_resolved = True
         self.named: dict[str, CheckpointHandle] = {}
         self.obstacles: list[str] = []
+        self.failure = ""
+        self._is_failure_reported = False
 
     def handles(self) -> list[CheckpointHandle]:
         """Return all checkpoints, pending ones included."""
@@ -162,7 +164,8 @@ class CheckpointSet:
     def finish_rollback(self, answer: dict[str, Any]) -> None:
         """Replace the rollback checkpoint, unless `answer` says that none was made."""
         handle, self._pending_rollback = self._pending_rollback, None
-        self.obstacles = answer.get("refused", [])
+        self.obstacles, self.failure = answer.get("refused", []), answer.get("error", "")
+        self._is_failure_reported = self._is_failure_reported and bool(self.failure)
         if handle is None:
             return
         if "refused" in answer or "error" in answer:
@@ -171,6 +174,13 @@ class CheckpointSet:
         if self._rollback is not None:
             self._discard(self._rollback)
         self._rollback = handle
+
+    def failure_to_report(self) -> str:
+        """Return `failure`, or "" if it was returned since the last success."""
+        if self._is_failure_reported:
+            return ""
+        self._is_failure_reported = bool(self.failure)
+        return self.failure
 
     def resume_rollback(self, session_channel: Channel) -> int:
         """Resume the session from the rollback checkpoint. Return its number of blocks."""

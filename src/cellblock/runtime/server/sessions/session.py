@@ -369,6 +369,9 @@ class LiveSession:
         request.run.close()
         if request.is_block or request.order["op"] == "set":
             self._after_change(request)
+        elif request.order["op"] == "checkpoint" and request.answer is not None:
+            # What prevented the last rollback checkpoint has ended: the next one must not be older.
+            self._renew_rollback_checkpoint(request.order)
         self.in_work_folder = self.in_work_folder or request.order["op"] == "enter"
 
     def _after_change(self, request: SessionRequest) -> None:
@@ -400,12 +403,19 @@ class LiveSession:
             "lost": self._restore_state[1],
             "error": request.error(),
             "obstacles": self.checkpoints.obstacles,
+            "failure": self.checkpoints.failure,
+            "unsaved": self.checkpoints.failure_to_report(),
         }
 
     def begin_rollback_checkpoint(self, order: dict[str, Any]) -> None:
         """Make the next rollback checkpoint, if `order` asks for these."""
         if self.main is not None and order.get("rollback_checkpoints"):
             self.checkpoints.begin_rollback(self.main, self.blocks)
+
+    def _renew_rollback_checkpoint(self, order: dict[str, Any]) -> None:
+        rollback = self.checkpoints.rollback
+        if self._main_ready and (rollback is None or rollback.blocks < self.blocks):
+            self.begin_rollback_checkpoint(order)
 
     # the end of the session
 

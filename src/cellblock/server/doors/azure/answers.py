@@ -46,7 +46,7 @@ def old_run(result: CodeResult) -> dict[str, Any]:
 
 
 def old_files(files: Sequence[FileInfo]) -> dict[str, Any]:
-    """Return the answer of the old list of files, which has no folders."""
+    """Return the answer of the old list of files: their paths, without the folders themselves."""
     numbers = itertools.count(2)
     return {
         "$id": "1",
@@ -55,7 +55,7 @@ def old_files(files: Sequence[FileInfo]) -> dict[str, Any]:
                 "$id": str(next(numbers)),
                 "properties": {
                     "$id": str(next(numbers)),
-                    "filename": file.name,
+                    "filename": file.path,
                     "size": file.size_bytes,
                     "lastModifiedTime": iso_time(file.modified),
                 },

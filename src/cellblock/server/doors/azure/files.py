@@ -36,7 +36,10 @@ class FileOperations:
         """Answer GET files, in the dialect of the API version."""
         query = read_query(request)
         folder = _folder(request)
-        recursive = request.query_params.get("recursive", "").lower() == "true"
+        # The old dialect cannot ask for a folder, so its list has the files in all of them.
+        recursive = (
+            not query.is_new_dialect or request.query_params.get("recursive", "").lower() == "true"
+        )
         async with self._store.use(owner, query.identifier) as session:
             found = await asyncio.to_thread(session.files.list_folder, folder, recursive=recursive)
         to_answer = answers.new_files if query.is_new_dialect else answers.old_files

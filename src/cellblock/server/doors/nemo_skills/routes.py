@@ -18,6 +18,7 @@ from ...http.endpoints import Endpoints
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest, SessionNotFound
+from ...sessions.languages import refuse_language
 from .messages import ExecuteRequest, answer, error_answer
 
 _SESSION_HEADER = "x-session-id"
@@ -92,7 +93,7 @@ def _script(body: ExecuteRequest) -> str:
     if body.language == "shell":
         return body.generated_code
     if body.language == "lean4":
-        raise InvalidRequest("The language 'lean4' is not supported by this server.")
+        raise refuse_language(body.language, ("ipython", *_PROGRAMS, "shell"))
     code, text = shlex.quote(body.generated_code), shlex.quote(body.std_input)
     # `printf` is part of the shell, so the text has no limit of length. The code is passed in a
     # descriptor, because an argument has one.
@@ -110,4 +111,4 @@ def _session_id(request: Request) -> str:
 
 def _has_lost_state(result: CodeResult) -> bool:
     """Return True if variables of earlier runs are gone."""
-    return bool(getattr(result, "notice", "")) and not getattr(result, "session_restored", False)
+    return getattr(result, "lost_blocks", 0) > 0

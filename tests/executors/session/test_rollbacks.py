@@ -1,0 +1,102 @@
+"""A session that could not be saved goes back to an older state, and says how old it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock import CheckpointError, Limits, SandboxSessionServer
+from tests.executors.session.live_session import open_server, open_session
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SandboxSessionServer]:
+    with open_server(limits=Limits(processes=60)) as running:
+        yield running
+
+
+STORM = (
+    "import os, time\nwhile True:\n    try: pid = os.fork()\n    except OSError: break\n"
+    "    if pid == 0: time.sleep(600); os._exit(0)"
+)
+
+
+def test_processes_that_ended_with_their_block_do_not_prevent_checkpoints(
+    shared: SandboxSessionServer,
+) -> None:
+    with open_session(shared) as live:
+        live.run_ok("keep = 5")
+        live.run_ok(STORM)
+        for number in range(5):
+            assert live.run(f"k{number} = 1").notice == ""
+        ended = live.run("os._exit(4)")
+        assert (ended.session_restored, ended.lost_blocks) == (True, 0), ended
+        assert live.run_ok("keep, k0, k4") == "(5, 1, 1)"
+
+
+def test_processes_that_are_kept_leave_room_for_checkpoints(shared: SandboxSessionServer) -> None:
+    with open_session(shared, keep_processes=True) as live:
+        for code in ("keep = 5", "keep += 1", STORM):
+            live.run_ok(code)
+        for number in range(5):
+            assert live.run(f"k{number} = 1").notice == ""
+        ended = live.run("os._exit(4)")
+        assert (ended.session_restored, ended.lost_blocks) == (True, 0), ended
+        assert live.run_ok("keep, k0, k4") == "(6, 1, 1)"
+
+
+def test_a_session_that_cannot_be_saved_says_so_once_and_reports_what_is_lost(
+    shared: SandboxSessionServer,
+) -> None:
+    with open_session(shared, keep_processes=True) as live:
+        live.run_ok("keep = 5")  # there is no older checkpoint yet, whose process could be used
+        live.run_ok(STORM)
+        warned = live.run("k = 1")
+        assert (warned.exit_code, warned.session_restored, warned.lost_blocks) == (0, False, 0)
+        assert "cannot be copied: no process could be forked" in warned.notice
+        assert live.run("k = 2").notice == ""
+        with pytest.raises(CheckpointError, match="other child processes"):
+            live.checkpoint()
+        ended = live.run("os._exit(4)")
+        assert (ended.session_restored, ended.lost_blocks) == (False, 3), ended
+        assert ended.notice.startswith(
+            "Variables are lost: the session went back to its state of 3 blocks before this one."
+        )
+        assert live.run_ok("keep, 'k' in globals()") == "(5, False)"
+
+
+def test_a_crash_does_not_undo_what_a_checkpoint_has_saved(shared: SandboxSessionServer) -> None:
+    with open_session(shared) as live:
+        live.run_ok("import os, threading\nfree = threading.Event()\nx = 1")
+        live.run_ok("thread = threading.Thread(target=free.wait); thread.start()")
+        # It ends after the block, so that no automatic checkpoint of this block can be made.
+        live.run_ok("x = 2; threading.Timer(0.5, free.set).start()")
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                live.checkpoint()
+                break
+            except CheckpointError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        ended = live.run("os._exit(4)")
+        assert (ended.session_restored, ended.lost_blocks) == (True, 0), ended
+        assert live.run_ok("x") == "2"
+
+
+def test_a_fatal_thread_between_blocks_loses_what_could_not_be_checkpointed(
+    shared: SandboxSessionServer,
+) -> None:
+    with open_session(shared) as live:
+        live.run_ok("x = 1\nimport os, threading, time")
+        live.run_ok("x = 2; t = threading.Timer(0.2, os._exit, (5,)); t.start()")
+        deadline = time.monotonic() + 10
+        result = live.run("x")
+        while not result.notice and time.monotonic() < deadline:
+            result = live.run("x")
+        # No checkpoint can be made while the thread runs, so the last one is from before it.
+        assert (result.session_restored, live.run_ok("x")) == (False, "1"), result
+        assert "Thread" in result.notice or "thread" in result.notice, result.notice
+        assert result.notice in result.output
