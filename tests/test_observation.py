@@ -53,6 +53,14 @@ def test_blank_output_is_told_with_the_exit_code(output: str, exit_code: int) ->
     assert observe(CodeResult(exit_code, output)).text == BLANK.format(exit_code)
 
 
+def test_the_signal_of_a_crash_is_told() -> None:
+    told = observe(CodeResult(139, "", outcome="error")).text
+    assert told == f"{BLANK.format(139)}\nExit code 139: signal 11 (SIGSEGV) killed the program."
+    shown = observe(CodeResult(134, "SIGABRT\n", outcome="error")).text
+    assert shown == f"{FAILED.format(134)}SIGABRT\n"
+    assert "signal" not in observe(CodeResult(130, "", outcome="error")).text
+
+
 def test_an_error_is_told_with_exit_code_and_output() -> None:
     assert observe(CodeResult(2, "no\n")).text == FAILED.format(2) + "no\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,19 @@ _MAX_FILE_NAMES = 50
 _MAX_PICTURES = 10
 _MAX_PICTURE_BYTES = 4_000_000  # services refuse images of more than about 5 MB
 _PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+# The signals that end programs that crash. Shells add 128 to make the exit code.
+_CRASHES = {
+    each.value: each.name
+    for each in (
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+    )
+}
 
 # AutoGen's texts.
 _NO_OUTPUT = (
@@ -136,6 +150,10 @@ def _notes(result: CodeResult, text: str) -> Iterator[str]:
     """Yield a line for each fact that `text` does not mention."""
     if result.files:
         yield f"Files created or changed: {_file_names(result.files)}"
+    number = result.exit_code - 128
+    if result.outcome == "error" and number in _CRASHES and _CRASHES[number] not in text:
+        name = _CRASHES[number]
+        yield f"Exit code {result.exit_code}: signal {number} ({name}) killed the program."
     match result.outcome:
         case "out_of_memory" if "Out of memory" not in text:
             yield "The code ran out of memory."

@@ -84,9 +84,3 @@ def test_a_missing_path_is_a_usage_error() -> None:
     done = run_command("compat", "check", "gone.py")
     assert done.returncode == 2
     assert "gone.py" in done.stderr
-
-
-def test_without_a_command_the_help_is_printed() -> None:
-    done = run_command("compat")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\n  check " in done.stdout

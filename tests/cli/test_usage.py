@@ -53,6 +53,15 @@ def test_version_is_printed() -> None:
     assert run_command("--version").stdout == f"cellblock {cellblock.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("group", "command"), [("compat", "check"), ("kernel", "install"), ("keys", "add")]
+)
+def test_a_group_without_a_command_prints_its_help(group: str, command: str) -> None:
+    done = run_command(group)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"\n  {command} " in done.stdout
+
+
 def test_help_lists_the_commands_and_their_options() -> None:
     assert "doctor" in run_command("--help").stdout
     assert "--no-stream" in run_command("run", "--help").stdout

@@ -189,3 +189,34 @@ def test_a_cell_that_breaks_the_hooks_still_shows_its_displays(kernel: LiveKerne
     reply = kernel.run("display(1)")
     assert reply.of_kind("display_data")[0]["data"] == {"text/plain": "1"}
     kernel.run("get_ipython().display_pub.publish = get_ipython().cellblock_kernel._publish")
+
+
+def test_no_debugger_is_announced_and_its_requests_are_refused(kernel: LiveKernel) -> None:
+    info = kernel.ask("kernel_info")
+    assert "debugger" not in info["supported_features"]
+    content = {"type": "request", "seq": 1, "command": "initialize"}
+    request = kernel.client.session.msg("debug_request", content)
+    kernel.client.control_channel.send(request)
+    while (reply := kernel.client.get_control_msg(timeout=20))["msg_type"] != "debug_reply":
+        pass
+    assert reply["content"]["success"] is False
+
+
+def test_much_output_arrives_in_few_messages_that_end_with_lines(kernel: LiveKernel) -> None:
+    reply = kernel.run("for i in range(20_000): print('line', i)\nprint('end', end='')")
+    texts = [content["text"] for content in reply.of_kind("stream")]
+    assert "".join(texts) == "".join(f"line {i}\n" for i in range(20_000)) + "end"
+    assert [text[-1:] for text in texts[:-1]] == ["\n"] * (len(texts) - 1)
+    reply = kernel.run("import sys\nfor i in range(9): print(i, flush=True)")
+    assert len(reply.of_kind("stream")) < 9
+
+
+def test_output_before_input_is_shown_before_the_question(kernel: LiveKernel) -> None:
+    shown = list[str]()
+    reply = kernel.run(
+        "print('first', flush=True)\nname = input()\nprint('last')",
+        answers=["Ada"],
+        on_message=lambda message: shown.append(message["content"].get("text", "")),
+    )
+    assert [text for text in shown if text] == ["first\n", "last\n"]
+    assert reply.status == "ok"

@@ -22,14 +22,29 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def test_a_kernel_is_installed_listed_and_removed(folder: Path) -> None:
     done = run_command("kernel", "install", "--name", "lab", "--memory=1G", "--timeout=60")
     assert (done.returncode, done.stderr) == (0, "")
+    assert 'Choose "Python (sandbox: lab)" in Jupyter' in done.stdout
     spec = json.loads((folder / "lab" / "kernel.json").read_text())
     assert spec["display_name"] == "Python (sandbox: lab)"
     listed = run_command("kernel", "list").stdout
     assert "lab" in listed
-    assert "--memory=1073741824" in listed
+    assert listed.split()[-2:] == ["--timeout=60", "--memory=1G"]
     assert run_command("kernel", "remove", "lab").returncode == 0
     assert run_command("kernel", "list").stdout == ""
     assert not (folder / "lab").exists()
+
+
+def test_a_kernel_below_a_prefix_is_listed_and_removed(folder: Path, tmp_path: Path) -> None:
+    prefix = f"--prefix={tmp_path / 'env'}"
+    options = ("--memory=9000001", "--timeout=2.5")
+    done = run_command("kernel", "install", "--no-check", "--name=lab", prefix, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not folder.exists()
+    assert run_command("kernel", "list").stdout == ""
+    listed = run_command("kernel", "list", prefix).stdout
+    assert listed.split()[-2:] == ["--timeout=2.5", "--memory=9000001"]
+    assert "--prefix" in run_command("kernel", "remove", "lab").stderr
+    assert run_command("kernel", "remove", "lab", prefix).returncode == 0
+    assert run_command("kernel", "list", prefix).stdout == ""
 
 
 def test_options_reach_the_session(folder: Path, tmp_path: Path) -> None:

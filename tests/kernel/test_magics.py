@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cellblock.kernel.magics import Magic, split_cell
-from tests.kernel.live_kernel import LiveKernel
+from tests.kernel.live_kernel import LiveKernel, open_kernel
 
 
 def test_restore_brings_variables_and_files_back(kernel: LiveKernel) -> None:
@@ -35,6 +37,38 @@ def test_an_unknown_checkpoint_is_an_error_that_names_those_there_are(kernel: Li
     assert reply.content["ename"] == "CheckpointError"
     assert "'known'" in reply.content["evalue"]
     assert reply.text() == ""
+
+
+def test_without_a_checkpoint_there_is_nothing_to_restore(kernels: Path) -> None:
+    with open_kernel(kernels / "empty") as kernel:
+        for line in ("%restore", "%drop", "%restore late"):
+            reply = kernel.run(line)
+            assert reply.content["ename"] == "CheckpointError"
+            assert reply.content["evalue"].startswith("There is no checkpoint.")
+        for _ in range(16):
+            kernel.run("%checkpoint")
+        assert "%drop NAME" in kernel.run("%checkpoint").content["evalue"]
+        assert "needs a name" in kernel.run("%drop").content["evalue"]
+
+
+def test_a_comment_is_no_part_of_a_name(kernel: LiveKernel) -> None:
+    kernel.run("%checkpoint late # before training\n%checkpoint a#b")
+    assert {"late", "a#b"} <= set(kernel.run("%checkpoints # all").text().split())
+    assert kernel.run("%restore late  # again").status == "ok"
+
+
+def test_tab_offers_the_names_of_checkpoints(kernel: LiveKernel) -> None:
+    kernel.run("%checkpoint tab_one\n%checkpoint tab_two")
+    for code in ("x = 1\n%restore tab", "%drop tab"):
+        reply = kernel.ask("complete", code)
+        assert reply["matches"] == ["tab_one", "tab_two"]
+        assert reply["cursor_start"] == len(code) - 3
+    assert "tab_two" in kernel.ask("complete", "%restore ")["matches"]
+
+
+def test_the_help_of_a_magic_is_its_usage(kernel: LiveKernel) -> None:
+    (page,) = kernel.run("%restore?").content["payload"]
+    assert "%restore [NAME]: return to a checkpoint" in page["data"]["text/plain"]
 
 
 def test_a_checkpoint_in_the_middle_of_a_cell_is_an_error(kernel: LiveKernel) -> None:

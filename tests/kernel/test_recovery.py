@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ import pytest
 from cellblock.executors.displays import strip_terminal_codes
 from tests.kernel.live_kernel import LiveKernel, install, open_kernel
 
-RESTORED = "its variables are as they were before this block"
+RESTORED = "its variables are as they were before this cell"
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +44,29 @@ def test_variables_survive_a_crash(kernel: LiveKernel, crash: str) -> None:
     )
 
 
+def test_the_history_has_the_cells_that_crashed(kernel: LiveKernel) -> None:
+    kernel.run("11")
+    crash = "import os; os._exit(1)"
+    number = kernel.run(crash).content["execution_count"]
+    kernel.run("22")
+    kernel.run("exit")
+    kernel.run("33")
+    kernel.run("%checkpoints")
+    shown = f"In[{number}:], _i{number}, _i{number + 1}, _i, len(In)"
+    expected = [crash, "22", "exit", "33", "%checkpoints", shown]
+    shown_value = ast.literal_eval(kernel.run(shown).value)
+    assert shown_value == (expected, crash, "22", "%checkpoints", number + 6)
+
+
 def test_the_session_goes_on_after_its_limits(limited: LiveKernel) -> None:
     limited.run("kept = 1")
     late = limited.run("import time\ntime.sleep(60)")
     assert late.status == "error"
-    assert "Timeout" in late.text("stderr") + str(late.of_kind("error"))
+    shown = late.text("stderr") + str(late.of_kind("error"))
+    assert "The cell ran longer than 2 s, the limit that --timeout sets." in shown
     large = limited.run("data = bytearray(10**9)\nfor i in range(0, 10**9, 4096): data[i] = 1")
-    assert large.status == "error"
+    assert large.content["ename"] == "OutOfMemory"
+    assert "300 MiB of memory, the limit that --memory sets. The session" in large.content["evalue"]
     assert limited.run("kept").value == "1"
 
 
@@ -96,8 +113,14 @@ def test_input_is_answered_by_the_client(kernel: LiveKernel) -> None:
 
 
 def test_input_without_a_person_is_an_error(kernel: LiveKernel) -> None:
-    reply = kernel.run("input('Name? ')")
-    assert reply.status == "error"
+    for code in ("input('Name? ')", "import getpass\ngetpass.getpass()"):
+        reply = kernel.run(code)
+        assert reply.content["ename"] == "EOFError"
+        assert "nbconvert" in reply.content["evalue"]
+        traceback = strip_terminal_codes("".join(reply.content["traceback"]))
+        assert code.splitlines()[-1] in traceback
+        assert "cellblock" not in traceback
+        assert "input_callback" not in traceback
 
 
 def test_an_interrupt_ends_a_cell_that_waits_for_input(kernel: LiveKernel) -> None:

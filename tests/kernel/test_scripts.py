@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 import pytest
@@ -78,24 +79,123 @@ def test_a_terminal_client_receives_colours_but_no_other_codes(kernel: LiveKerne
         "<style>@import 'https://example.org';</style>",
         "<form action='https://example.org'><input autofocus onfocus=alert(1)></form>",
         "<meta http-equiv=refresh content='0;url=https://example.org'>",
+        "<img src=x style='background: u\\72l(https://example.org)'>",
+        "<style>#T_1 { background: url(https://example.org) }</style>x",
+        "<style>#T_1 { position: fixed } @media all { #T_1 { position: fixed } }</style>x",
+        "<style>#T_1 { color: red; background: image-set('https://example.org') }</style>x",
+        "<style>#T_1 { margin-left: -50px; color: rgb(1, 2, url(https://example.org)) }</style>x",
+        "<svg><style><img src=x onerror=alert(1)></style></svg>x",
+        "<svg><image href='https://example.org/x.png'/><a href='javascript:alert(1)'></a></svg",
+        "<audio src='https://example.org/x.wav'></audio>x",
+        "<video><source src='data:text/html;base64,YWxlcnQ='></video>x",
         "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
     ],
 )
 def test_active_html_is_cleaned(html: str) -> None:
-    cleaned = clean_bundle({"text/html": html})[0]["text/html"]
+    cleaned = str(clean_bundle({"text/html": html}).data)
+    cleaned = cleaned.replace('<img src="data:image/svg+xml;base64,', "")  # runs no scripts
     for part in ("alert", "example.org", "script:", "data:", "position", "<form", "srcdoc"):
         assert part not in cleaned
 
 
 def test_a_vector_graphic_becomes_an_image() -> None:
     svg = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
-    html = clean_bundle({"image/svg+xml": svg})[0]["text/html"]
+    html = clean_bundle({"image/svg+xml": svg}).data["text/html"]
     assert html.startswith('<img src="data:image/svg+xml;base64,')
     assert base64.b64decode(html.split(",")[1][:-2]).decode() == svg
 
 
 def test_types_that_are_not_known_to_be_inert_are_left_out() -> None:
     given = {"text/plain": "x", "application/vnd.bokehjs_exec.v0+json": "", "image/png": "aGk="}
-    cleaned, has_scripts = clean_bundle(given)
-    assert list(cleaned) == ["text/plain", "image/png"]
-    assert has_scripts
+    bundle = clean_bundle(given)
+    assert list(bundle.data) == ["text/plain", "image/png"]
+    assert not bundle.is_complete
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<style>body { color: white }</style>x",
+        "<style>#T_1 + div, #T_1 ~ div { color: white }</style>x",
+        "<style>#T_1, body { color: white }</style>x",
+        "<style>#T_1 { margin: -9em }</style>x",
+        "<style>#main { color: white }</style><p id=main>x</p>",
+        "<style>@import 'x.css'; #T_1 { color: red }</style>x",
+    ],
+)
+def test_a_style_sheet_cannot_change_other_parts_of_the_page(html: str) -> None:
+    bundle = clean_bundle({"text/html": html})
+    for part in ("white", "main", "import", "-9"):
+        assert part not in bundle.data["text/html"]
+    assert not bundle.is_complete
+
+
+def test_tables_of_pandas_styler_keep_their_colours(kernel: LiveKernel) -> None:
+    kernel.run("import pandas as pd\ntable = pd.DataFrame({'x': [1, 2]})")
+    for style in ("highlight_max()", "bar()", "highlight_max(props='color: red;')"):
+        reply = kernel.run(f"table.style.{style}")
+        html = reply.of_kind("execute_result")[0]["data"]["text/html"]
+        (found,) = re.findall(r'<td id="(T_\w+_row1_col0)"', html)
+        assert f"#{found} {{" in html
+        assert "red" in html or "yellow" in html or "linear-gradient(90deg" in html
+        assert reply.text("stderr") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "tag"),
+    [
+        ('HTML(\'<svg width="9"><circle r="4"/></svg>\')', "<img src="),
+        ("Audio(b'abc')", "<audio"),
+        ("Video(b'abc', embed=True, mimetype='video/mp4')", "<video"),
+        ("ProgressBar(9)", "<progress"),
+    ],
+)
+def test_pictures_and_players_without_scripts_are_shown(
+    kernel: LiveKernel, value: str, tag: str
+) -> None:
+    reply = kernel.run(f"from IPython.display import *\n{value}")
+    html = reply.of_kind("execute_result")[0]["data"]["text/html"]
+    assert tag in html
+    assert reply.text("stderr") == ""
+
+
+@pytest.mark.parametrize("value", ["IFrame('https://x', 9, 9)", "Image(url='https://x/y.png')"])
+def test_text_and_a_note_are_shown_for_what_loads_something(kernel: LiveKernel, value: str) -> None:
+    reply = kernel.run(f"from IPython.display import *\n{value}")
+    assert list(reply.of_kind("execute_result")[0]["data"]) == ["text/plain"]
+    assert "left out" in reply.text("stderr")
+
+
+def test_html_that_needs_its_style_sheet_is_shown_as_text() -> None:
+    html = "<style>.model { display: grid }</style><div class=model><b>?</b>Model()</div>"
+    bundle = clean_bundle({"text/plain": "Model()", "text/html": html})
+    assert list(bundle.data) == ["text/plain"]
+    bundle = clean_bundle({"text/plain": "<IPython.core.display.HTML object>", "text/html": html})
+    assert "Model()" in bundle.data["text/html"]
+    assert not bundle.is_complete
+
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def test_widgets_are_shown_as_text_with_their_own_note(kernels: Path) -> None:
+    install("--allow-scripts", name="widgets")
+    show = f"display({{'text/plain': 'Slider', {_WIDGET!r}: {{'model_id': '1'}}}}, raw=True)"
+    for name in ("widgets", "cellblock"):
+        with open_kernel(kernels / "widgets", name) as kernel:
+            reply = kernel.run(show)
+        assert reply.of_kind("display_data")[0]["data"] == {"text/plain": "Slider"}
+        assert "Widgets" in reply.text("stderr")
+        assert "--allow-scripts" not in reply.text("stderr")
+
+
+def test_a_chart_that_is_drawn_from_data_needs_no_script(kernel: LiveKernel) -> None:
+    plot = "{'application/vnd.plotly.v1+json': {'data': []}, 'text/html': '<script>1</script>'}"
+    loader = "{'text/html': '<script>1</script>'}"
+    reply = kernel.run(f"display({loader}, raw=True)\ndisplay({plot}, raw=True)")
+    (shown,) = reply.of_kind("display_data")
+    assert list(shown["data"]) == ["application/vnd.plotly.v1+json"]
+    assert reply.text("stderr") == ""
+    assert "left out" in kernel.run(f"display({loader}, raw=True)").text("stderr")
+    vega = kernel.run("display({'application/vnd.vegalite.v6.json': {}}, raw=True)")
+    assert list(vega.of_kind("display_data")[0]["data"]) == ["application/vnd.vegalite.v6.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Generator, Iterator
@@ -39,7 +40,42 @@ def _read_all(one: socket.socket) -> bytes:
 def test_half_sent_headers_are_timed_out(hasty: Server) -> None:
     with _connected(hasty) as one:
         one.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: ")
-        assert _read_all(one).startswith(b"HTTP/1.1 408 ")
+        answer = _read_all(one)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert _error_code(answer) == "RequestTimeout"
+
+
+def _error_code(answer: bytes) -> str:
+    return json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"]
+
+
+def test_half_a_body_is_timed_out(hasty: Server) -> None:
+    answer = _post(hasty, "Content-Length: 500", b'{"code": ')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert _error_code(answer) == "RequestTimeout"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nNo colon\r\n\r\n",
+        b"\x16\x03\x01\r\n",
+    ],
+)
+def test_what_is_not_http_is_answered_as_other_errors_are(hasty: Server, request_: bytes) -> None:
+    with _connected(hasty) as one:
+        one.sendall(request_)
+        answer = _read_all(one)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert _error_code(answer) == "InvalidRequest"
+
+
+def test_a_damaged_body_is_answered_once_and_does_not_fail(hasty: Server) -> None:
+    answer = _post(hasty, "Transfer-Encoding: chunked", b"5\r\nhello\r\nnonsense\r\n")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert "Traceback" not in "".join(hasty.lines)
 
 
 def test_a_byte_now_and_then_does_not_extend_the_time(hasty: Server) -> None:

@@ -77,3 +77,4 @@ def test_refusals_have_the_form_of_a_run(execute: Any) -> None:
     for done in (execute("1", None), execute("1", timeout="soon"), execute("1", language="lean4")):
         assert done["process_status"] == "error"
         assert done["stderr"]
+    assert "ipython, python, python3, pypy3, shell" in execute("1", language="lean4")["stderr"]

@@ -182,3 +182,4 @@ def test_without_keys_only_loopback_and_no_foreign_pages(tmp_path: Path) -> None
     )
     assert done.returncode == 2
     assert "loopback" in done.stderr
+    assert "Leave out --no-auth, or use --host 127.0.0.1" in done.stderr

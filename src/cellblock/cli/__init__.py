@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from .. import __version__
 from ..errors import CellblockError, SandboxUnavailable
@@ -71,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         code = _cellblock.main(arguments, prog_name="cellblock", standalone_mode=False)
+    except NoArgsIsHelpError as error:  # a group without a command: help is no error
+        click.echo(error.ctx.get_help())
+        code = 0
     except click.UsageError as error:
         code = _report_error(_usage_message(error), _EXIT_USAGE)
     except SandboxUnavailable as error:

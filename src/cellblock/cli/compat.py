@@ -15,15 +15,12 @@ if TYPE_CHECKING:
 _COLOURS = {"covered": "green", "differs": "yellow", "missing": "red"}
 
 
-@click.group("compat", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("compat")
+def command() -> None:
     """Run programs that were written for AutoGen 0.2 or 0.7.
 
     `python -m cellblock.compat script.py` runs a script as it is.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("check")

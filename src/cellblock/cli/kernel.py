@@ -11,6 +11,7 @@ import click
 from ..errors import CellblockError
 from .options import common_options
 from .settings import Settings
+from .sizes import exact_size
 
 if TYPE_CHECKING:
     from ..kernel.kernel import InputCallback
@@ -21,6 +22,11 @@ _PRELOAD = click.option(
     multiple=True,
     metavar="MODULE",
     help="Import a module before the session starts. Can be given several times.",
+)
+
+
+_INSTALLED_PREFIX = click.option(
+    "--prefix", metavar="FOLDER", help="Look below FOLDER, as it was given to `install`."
 )
 
 
@@ -96,28 +102,31 @@ def install(
         arguments.append("--allow-scripts")
     folder = install_kernel(name, shown, arguments, prefix=prefix)
     click.echo(f"Installed the kernel {name} in {folder}")
+    click.echo(f'Choose "{shown}" in Jupyter, or use the name: jupyter console --kernel {name}')
     return 0
 
 
 @command.command("list")
-def list_command() -> int:
+@_INSTALLED_PREFIX
+def list_command(prefix: str | None) -> int:
     """List the installed kernels and their options."""
     _require_extra()
     from ..kernel.specs import list_kernels
 
-    for kernel in list_kernels():
+    for kernel in list_kernels(prefix):
         click.echo("  ".join([kernel.name, kernel.folder, *kernel.options]))
     return 0
 
 
 @command.command("remove")
 @click.argument("name")
-def remove(name: str) -> int:
+@_INSTALLED_PREFIX
+def remove(name: str, prefix: str | None) -> int:
     """Remove the kernel NAME."""
     _require_extra()
     from ..kernel.specs import remove_kernel
 
-    click.echo(f"Removed the kernel {name} from {remove_kernel(name)}")
+    click.echo(f"Removed the kernel {name} from {remove_kernel(name, prefix=prefix)}")
     return 0
 
 
@@ -176,8 +185,8 @@ def _to_arguments(settings: Settings, *, allow_home: bool) -> Iterator[str]:
     if settings.network:
         yield "--network"
     values = {
-        "--timeout": settings.timeout,
-        "--memory": settings.memory_bytes,
+        "--timeout": _plain_number(settings.timeout),
+        "--memory": None if settings.memory_bytes is None else exact_size(settings.memory_bytes),
         "--files": settings.files,
         "--work-dir": settings.work_dir,
     }
@@ -188,3 +197,7 @@ def _to_arguments(settings: Settings, *, allow_home: bool) -> Iterator[str]:
         yield f"--package={package}"
     for module in settings.preload:
         yield f"--preload={module}"
+
+
+def _plain_number(value: float | None) -> float | None:
+    return int(value) if value is not None and value.is_integer() else value

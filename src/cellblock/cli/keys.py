@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..limits import MIB, MIN_MEMORY_BYTES
-from .option_types import JsonObject, Size
+from .option_types import FiniteFloat, JsonObject, Size
 from .serve import database_option, require_server_packages
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("name")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Expire after DAYS.")
+@click.option("--days", type=FiniteFloat(min=0, min_open=True), help="Expire after DAYS.")
 @click.option("--max-sessions", type=click.IntRange(min=1), help="Sessions at one time.")
 @click.option("--max-running", type=click.IntRange(min=1), help="Runs at one time.")
 @click.option(
     "--cpu-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteFloat(min=0, min_open=True),
     help="CPU seconds of all runs in a day (UTC).",
 )
 @click.option("--disk", type=Size(MIB), metavar="SIZE",
               help="Bytes on disk of all sessions together, such as 2G.")  # fmt: skip
 @click.option("--memory", type=Size(MIN_MEMORY_BYTES), metavar="SIZE",
               help="Memory limit of one run, such as 512M.")  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(min=1), metavar="SECONDS",
+@click.option("--timeout", type=FiniteFloat(min=1), metavar="SECONDS",
               help="Longest time of one run, if it is shorter than the server's.")  # fmt: skip
 @click.option("--network/--no-network", default=None, help="Whether code can use the network.")
 @click.option("--limits", type=JsonObject(), metavar="JSON",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Coroutine
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CellblockError
+from .option_types import Port
 from .options import run_options
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _MAX_SESSIONS = 64
 _SESSION_SECONDS = 24 * 3600.0
+_TERMINAL_ADVICE = (
+    "cellblock: waiting for an MCP client on standard input. Normally a client starts this "
+    "command: see docs/mcp.md. Press Ctrl-D to end."
+)
 
 
 def _resolve_folders(
@@ -77,7 +83,7 @@ def _resolve_folders(
 @click.option(
     "--http",
     "port",
-    type=click.IntRange(0, 65535),
+    type=Port(0, 65535),
     metavar="PORT",
     help="Serve http://127.0.0.1:PORT/mcp instead of standard input and output.",
 )
@@ -96,6 +102,8 @@ def command(**options: Any) -> int:
     settings, advice = _settings(options), _advice(options)
     port = options["port"]
     if port is None:
+        if sys.stdin and sys.stdin.isatty():
+            click.echo(_TERMINAL_ADVICE, err=True)
         from ..server.doors.mcp.stdio import serve_stdio
 
         work = serve_stdio(settings, confirm=options["confirm"], advice=advice)
@@ -151,7 +159,8 @@ def _advice(options: dict[str, Any]) -> str:
         f"A run may take {options['timeout']:g} seconds.",
     ]
     if options["packages"]:
-        parts.append(f"Installed packages: {', '.join(options['packages'])}.")
+        packages = ", ".join(options["packages"])
+        parts.append(f"Packages for code: {packages}. If one cannot be installed, tools say so.")
     if options["read"]:
         parts.append(f"Code can read these folders of the user: {', '.join(options['read'])}.")
     if options["write"]:

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, cast
 
 import click
 
 from .sizes import parse_size
+
+
+class FiniteFloat(click.FloatRange):
+    """A number in a range, neither infinite nor nan."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See `click.ParamType`."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return number
+
+
+class Port(click.IntRange):
+    """The number of a port."""
+
+    name = "port number"
 
 
 class Size(click.ParamType[int]):

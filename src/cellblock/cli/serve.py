@@ -11,7 +11,7 @@ import click
 
 from ..errors import BackendError
 from ..limits import MIN_MEMORY_BYTES
-from .option_types import Size
+from .option_types import FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
     from ..server.http.process import ServerSettings
@@ -37,13 +37,13 @@ def require_server_packages() -> None:
         )
 
 
-_SECONDS = click.FloatRange(min=1)
+_SECONDS = FiniteFloat(min=1)
 _COUNT = click.IntRange(min=1)
 
 
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option("--port", type=Port(0, 65535), default=8000, show_default=True)
 @click.option(
     "--executor",
     type=click.Choice(["sandbox", "docker"]),
@@ -72,7 +72,8 @@ _COUNT = click.IntRange(min=1)
 @click.option("--max-body", type=Size(), default="16M", show_default=True, metavar="SIZE")
 @click.option("--max-file", type=Size(), default="128M", show_default=True, metavar="SIZE")
 @click.option("--drain", type=click.IntRange(min=0), default=30, show_default=True,
-              metavar="SECONDS", help="Time for current requests after SIGTERM.")  # fmt: skip
+              metavar="SECONDS",
+              help="Time for current runs and requests after SIGTERM.")  # fmt: skip
 @click.option("--stall", type=_SECONDS, default=30, show_default=True, metavar="SECONDS",
               help="Disconnect clients that do not send or read for this time.")  # fmt: skip
 @database_option

@@ -28,3 +28,11 @@ def format_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} byte{'' if size == 1 else 's'}"
+
+
+def exact_size(size: int) -> str:
+    """Return `size` bytes as the shortest text that `parse_size` reads, such as 512M."""
+    for unit, name in ((GIB, "G"), (MIB, "M"), (KIB, "K")):
+        if size % unit == 0:
+            return f"{size // unit}{name}"
+    return str(size)

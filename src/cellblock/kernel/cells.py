@@ -13,6 +13,7 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import BackendLost
 from ..events import Ended, Event
+from .history import CellHistory
 from .magics import Magic, run_magic, split_cell
 from .output import CellOutput, Message
 from .session import KernelSession
@@ -35,12 +36,12 @@ class CellRequest:
 class CellRunner:
     """Run cells and questions in `session`, one at a time. Each raises `CellblockError`.
 
-    Before a cell, the hooks are installed if they are missing, and the session's count is set if it
-    may differ from the client's.
+    Before a cell, the hooks are installed if they are missing. If the session's count may differ
+    from the client's, it is set, and `In` receives the cells of `history` that it lacks.
     """
 
-    def __init__(self, session: KernelSession) -> None:
-        self.session = session
+    def __init__(self, session: KernelSession, history: CellHistory) -> None:
+        self.session, self._history = session, history
         self.token = CancellationToken()  # of the cell that runs
         self._lock = asyncio.Lock()
         self._is_prepared = False  # the hooks are installed, and the count is the client's
@@ -68,7 +69,9 @@ class CellRunner:
             if output.error is None:
                 for magic in cell.after:
                     yield await self._run_magic(magic)
-            self._is_prepared = self._is_prepared and bool(cell.code)
+            # IPython does not add a cell without code, nor `exit`, to `In`.
+            has_exited = output.error is not None and output.error["ename"] == "SystemExit"
+            self._is_prepared = self._is_prepared and bool(cell.code) and not has_exited
 
     async def _run_code(
         self, code: str, request: CellRequest, output: CellOutput
@@ -116,6 +119,13 @@ class CellRunner:
                 f"names['install']({_SHELL}, {number})))({names!r})"
             )
             self._is_prepared = done.error is None
+            await self._add_inputs(done.reply.get("inputs"), number)
+
+    async def _add_inputs(self, known: object, number: int) -> None:
+        """Add the cells before `number` to `In`, which has `known` entries."""
+        if isinstance(known, int) and 0 < known < number:
+            cells = self._history.inputs(known, number)
+            await self._run_silently(f"{_HOOKS}.add_inputs({cells!r})")
 
     async def _run_silently(self, code: str, *, allows_input: bool = False) -> CellOutput:
         self.session.is_silent, self.session.allows_input = True, allows_input
@@ -132,9 +142,12 @@ class CellRunner:
                 self.session.execute_stream([CodeBlock(code, "python")], self.token)
             ) as events:
                 async for event in events:
-                    if isinstance(event, Ended) and event.notice:
-                        self._is_prepared = False  # the session is an older or a new one
-                    yield event
+                    if isinstance(event, Ended):
+                        # After a notice, the session is an older or a new one.
+                        self._is_prepared = self._is_prepared and not event.notice
+                        yield self.session.describe_end(event)
+                    else:
+                        yield event
         except BackendLost:
             self._is_lost = True
             raise

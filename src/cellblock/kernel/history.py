@@ -9,6 +9,7 @@ from typing import Any
 Entry = tuple[int, int, Any]
 _SESSION = 0  # the present one
 _MAX_CELLS = 10_000
+_MAX_CHARACTERS = 1 << 20
 
 
 class CellHistory:
@@ -30,6 +31,20 @@ class CellHistory:
         """Return the cells with numbers from `start` up to, but without, `stop`."""
         first, end = start or 0, float("inf") if stop is None else stop
         return [cell for cell in self._cells if first <= cell[0] < end]
+
+    def inputs(self, start: int, stop: int) -> list[tuple[int, str]]:
+        """Return the code of each number from `start` up to, but without, `stop`.
+
+        It is empty for what is not kept, and for old cells beyond `_MAX_CHARACTERS` in all.
+        """
+        first = max(start, stop - _MAX_CELLS)
+        codes, unused = dict(self.range(first, stop)), _MAX_CHARACTERS
+        found = list[tuple[int, str]]()
+        for number in range(stop - 1, start - 1, -1):
+            code = codes.get(number, "")
+            unused -= len(code)
+            found.append((number, code if unused >= 0 else ""))
+        return found[::-1]
 
     def search(self, pattern: str, *, count: int | None, unique: bool) -> list[tuple[int, str]]:
         """Return the last `count` cells that match a glob; with `unique`, each code once."""

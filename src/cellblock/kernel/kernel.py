@@ -17,11 +17,13 @@ from ..errors import CellblockError
 from ..executors.session.base import InputPrompt
 from .cells import CellRequest, CellRunner
 from .history import CellHistory, to_entries
+from .magics import complete_magic
 from .output import CellOutput, describe_failure
 from .reports import as_mapping
 from .safe_content import clean_bundle
 from .session import KernelSession
 from .stdin import StdinChannel
+from .stream_buffer import StreamBuffer
 
 InputCallback = Callable[[InputPrompt], Awaitable[str]]
 MakeSession = Callable[[InputCallback], KernelSession]
@@ -46,6 +48,7 @@ class SandboxKernel(Kernel):
 
     _cells: CellRunner
     _stdin: StdinChannel
+    _buffer: StreamBuffer  # of the cell that runs
     _question_target: tuple[Any, Any]  # the request whose client answers `input()`
 
     def use_session(self, make_session: MakeSession, *, allows_scripts: bool) -> None:
@@ -53,8 +56,8 @@ class SandboxKernel(Kernel):
 
         With `allows_scripts`, displays reach the client with their scripts.
         """
-        self._cells = CellRunner(make_session(self._answer_input))
         self._history, self._allows_scripts = CellHistory(), allows_scripts
+        self._cells = CellRunner(make_session(self._answer_input), self._history)
 
     def start(self) -> None:
         """Handle requests and SIGINT on the current event loop."""
@@ -68,6 +71,25 @@ class SandboxKernel(Kernel):
         self._stdin = StdinChannel(self.stdin_socket, self.session)
         with contextlib.suppress(CellblockError):
             await self._cells.session.start()
+
+    # what the kernel cannot do
+
+    @property
+    def kernel_info(self) -> dict[str, Any]:
+        """What a client learns of the kernel. ipykernel announces its own debugger."""
+        info: dict[str, Any] = super().kernel_info
+        features = [name for name in info["supported_features"] if name != "debugger"]
+        return {**info, "supported_features": features}
+
+    async def do_debug_request(self, msg: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a request of a debugger."""
+        return {
+            "type": "response",
+            "request_seq": msg.get("seq", 0),
+            "command": msg.get("command", ""),
+            "success": False,
+            "message": "The kernel has no debugger. Use %debug or breakpoint().",
+        }
 
     # interrupts
 
@@ -124,15 +146,20 @@ class SandboxKernel(Kernel):
         return _reply(request.number, output, values)
 
     async def _run_cell(self, request: CellRequest, output: CellOutput) -> None:
-        async with contextlib.aclosing(self._cells.run(request, output)) as messages:
-            async for kind, content in messages:
-                self._send(kind, content)
+        self._buffer = StreamBuffer(self._send)
+        try:
+            async with contextlib.aclosing(self._cells.run(request, output)) as messages:
+                async for kind, content in messages:
+                    self._buffer.add(kind, content)
+        finally:
+            self._buffer.flush()
 
     def _send(self, kind: str, content: dict[str, Any]) -> None:
         base: Any = self  # without types
         base.send_response(self.iopub_socket, kind, content, channel="shell")
 
     async def _answer_input(self, prompt: InputPrompt) -> str:
+        self._buffer.flush_from_thread()
         try:
             return await self._stdin.ask(prompt, *self._question_target)
         except EOFError:  # the session cannot receive "no answer"
@@ -152,13 +179,15 @@ class SandboxKernel(Kernel):
     def _clean_value(self, value: dict[str, Any]) -> dict[str, Any]:
         if self._allows_scripts or "data" not in value:
             return value
-        return {**value, "data": clean_bundle(as_mapping(value["data"]))[0]}
+        return {**value, "data": clean_bundle(as_mapping(value["data"])).data}
 
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
         """Return what Tab offers."""
         start, matches = cursor_pos, list[str]()
+        session = self._cells.session
         with contextlib.suppress(CellblockError):
-            start, matches = await self._cells.session.complete(code, cursor_pos)
+            names = complete_magic(session, code, cursor_pos)
+            start, matches = names or await session.complete(code, cursor_pos)
         place = {"cursor_start": start, "cursor_end": cursor_pos}
         return {"status": "ok", "matches": matches, "metadata": {}, **place}
 
@@ -169,7 +198,7 @@ class SandboxKernel(Kernel):
         data = dict[str, Any]()
         with contextlib.suppress(CellblockError):
             answer = await self._ask(f"inspect({code!r}, {cursor_pos!r}, {detail_level!r})")
-            data, _ = clean_bundle(answer)
+            data = clean_bundle(answer).data
         return {"status": "ok", "found": bool(data), "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..errors import CheckpointError
 from .session import KernelSession
 from .session_hooks import MAGICS
 
 _LINE = re.compile(rf"%(?P<name>{'|'.join(MAGICS)})(?:[ \t]+(?P<argument>\S.*?))?[ \t]*")
+
+_COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
+_NAME_START = re.compile(r"%(?:checkpoint|restore|drop)[ \t]+(|\S.*)")
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def _take_magics(lines: list[str], order: range) -> list[Magic]:
     found = list[Magic]()
     for index in order:
         if (match := _LINE.fullmatch(lines[index])) is not None:
-            found.append(Magic(match["name"], match["argument"] or ""))
+            found.append(Magic(match["name"], _COMMENT.sub("", match["argument"] or "")))
             lines[index] = ""
         elif lines[index].strip():
             break
@@ -62,27 +66,50 @@ async def run_magic(session: KernelSession, magic: Magic) -> str:
         case "checkpoint":
             return await _checkpoint(session, magic.argument)
         case "restore":
-            return await _restore(session, magic.argument)
+            return await _restore(session, _choose(session, magic))
         case "drop":
-            await session.drop(magic.argument)
+            await session.drop(_choose(session, magic))
             return f"Dropped checkpoint {magic.argument}.\n"
         case _:
             names = [checkpoint.name for checkpoint in session.checkpoints]
             return "".join(f"{name}\n" for name in names) or "There is no checkpoint.\n"
 
 
+def complete_magic(session: KernelSession, code: str, cursor: int) -> tuple[int, list[str]] | None:
+    """Return where the name of a checkpoint at `cursor` starts, and what Tab offers for it.
+
+    Return None if the cursor is not at such a name.
+    """
+    line = code[:cursor].rpartition("\n")[2]
+    if (match := _NAME_START.fullmatch(line)) is None:
+        return None
+    names = [checkpoint.name for checkpoint in session.checkpoints]
+    return cursor - len(match[1]), [name for name in names if name.startswith(match[1])]
+
+
+def _choose(session: KernelSession, magic: Magic) -> str:
+    """Return the name of the checkpoint that a line means. Raise `CheckpointError`."""
+    names = [checkpoint.name for checkpoint in session.checkpoints]
+    if not names:
+        raise CheckpointError("There is no checkpoint. %checkpoint makes one.")
+    if magic.argument or magic.name == "restore":
+        return magic.argument or names[-1]
+    raise CheckpointError(f"%drop needs a name, one of these: {', '.join(map(repr, names))}.")
+
+
 async def _checkpoint(session: KernelSession, name: str) -> str:
     """Make a checkpoint. One with the same name is replaced, so that a cell can run again."""
     if any(checkpoint.name == name for checkpoint in session.checkpoints):
         await session.drop(name)
+    limit = session.max_checkpoints
+    if limit is not None and len(session.checkpoints) >= limit:
+        raise CheckpointError(
+            f"There can be at most {limit} checkpoints. Delete one with %drop NAME."
+        )
     checkpoint = await session.checkpoint(name or None)
     return f"Checkpoint {checkpoint.name}: variables and files are saved.\n"
 
 
 async def _restore(session: KernelSession, name: str) -> str:
-    """Restore a checkpoint; without a name, the newest."""
-    checkpoints = session.checkpoints
-    chosen = checkpoints[-1] if checkpoints and not name else name
-    await session.restore(chosen)
-    shown = chosen if isinstance(chosen, str) else chosen.name
-    return f"Variables and files are as they were at checkpoint {shown}.\n"
+    await session.restore(name)
+    return f"Variables and files are as they were at checkpoint {name}.\n"

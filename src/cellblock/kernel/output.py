@@ -8,16 +8,19 @@ from typing import Any
 
 from ..events import Display, Ended, Event, Output, OutputTruncated
 from ..results import truncation_marker
+from .endings import as_notebook_text
 from .reports import ReportReader, SessionReport, as_mapping
-from .safe_content import clean_bundle
+from .safe_content import CleanBundle, clean_bundle, drop_widgets
 
 Message = tuple[str, dict[str, Any]]  # its type and its content
 # Executors replace the escape character by U+FFFD. What follows it can only change the colours.
 _COLOUR = re.compile(r"\ufffd(\[[0-9;]{0,30}m)")
-_SCRIPT_NOTE = (
-    "A script, or content that may contain one, was left out: it would run in your browser, "
-    "outside the sandbox. If you trust the code, install the kernel with --allow-scripts.\n"
+_REMOVED_NOTE = (
+    "Part of the output was left out. It may contain a script, load something or change the page "
+    "in your browser, outside the sandbox. If you trust the code, install the kernel with "
+    "--allow-scripts.\n"
 )
+_WIDGET_NOTE = "Widgets do not work in this kernel: their text is shown.\n"
 _ERROR_NAMES = {
     "timeout": "Timeout",
     "cancelled": "KeyboardInterrupt",
@@ -40,7 +43,7 @@ class CellOutput:
 
     def __init__(self, count: int = 0, *, allows_scripts: bool = False) -> None:
         self._count, self._reports = count, ReportReader()
-        self._allows_scripts, self._has_noted_scripts = allows_scripts, False
+        self._allows_scripts, self._notes = allows_scripts, _Notes()
         self.error: dict[str, Any] | None = None
         self.payload: list[dict[str, Any]] = []
         self.reply: dict[str, Any] = {}
@@ -84,16 +87,15 @@ class CellOutput:
         content: dict[str, Any] = report.content
         if report.kind == "execute_result":
             content = {**content, "execution_count": self._count}
-        if self._allows_scripts:
-            yield report.kind, content
-            return
-        data, has_scripts = clean_bundle(as_mapping(content["data"]))
-        yield report.kind, {**content, "data": data}
-        if has_scripts and not self._has_noted_scripts:
-            self._has_noted_scripts = True
-            yield _stream("stderr", _SCRIPT_NOTE)
+        clean = drop_widgets if self._allows_scripts else clean_bundle
+        bundle = clean(as_mapping(content["data"]))
+        self._notes.add(bundle)
+        if bundle.data or report.kind != "display_data" or content["transient"]:
+            yield report.kind, {**content, "data": bundle.data}
 
     def _end(self, ended: Ended) -> Iterator[Message]:
+        for note in self._notes.lines():
+            yield _stream("stderr", note)
         if ended.exit_code == 0:
             # Code can show a traceback and go on. `sys.exit()` must stop the cells after it.
             if self.error is not None and self.error["ename"] != "SystemExit":
@@ -106,6 +108,29 @@ class CellOutput:
         message = "" if ended.outcome == "cancelled" else ended.message
         if text := _join(message, ended.notice):
             yield _stream("stderr", f"{text}\n")
+
+
+class _Notes:
+    """What a cell says once about its displays, when it ends."""
+
+    def __init__(self) -> None:
+        self._has_removed = self._has_removed_all = self._has_chart = self._has_widget = False
+
+    def add(self, bundle: CleanBundle) -> None:
+        """Look at a display."""
+        if not bundle.is_complete:
+            self._has_removed = self._has_removed or bool(bundle.data)
+            self._has_removed_all = self._has_removed_all or not bundle.data
+        self._has_chart = self._has_chart or bundle.has_chart
+        self._has_widget = self._has_widget or bundle.has_widget
+
+    def lines(self) -> Iterator[str]:
+        """Yield the notes."""
+        # Beside a chart that is drawn from data, a script alone only loads a library for it.
+        if self._has_removed or (self._has_removed_all and not self._has_chart):
+            yield _REMOVED_NOTE
+        if self._has_widget:
+            yield _WIDGET_NOTE
 
 
 def _allowed_payload(payload: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -135,8 +160,8 @@ def _describe_error(ended: Ended) -> dict[str, Any]:
 
 def describe_failure(error: Exception) -> dict[str, Any]:
     """Return the error of a cell that could not be run."""
-    name = type(error).__name__
-    return {"ename": name, "evalue": str(error), "traceback": [f"{name}: {error}"]}
+    name, text = type(error).__name__, as_notebook_text(str(error))
+    return {"ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
 
 
 def _join(*parts: str) -> str:

@@ -7,74 +7,76 @@ browser.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import nh3
+from .safe_html import clean_html, svg_image
 
 # Clients show these as text, or as pictures or data without scripts.
 _INERT = re.compile(
     r"text/(?:plain|markdown|latex)|image/(?:png|jpeg|gif|webp)|application/(?:json|geo\+json)"
-    r"|application/vnd\.(?:plotly\.v1|dataresource|vega(?:lite)?\.v\d+)\+json"
+    r"|application/vnd\.(?:plotly\.v1|dataresource|vega(?:lite)?\.v\d+)[+.]json"
 )
-_SCRIPT = re.compile(r"<script\b", re.IGNORECASE)
-_ATTRIBUTES = {
-    **nh3.ALLOWED_ATTRIBUTES,
-    "*": {"class", "style", "title", "align", "dir"},
-    "table": {"border", "align", "summary"},
-}
-_STYLES = {
-    *("color", "background-color", "font-family", "font-size", "font-style", "font-weight"),
-    *("text-align", "text-decoration", "vertical-align", "white-space", "width", "height"),
-    *("max-width", "max-height", "margin", "padding", "border", "border-color", "border-style"),
-}
-_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
+_CHART = "application/vnd."
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+# What Python shows of an object that has no text of its own.
+_OBJECT_TEXT = re.compile(r"<[\w.]+ object.*>")
 
 
-def clean_bundle(data: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return a MIME bundle without active content, and whether a script was taken out.
+@dataclass(frozen=True)
+class CleanBundle:
+    """A MIME bundle without active content.
 
-    HTML is cleaned, also of what loads something from the network. An SVG picture becomes an image
-    in HTML, where its scripts do not run. A type that is not known to be inert is left out.
+    is_complete   False if something was left out that the other types do not show
+    has_widget    True if it shows a widget, which exists in the sandbox only
+    has_chart     True if it has a chart that clients draw from data
     """
-    cleaned, has_scripts = dict[str, Any](), False
-    for mime, content in data.items():
+
+    data: dict[str, Any]
+    is_complete: bool = True
+    has_widget: bool = False
+    has_chart: bool = False
+
+
+def drop_widgets(data: Mapping[str, Any]) -> CleanBundle:
+    """Return a MIME bundle without a widget: clients show its text instead."""
+    return CleanBundle(
+        {mime: content for mime, content in data.items() if mime != _WIDGET},
+        has_widget=_WIDGET in data,
+    )
+
+
+def clean_bundle(data: Mapping[str, Any]) -> CleanBundle:
+    """Return a MIME bundle without active content.
+
+    HTML is cleaned. An SVG picture becomes an image in HTML, where its scripts do not run. A type
+    that is not known to be inert is left out, and so is HTML that needs what was taken out of it.
+    """
+    cleaned, is_complete = dict[str, Any](), True
+    shown = drop_widgets(data)
+    for mime, content in shown.data.items():
         text = _join(content)
         if _INERT.fullmatch(mime):
             cleaned[mime] = content
         elif mime == "text/html" and text is not None:
-            cleaned[mime] = _clean_html(text)
-            has_scripts = has_scripts or _SCRIPT.search(text) is not None
+            html = clean_html(text)
+            is_complete = is_complete and html.is_complete
+            needs_style = html.has_lost_style and _has_own_text(data)
+            if html.is_complete or not (html.is_empty or needs_style):
+                cleaned[mime] = html.text
         elif mime == "image/svg+xml" and text is not None:
-            cleaned.setdefault("text/html", _svg_image(text))
+            cleaned.setdefault("text/html", svg_image(text))
         else:
-            has_scripts = True
-    return cleaned, has_scripts
+            is_complete = False
+    has_chart = any(mime.startswith(_CHART) for mime in cleaned)
+    return CleanBundle(cleaned, is_complete or has_chart, shown.has_widget, has_chart)
 
 
-def _clean_html(text: str) -> str:
-    return nh3.clean(
-        text,
-        attributes=_ATTRIBUTES,
-        attribute_filter=_filter_attribute,
-        url_schemes={"http", "https", "mailto", "data"},
-        filter_style_properties=_STYLES,
-    )
-
-
-def _filter_attribute(tag: str, name: str, value: str) -> str | None:
-    """Return the value of an attribute, or None to leave the attribute out."""
-    is_data = value.lstrip().lower().startswith("data:")
-    if name == "src":
-        return value if tag == "img" and _IMAGE.fullmatch(value) else None
-    return None if is_data or (name == "style" and "(" in value) else value
-
-
-def _svg_image(text: str) -> str:
-    content = base64.b64encode(text.encode(errors="replace")).decode()
-    return f'<img src="data:image/svg+xml;base64,{content}">'
+def _has_own_text(data: Mapping[str, Any]) -> bool:
+    text = _join(data.get("text/plain"))
+    return bool(text) and _OBJECT_TEXT.fullmatch(text or "") is None
 
 
 def _join(content: object) -> str | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from ..events import Ended
 from ..executors.displays import DisplayFiles
 from ..executors.session.sandbox import SandboxSessionCodeExecutor
+from .endings import as_notebook_text, describe_end
 
 
 class KernelSession(SandboxSessionCodeExecutor):
@@ -17,8 +20,23 @@ class KernelSession(SandboxSessionCodeExecutor):
     allows_input   True if the client can answer `input()`
     """
 
+    _no_input: ClassVar[str] = (
+        "input() is not available: nobody answers it, for example under nbconvert. "
+        "Run the notebook in a client with a prompt, or put the value into the cell."
+    )
+    _loss_advice: ClassVar[str] = "The next cell begins a new session."
     is_silent = False
     allows_input = False
+
+    def describe_end(self, ended: Ended) -> Ended:
+        """Return the end of a cell with its texts in the words of a notebook."""
+        message = describe_end(ended, self._block_limits(), self._wall_seconds())
+        return replace(ended, message=message, notice=as_notebook_text(ended.notice))
+
+    @property
+    def max_checkpoints(self) -> int | None:
+        """The largest number of checkpoints; None means no limit."""
+        return self._limits.checkpoints
 
     def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
         request = super()._run_request(code, name)

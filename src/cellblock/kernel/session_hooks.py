@@ -13,7 +13,13 @@ from typing import Any
 
 REPORT_TYPE = "application/vnd.cellblock.kernel+json"
 ATTRIBUTE = "cellblock_kernel"  # of IPython's shell: the installed hooks
-MAGICS = ("checkpoint", "checkpoints", "restore", "drop")  # that the kernel carries out
+_PLACE = "This line stands before or after the code of a cell."
+MAGICS = {  # that the kernel carries out, and their usage
+    "checkpoint": f"%checkpoint [NAME]: save variables and files. {_PLACE}",
+    "checkpoints": f"%checkpoints: list the checkpoints. {_PLACE}",
+    "restore": f"%restore [NAME]: return to a checkpoint, or to the newest. {_PLACE}",
+    "drop": f"%drop NAME: delete a checkpoint. {_PLACE}",
+}
 MAX_CELL_BYTES = 60 << 20  # of one cell's displays; the server drops the rest after 64 MiB
 _SMALL = ("error", "failure", "payload", "reply")  # reports that the remaining 4 MiB are for
 _MAX_PIECE = 1 << 19  # characters of a report in one display; the session drops large displays
@@ -23,12 +29,15 @@ class SessionHooks:
     """Report what the blocks of one IPython shell show, raise and ask for."""
 
     def __init__(self, shell: Any) -> None:
-        self._shell = shell
+        self._shell, self._history = shell, shell.history_manager
         self._unused_bytes, self._has_reported_error = MAX_CELL_BYTES, False
         self._send = shell.display_pub.publish  # the session's own function
         shell.display_pub.publish = self._publish
         shell.display_pub.clear_output = self._clear_output
         shell.displayhook.write_format_data = self._show_result
+        self._own_file = shell._showtraceback.__code__.co_filename
+        self._format_traceback = shell.showtraceback
+        shell.showtraceback = self._format_without_frames
         shell._showtraceback = self._show_traceback
         shell.set_next_input = self._set_next_input
         shell.ask_exit = sys.exit  # called by the `exit` that `%reset` brings back
@@ -36,12 +45,25 @@ class SessionHooks:
         # A handler also makes the session run all blocks through IPython.
         shell.events.register("pre_run_cell", self._before_cell)
         shell.events.register("post_run_cell", self._after_cell)
-        for name in MAGICS:
-            shell.register_magic_function(_misplaced, magic_name=name)
+        for name, usage in MAGICS.items():
+            shell.register_magic_function(_misplaced(usage), magic_name=name)
 
     def set_count(self, count: int) -> None:
         """Number the next cell `count`."""
         self._shell.execution_count = count
+
+    def report_inputs(self) -> None:
+        """Reply with the number of entries of `In`."""
+        self._report("reply", {"data": {"inputs": len(self._history.input_hist_parsed)}})
+
+    def add_inputs(self, cells: list[tuple[int, str]]) -> None:
+        """Add cells, such as those that have ended the process, to the history."""
+        history = self._history
+        for number, code in cells:
+            history.store_inputs(number, code)
+            if len(history.input_hist_parsed) == number:  # IPython leaves out `exit`
+                history.input_hist_parsed.append(code)
+                history.input_hist_raw.append(code)
 
     def run_without_history(self, code: str) -> None:
         """Run a cell that is not counted."""
@@ -92,6 +114,13 @@ class SessionHooks:
     def _show_result(self, format_dict: Any, md_dict: Any = None) -> None:
         self._report("execute_result", {"data": format_dict, "metadata": md_dict or {}})
 
+    def _format_without_frames(self, *args: Any, **options: Any) -> None:
+        """Show the traceback of an `input()` that nobody answers without the session's own code."""
+        error = sys.exc_info()[1]
+        if isinstance(error, EOFError):
+            _drop_frames(error, self._own_file)
+        self._format_traceback(*args, **options)
+
     def _show_traceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         self._has_reported_error = True
         self._report("error", _describe(etype, evalue, [str(line) for line in stb]))
@@ -125,11 +154,25 @@ def _install_pager() -> None:
     page.page = payloadpage.page  # pyright: ignore[reportUnknownMemberType] - untyped
 
 
-def _misplaced(_line: str) -> None:
-    """Refuse a magic of the kernel in the middle of a cell."""
-    from IPython.core.error import UsageError
+def _misplaced(usage: str) -> Any:
+    """Return a magic that refuses a line of the kernel in the middle of a cell."""
 
-    raise UsageError("This line must stand before or after the code of a cell.")
+    def refuse(_line: str) -> None:
+        from IPython.core.error import UsageError
+
+        raise UsageError("This line must stand before or after the code of a cell.")
+
+    refuse.__doc__ = usage
+    return refuse
+
+
+def _drop_frames(error: BaseException, file: str) -> None:
+    """End the traceback of `error` before the first frame of `file`."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_code.co_filename == file:
+            trace.tb_next = None
+        trace = trace.tb_next
 
 
 def _describe(kind: Any, error: Any, lines: list[str]) -> dict[str, Any]:
@@ -154,9 +197,13 @@ def _to_json(value: object) -> object:
 
 
 def install(shell: Any, count: int) -> None:
-    """Install the hooks, unless they are installed, and number the next cell `count`."""
+    """Install the hooks, unless they are installed, and number the next cell `count`.
+
+    Reply with the number of entries of `In`.
+    """
     hooks = getattr(shell, ATTRIBUTE, None)
     if hooks is None:
         hooks = SessionHooks(shell)
         object.__setattr__(shell, ATTRIBUTE, hooks)
     hooks.set_count(count)
+    hooks.report_inputs()

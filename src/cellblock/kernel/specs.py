@@ -41,8 +41,8 @@ def install_kernel(
     It goes to the user's folder, or below `prefix`. Raise `KernelSpecError` if the name is not
     valid, belongs to a kernel of another program, or the folder cannot be written.
     """
-    manager = KernelSpecManager()
-    if name in manager.find_kernel_specs() and name not in {k.name for k in list_kernels()}:
+    manager, own = _manager(prefix), {kernel.name for kernel in list_kernels(prefix)}
+    if name in manager.find_kernel_specs() and name not in own:
         raise KernelSpecError(
             f"There is a kernel {name!r} that Cellblock did not install. Choose another --name."
         )
@@ -66,9 +66,17 @@ def _spec(display_name: str, options: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def list_kernels() -> list[InstalledKernel]:
-    """Return the installed kernels of Cellblock, sorted by name."""
-    manager, found = KernelSpecManager(), list[InstalledKernel]()
+def _manager(prefix: str | None) -> KernelSpecManager:
+    """Return the kernels that Jupyter finds; with `prefix`, those below it."""
+    if prefix is None:
+        return KernelSpecManager()
+    folder = str(Path(prefix, "share", "jupyter", "kernels"))
+    return KernelSpecManager(kernel_dirs=[folder], ensure_native_kernel=False)
+
+
+def list_kernels(prefix: str | None = None) -> list[InstalledKernel]:
+    """Return the installed kernels of Cellblock, sorted by name; with `prefix`, those below it."""
+    manager, found = _manager(prefix), list[InstalledKernel]()
     for name, folder in sorted(manager.find_kernel_specs().items()):
         try:
             spec = manager.get_kernel_spec(name)
@@ -81,16 +89,18 @@ def list_kernels() -> list[InstalledKernel]:
     return found
 
 
-def remove_kernel(name: str) -> str:
-    """Remove the kernel `name` and return its folder.
+def remove_kernel(name: str, *, prefix: str | None = None) -> str:
+    """Remove the kernel `name`, which may be below `prefix`, and return its folder.
 
     Raise `KernelSpecError` if there is none, it is not one of Cellblock's, or cannot be removed.
     """
-    if name not in {kernel.name for kernel in list_kernels()}:
+    if name not in {kernel.name for kernel in list_kernels(prefix)}:
+        place = "" if prefix is None else f" below {prefix}"
         raise KernelSpecError(
-            f"Cellblock has installed no kernel {name!r}. See `cellblock kernel list`."
+            f"Cellblock has installed no kernel {name!r}{place}. See `cellblock kernel list`, or "
+            "use the --prefix with which it was installed."
         )
     try:
-        return KernelSpecManager().remove_kernel_spec(name)
+        return _manager(prefix).remove_kernel_spec(name)
     except OSError as error:
         raise KernelSpecError(f"The kernel {name!r} cannot be removed: {error}") from error

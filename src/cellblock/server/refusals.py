@@ -4,9 +4,11 @@ CellblockError
 └── Refusal
     ├── InvalidRequest (ValueError)      the request itself is wrong
     │   └── InvalidFileName              the file name is outside the session's folder
+    ├── RequestTimedOut                  the client stopped sending the request
     ├── NotAuthenticated                 the key is missing, unknown, expired or revoked
     ├── SessionNotFound (LookupError)    there is no such session, or it has just ended
     ├── RunNotFound (LookupError)        there is no such run
+    ├── CheckpointNotFound (LookupError)  there is no such checkpoint
     ├── FileMissing (LookupError)        the session has no such file
     ├── TooLarge                         a body or file exceeds its limit
     ├── TooManySessions                  the key or the server has no session left
@@ -33,6 +35,10 @@ class InvalidFileName(InvalidRequest):
     """The name of a file is not in the session's folder, or too long."""
 
 
+class RequestTimedOut(Refusal):
+    """The client sent nothing of its request for too long."""
+
+
 class NotAuthenticated(Refusal):
     """The request has no valid API key."""
 
@@ -43,6 +49,10 @@ class SessionNotFound(Refusal, LookupError):
 
 class RunNotFound(Refusal, LookupError):
     """There is no such run in the session."""
+
+
+class CheckpointNotFound(Refusal, LookupError):
+    """The session has no checkpoint with this name."""
 
 
 class FileMissing(Refusal, LookupError):

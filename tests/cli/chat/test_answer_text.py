@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellblock.cli.chat.answer_text import AnswerText, visible
+from cellblock.cli.chat.answer_text import AnswerText
+from cellblock.visible_text import visible
 
 
 def shown(text: str, width: int = 40, piece: int = 3) -> str:

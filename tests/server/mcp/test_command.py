@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
 from tests.cli.cli_process import run_command
 from tests.server.mcp.mcp_client import (
+    COMMAND,
+    SECONDS,
     STDIO,
+    call_refused,
     connect,
     run_async,
     run_code,
@@ -122,6 +128,7 @@ def test_limits_apply_to_sessions() -> None:
         (("--write", "~"), "home folder"),
         (("--read", "/"), "home folder"),
         (("--image", "x"), "--image applies only"),
+        (("--http", "abc"), "'abc' is not a valid port number"),
         (("--executor", "docker", "--read", "/etc"), "apply only to --executor sandbox"),
     ],
 )
@@ -131,15 +138,65 @@ def test_wrong_options_are_refused(options: tuple[str, ...], message: str) -> No
     assert message in done.stderr
 
 
-def test_a_sandbox_that_cannot_start_ends_the_command_with_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--preload", "--package"])
+def test_tools_answer_with_the_reason_if_the_sandbox_cannot_start(option: str) -> None:
+    async def check() -> None:
+        name = "no_such_module_here" if option == "--preload" else "./no-such-folder-here"
+        async with connect(STDIO, option, name) as client:
+            for _ in range(2):
+                assert name.strip("./") in await call_refused(client, "run_code", code="1")
+            assert name.strip("./") in await call_refused(client, "reset_session")
+            with pytest.raises(MCPError, match=name.strip("./")):
+                await client.list_resources()
+            assert len((await client.list_tools()).tools) > 5
+
+    run_async(check())
+
+
+def test_a_sandbox_that_cannot_start_gives_the_exit_code_of_the_command(tmp_path: Path) -> None:
     async def check() -> None:
         async with start_raw(tmp_path, "--preload", "no_such_module_here") as process:
-            await _send(process, 1, HELLO)  # standard input stays open
+            await _send(process, 1, HELLO)
+            await _read_until(process, "serverInfo")
+            assert process.stdin is not None
             assert process.stderr is not None
+            process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+            await _send(process, 2, RUN)
+            await _read_until(process, "no_such_module_here")
+            process.stdin.close()
             assert "no_such_module_here" in (await process.stderr.read()).decode()
             assert await process.wait() == 3
 
     run_async(check())
+
+
+@pytest.mark.parametrize("has_content", [False, True])
+def test_input_that_is_no_pipe_is_read_to_its_end(has_content: bool, tmp_path: Path) -> None:
+    path = Path("/dev/null")
+    if has_content:
+        path = tmp_path / "requests"
+        path.write_text(json.dumps({"jsonrpc": "2.0", "id": 1, **HELLO}) + "\n")
+    with path.open("rb") as file:
+        done = subprocess.run(
+            (sys.executable, *COMMAND), stdin=file, capture_output=True, text=True, timeout=SECONDS
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert has_content == ("serverInfo" in done.stdout)
+
+
+def test_in_a_terminal_one_line_says_what_starts_the_command() -> None:
+    controller, terminal = os.openpty()
+    try:
+        with subprocess.Popen(
+            (sys.executable, *COMMAND), stdin=terminal, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stderr is not None
+            assert b"docs/mcp.md" in process.stderr.readline()
+            process.terminate()
+            assert process.stderr.read() == b""
+    finally:
+        os.close(controller)
+        os.close(terminal)
 
 
 def test_sigterm_ends_the_http_server_and_leaves_nothing(tmp_path: Path) -> None:

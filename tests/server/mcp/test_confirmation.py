@@ -50,6 +50,28 @@ def test_code_runs_only_after_the_user_has_seen_and_approved_it(connection: Conn
     run_async(check())
 
 
+def test_characters_that_would_hide_code_are_shown_to_the_user() -> None:
+    async def check() -> None:
+        user = User(DECLINED)
+        async with connect(STDIO, "--confirm", elicitation_callback=user) as client:
+            code = "print(1)  # \u202egnp\x1b[2K\r#\n\tprint(2)"
+            await call_refused(client, "run_code", code=code)
+            assert user.questions[0].endswith("print(1)  # \ufffdgnp\ufffd[2K\ufffd#\n\tprint(2)")
+
+    run_async(check())
+
+
+def test_the_user_is_not_asked_about_code_that_cannot_run() -> None:
+    async def check() -> None:
+        user = User()
+        async with connect(STDIO, "--confirm", elicitation_callback=user) as client:
+            refused = await call_refused(client, "run_code", code="1", language="cobol")
+            assert "python, sh, bash" in refused
+            assert user.questions == []
+
+    run_async(check())
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_client_that_cannot_ask_its_user_runs_nothing(mode: Any) -> None:
     async def check() -> None:

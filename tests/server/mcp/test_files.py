@@ -37,6 +37,31 @@ def test_files_are_written_listed_and_read() -> None:
     run_async(check())
 
 
+def test_only_files_that_the_run_wrote_are_reported() -> None:
+    async def check() -> None:
+        async with connect(STDIO) as client:
+            await run_code(client, "1")
+            for number in range(20):
+                for path in (f"file{number}", ".git/hooks/pre-commit", "folder/file"):
+                    await call(client, "write_file", path=path, content=str(number))
+                assert (await run_code(client, "1"))["files"] == []
+            await call(client, "write_file", path="file0", content="x")
+            changed = await run_code(client, "_ = open('file0', 'w').write('longer')")
+            assert changed["files"] == ["file0"]
+
+    run_async(check())
+
+
+def test_a_path_through_a_file_is_refused_with_the_reason() -> None:
+    async def check() -> None:
+        async with connect(STDIO) as client:
+            await call(client, "write_file", path="data.csv", content="x")
+            refused = await call_refused(client, "write_file", path="data.csv/x", content="x")
+            assert "'data.csv' is a file" in refused
+
+    run_async(check())
+
+
 def test_content_that_looks_like_json_is_written_as_it_is() -> None:
     async def check() -> None:
         async with connect(STDIO) as client:

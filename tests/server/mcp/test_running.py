@@ -119,9 +119,6 @@ def test_a_program_that_fails_is_no_error_of_the_tool() -> None:
         assert "ZeroDivisionError" in failed["stderr"]
         late = await run_code(client, "while True: pass", timeout_seconds=1)
         assert (late["exit_code"], late["outcome"]) == (124, "timeout")
-        unknown = await client.call_tool("run_code", {"code": "x", "language": "cobol"})
-        assert "unknown language cobol" in text_of(unknown)
-        assert not unknown.is_error
 
     _with_client(check)
 
@@ -133,6 +130,33 @@ def test_a_session_that_its_code_ends_is_restored_and_the_model_learns_it() -> N
         assert died["exit_code"] == 3
         assert died["notice"]
         assert (await run_code(client, "print(x)"))["stdout"] == "1\n"
+
+    _with_client(check)
+
+
+def test_unknown_arguments_are_named_and_nothing_runs() -> None:
+    async def check(client: Client) -> None:
+        refused = await call_refused(client, "run_code", code="x = 1", timeout=1)
+        assert "no argument 'timeout'" in refused
+        assert "timeout_seconds" in refused
+        assert (await run_code(client, "print('x' in globals())"))["stdout"] == "False\n"
+        wrong = await call_refused(client, "run_code", code="1", timeout_seconds="soon")
+        assert "errors.pydantic.dev" not in wrong
+        for tool in (await client.list_tools()).tools:
+            assert tool.input_schema["additionalProperties"] is False
+            assert tool.description is not None
+            assert "\n  " not in tool.description
+            refused = await call_refused(client, tool.name, **{"no_such": 1})
+            assert f"{tool.name} has no argument 'no_such'" in refused
+
+    _with_client(check)
+
+
+def test_the_model_learns_which_signal_killed_the_interpreter() -> None:
+    async def check(client: Client) -> None:
+        code = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+        shown = text_of(await client.call_tool("run_code", {"code": code}))
+        assert "signal 11 (SIGSEGV)" in shown
 
     _with_client(check)
 
@@ -164,6 +188,9 @@ def test_wrong_arguments_are_refused_and_nothing_runs() -> None:
         )
         assert "session_id" in await call_refused(client, "run_code", code="1", session_id="")
         assert "code" in await call_refused(client, "run_code")
+        for language in ("html", "cobol"):
+            refused = await call_refused(client, "run_code", code="1", language=language)
+            assert "python, sh, bash, pwsh, javascript" in refused
 
     _with_client(check)
 

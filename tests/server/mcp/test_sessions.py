@@ -56,6 +56,38 @@ def test_a_fork_is_independent_of_its_original() -> None:
     run_async(check())
 
 
+def test_a_session_that_does_not_exist_is_not_made_by_checkpoints_and_forks() -> None:
+    async def check() -> None:
+        async with connect(STDIO) as client:
+            calls: dict[str, dict[str, str]] = {
+                "checkpoint": {},
+                "restore": {"name": "1"},
+                "drop_checkpoint": {"name": "1"},
+                "fork": {"new_session_id": "copy"},
+            }
+            for tool, arguments in calls.items():
+                refused = await call_refused(client, tool, session_id="nosuch", **arguments)
+                assert "There is no session 'nosuch'." in refused
+            for session_id in ("nosuch", "copy"):
+                assert (await run_code(client, "1", session_id=session_id))["is_new_session"]
+
+    run_async(check())
+
+
+def test_a_reset_makes_room_for_another_session() -> None:
+    async def check() -> None:
+        async with connect(STDIO) as client:
+            for number in range(64):
+                await call(client, "list_files", session_id=str(number))
+            refused = await call_refused(client, "run_code", code="1", session_id="more")
+            assert "64 sessions" in refused
+            assert "reset_session" in refused
+            await call(client, "reset_session", session_id="0")
+            await run_code(client, "1", session_id="more")
+
+    run_async(check())
+
+
 def test_a_reset_deletes_the_variables_and_on_request_keeps_the_files() -> None:
     async def check() -> None:
         async with connect(STDIO) as client:

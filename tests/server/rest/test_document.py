@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -20,6 +21,17 @@ def document(server: Server) -> dict[str, Any]:
 def test_the_document_is_valid(document: dict[str, Any]) -> None:
     validator = pytest.importorskip("openapi_spec_validator")
     validator.validate(document)
+
+
+def test_the_document_names_its_server(server: Server, document: dict[str, Any]) -> None:
+    assert document["servers"] == [{"url": server.url}]
+
+
+def test_the_document_has_exact_content_types(document: dict[str, Any]) -> None:
+    # Generators of clients refuse ranges such as */*.
+    assert "*/*" not in json.dumps(document)
+    download = document["paths"]["/v1/sessions/{session_id}/files/{path}"]["get"]
+    assert set(download["responses"]["200"]["content"]) == {"application/octet-stream"}
 
 
 def test_the_document_names_each_operation_once(document: dict[str, Any]) -> None:

@@ -25,7 +25,10 @@ def test_a_session_is_created_once_for_an_identifier(api: httpx.Client) -> None:
 def test_identifiers_that_no_path_can_name_are_refused(
     api: httpx.Client, identifier: object
 ) -> None:
-    assert api.post("/sessions", json={"id": identifier}).status_code == 400
+    answer = api.post("/sessions", json={"id": identifier})
+    assert answer.status_code == 400
+    if isinstance(identifier, str):
+        assert "use 1 to 128 ASCII letters" in answer.json()["error"]["message"]
 
 
 def test_a_restart_deletes_variables_and_keeps_files(api: httpx.Client, session: str) -> None:
@@ -44,14 +47,28 @@ def test_a_checkpoint_restores_variables_and_files(api: httpx.Client, session: s
     assert run(api, session, "print(x, open('f').read())")["stdout"] == "1 before\n"
     assert api.get(f"{session}/checkpoints").json() == {"checkpoints": [made.json()]}
     assert api.delete(f"{session}/checkpoints/clean").status_code == 204
-    answer = api.post(f"{session}/restore", json={"checkpoint": "clean"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "SessionConflict")
+
+
+def test_a_checkpoint_that_does_not_exist_is_not_found(api: httpx.Client, session: str) -> None:
+    api.post(f"{session}/checkpoints", json={"name": "one"})
+    for answer in (
+        api.post(f"{session}/restore", json={"checkpoint": "two"}),
+        api.post(f"{session}/fork", json={"checkpoint": "two"}),
+        api.delete(f"{session}/checkpoints/two"),
+    ):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "CheckpointNotFound")
+        assert "'one'" in answer.json()["error"]["message"]
+    api.post(f"{session}/restart")
+    answer = api.post(f"{session}/restore", json={"checkpoint": "one"})
+    assert answer.json()["error"]["code"] == "CheckpointNotFound"
 
 
 def test_names_of_checkpoints_are_checked(api: httpx.Client, session: str) -> None:
     assert api.post(f"{session}/checkpoints").json()["name"] == "1"
-    for name in ("", "a\nb", "x" * 200):
-        assert api.post(f"{session}/checkpoints", json={"name": name}).status_code == 400
+    for name in ("", "a\nb", "x" * 200, "v1/a", ".."):
+        answer = api.post(f"{session}/checkpoints", json={"name": name})
+        assert answer.status_code == 400
+        assert "printable" in answer.json()["error"]["message"]
     assert api.post(f"{session}/checkpoints", json={"name": "1"}).status_code == 409
 
 

@@ -9,21 +9,16 @@ from rich.cells import cell_len
 from rich.syntax import Syntax
 from rich.text import Text
 
+from ...visible_text import visible
+
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})([^`\n]*)$")
 _MAYBE_FENCE = re.compile(r"[ \t>]*(?:`{0,2}|~{0,2})$")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+")
 # Lines whose end matters: headings, tables, indented code.
 _WHOLE_LINE = re.compile(r"#{1,6} |\||    |\t")
 _THINK = re.compile(r"</?think>")
-# What moves the cursor or changes the order of characters would show other code than what runs.
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c]")
 _HIGHLIGHTED_LINES = 300  # of a long block: highlighting looks at these before the last line
 _MIN_WIDTH = 20
-
-
-def visible(text: str) -> str:
-    """Return `text` with U+FFFD for each character that a terminal would not show."""
-    return _HIDDEN.sub("\ufffd", text)
 
 
 def highlight(code: str, language: str) -> Text:

@@ -18,10 +18,11 @@ from rich.text import Text
 from ...blocks import CodeBlock
 from ...events import Event, Output
 from ...models.image import Image
+from ...visible_text import visible
 from ..advice import Advisor
 from ..render import Renderer
 from ..stdio import have_same_destination, write
-from .answer_text import AnswerText, highlight, visible
+from .answer_text import AnswerText, highlight
 from .pictures.protocols import PictureProtocol, find_protocol
 from .transcripts.entries import CodePicture
 

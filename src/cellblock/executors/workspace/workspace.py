@@ -12,10 +12,11 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Container, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from ... import startup_files
 from ...errors import WorkspaceError
 from ...runtime.linux import files
 from .fingerprint import FileFingerprint, fingerprint
@@ -218,6 +219,17 @@ class Workspace:
             if len(self._finished_files) > _MAX_FINISHED_FILES:
                 del self._finished_files[next(iter(self._finished_files))]
 
+    def ignore_upload(self, name: str) -> None:
+        """Do not report the file `name` as a change, unless code changes it from now on.
+
+        Someone else has written it, perhaps within one tick of the file clock.
+        """
+        state = self._stat_file(name)
+        if state is not None:
+            self._last_changes[name] = state
+            if self._startup_files is not None and startup_files.is_startup_file(name):
+                self._startup_files[name] = state
+
     def _stat_file(self, name: str) -> FileFingerprint | None:
         with contextlib.suppress(OSError), self._open_parent(name) as (folder, last):
             return fingerprint(os.stat(last, dir_fd=folder, follow_symlinks=False))
@@ -254,14 +266,14 @@ class Workspace:
         recent = {path: state for path, state in files if state.changed >= since}
         # The file clock is coarse. A change by the previous block can have the same time as the
         # start of this one, so skip files that have not changed since the previous scan.
-        last, finished = self._last_changes, self._finished_files
+        last, finished = dict(self._last_changes), self._finished_files
         changes = {
             path: state.size
             for path, state in recent.items()
             if path != exclude and state not in (last.get(path), finished.get(path))
         }
         self._last_changes = recent
-        changes |= self._changed_startup_files(scan, since)
+        changes |= self._changed_startup_files(scan, since, last)
         return sorted((_printable_path(path), size) for path, size in changes.items())
 
     def record_startup_files(self) -> None:
@@ -271,7 +283,9 @@ class Workspace:
             pass
         self._startup_files = scan.startup_files
 
-    def _changed_startup_files(self, scan: FolderScan, since: int) -> dict[str, int]:
+    def _changed_startup_files(
+        self, scan: FolderScan, since: int, last: Mapping[str, FileFingerprint]
+    ) -> dict[str, int]:
         """Return path and size of the startup files that are new or changed since the last scan.
 
         Times do not tell: a block can rename a folder with files that are older than it.
@@ -281,6 +295,7 @@ class Workspace:
             path: state.size
             for path, state in scan.startup_files.items()
             if (state.changed >= since if known is None else known.get(path) != state)
+            and last.get(path) != state
         }
 
     def _has_only_running_files(self) -> bool:

@@ -70,6 +70,18 @@ _MMAP_THRESHOLD_BYTES = 32 << 20  # the highest value that glibc would reach by 
 _libc = ctypes.CDLL(None, use_errno=True)
 _flush = _libc.fflush
 _fork = ctypes.PyDLL(None, use_errno=True).fork  # PyDLL keeps the GIL
+_READ_WRITE, _MAP_SHARED, _MAP_FIXED = 0x3, 0x01, 0x10
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_mmap = _libc.mmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
 
 
 def _check(result: int, what: str) -> int:
@@ -189,6 +201,12 @@ def fork_without_hooks() -> int:
     """
     pid = _fork()
     return pid if pid >= 0 else _check(pid, "fork")
+
+
+def map_shared(descriptor: int, address: int, size: int) -> None:
+    """Map a file at `address`, readable and writable, instead of what is mapped there."""
+    if _mmap(address, size, _READ_WRITE, _MAP_SHARED | _MAP_FIXED, descriptor, 0) == _MAP_FAILED:
+        _check(-1, "mmap")
 
 
 def become_subreaper() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,6 +22,7 @@ from .request_log import RequestLog
 from .services import Services
 
 _ERROR_CODES = {404: "NotFound", 405: "MethodNotAllowed"}
+MCP_MISSING = "it needs the extra mcp. Install it: pip install 'cellblock[mcp]'"
 
 
 def create_app(
@@ -34,16 +35,18 @@ def create_app(
     `more_routes` come before those of the Azure door, which accept any prefix.
     """
 
-    async def health(_request: Request) -> Response:
+    async def health(request: Request) -> Response:
+        request.state.operation = "server.health"
         return JSONResponse({"status": "ok"})
 
-    async def ready(_request: Request) -> Response:
+    async def ready(request: Request) -> Response:
+        request.state.operation = "server.ready"
         if services.store.is_draining:
             return JSONResponse({"status": "stopping"}, 503)
         return JSONResponse({"status": "ready"})
 
     metrics = Metrics(services)
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/health", health),
             Route("/ready", ready),
@@ -62,14 +65,33 @@ def create_app(
         exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
     )
+    app.state.stall_seconds = services.stall_seconds
+    return app
+
+
+def mcp_missing_route() -> Route:
+    """Return the route /mcp of a server without the extra `mcp`."""
+
+    async def mcp(request: Request) -> Response:
+        request.state.operation = "mcp"
+        message = f"This server has no MCP: {MCP_MISSING} on the machine of the server."
+        return _error_answer(404, "NotFound", message)
+
+    return Route("/mcp", mcp, methods=["GET", "POST", "DELETE"])
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:
     """Answer requests that no route accepts."""
     assert isinstance(error, HTTPException)
     code = _ERROR_CODES.get(error.status_code, "InvalidRequest")
+    return _error_answer(error.status_code, code, f"{error.detail}.", error.headers)
+
+
+def _error_answer(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
     return JSONResponse(
-        {"error": {"code": code, "message": f"{error.detail}."}},
-        error.status_code,
-        {**(error.headers or {}), "x-ms-error-code": code},
+        {"error": {"code": code, "message": message}},
+        status,
+        {**(headers or {}), "x-ms-error-code": code},
     )

@@ -9,21 +9,25 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from ..refusals import InvalidRequest, TooLarge
+from ..refusals import InvalidRequest, RequestTimedOut, TooLarge
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-_CHUNK_SECONDS = 30.0  # a client that sends nothing for this time is given up
 
 
 async def body_chunks(request: Request, max_bytes: int) -> AsyncGenerator[bytes]:
-    """Yield the body. Raise `TooLarge`, and `InvalidRequest` if the client stops sending."""
+    """Yield the body. Raise `TooLarge`.
+
+    Raise `RequestTimedOut` if the client sends nothing for the `stall_seconds` of the application,
+    and `InvalidRequest` if it ends the connection.
+    """
+    seconds: float = request.app.state.stall_seconds
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > max_bytes:
         raise TooLarge(f"The body has {announced} bytes. At most {max_bytes} are accepted.")
     size, chunks = 0, aiter(request.stream())
     try:
         while True:
-            async with asyncio.timeout(_CHUNK_SECONDS):
+            async with asyncio.timeout(seconds):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 return
@@ -33,7 +37,9 @@ async def body_chunks(request: Request, max_bytes: int) -> AsyncGenerator[bytes]
             if chunk:
                 yield chunk
     except TimeoutError as error:
-        raise InvalidRequest("The body did not arrive. Send it again.") from error
+        raise RequestTimedOut(
+            f"Nothing of the body arrived for {seconds:g} s. Send it again."
+        ) from error
     except ClientDisconnect as error:
         raise InvalidRequest("The connection ended before the body was complete.") from error
 

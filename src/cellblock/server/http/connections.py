@@ -6,15 +6,13 @@ uvicorn limits only the time between two requests. Request bodies have a limit i
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+from http import HTTPStatus
 from typing import ClassVar, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-_TIMED_OUT = (
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n"
-    b"x-ms-error-code: RequestTimeout\r\n\r\n"
-)
 
 
 class LimitedConnection(H11Protocol):
@@ -53,6 +51,15 @@ class LimitedConnection(H11Protocol):
         super().timeout_keep_alive_handler()
         self._set_abort_timer()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, in the form of all errors, unless an answer has begun."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()
+            return
+        with contextlib.suppress(AttributeError):  # there was no request
+            self.cycle.disconnected = True  # its handler must not answer, too
+        self._end_with(_answer(HTTPStatus.BAD_REQUEST, "InvalidRequest", msg))
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing any more."""
         self._header_timer = _cancel(self._header_timer)
@@ -71,7 +78,11 @@ class LimitedConnection(H11Protocol):
     def _end_half_request(self) -> None:
         if self.transport.is_closing():
             return
-        self.transport.write(_TIMED_OUT)
+        text = f"The headers were not complete within {self.stall_seconds:g} s. Send them again."
+        self._end_with(_answer(HTTPStatus.REQUEST_TIMEOUT, "RequestTimeout", text))
+
+    def _end_with(self, answer: bytes) -> None:
+        self.transport.write(answer)
         self.transport.close()
         self._set_abort_timer()
 
@@ -83,6 +94,17 @@ def limited_connections(stall_seconds: float) -> type[LimitedConnection]:
     whose client reads nothing of an answer for this time is aborted.
     """
     return type("LimitedConnection", (LimitedConnection,), {"stall_seconds": stall_seconds})
+
+
+def _answer(status: HTTPStatus, code: str, message: str) -> bytes:
+    """Return an answer that closes the connection."""
+    body = json.dumps({"error": {"code": code, "message": message}})
+    head = (
+        f"HTTP/1.1 {status} {status.phrase}\r\nconnection: close\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        f"x-ms-error-code: {code}\r\n\r\n"
+    )
+    return f"{head}{body}".encode()
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -1,35 +1,99 @@
-"""Answer with the content of a file, in pieces."""
+"""Answer with the content of a file, or with a range of it, in pieces."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Mapping
+from email.utils import formatdate
 from typing import BinaryIO
+from urllib.parse import quote
 
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ...limits import KIB
 
 _CHUNK_BYTES = 256 * KIB
+_ONE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.ASCII | re.IGNORECASE)
 
 
-def file_response(file: BinaryIO, content_type: str) -> StreamingResponse:
+def file_response(
+    file: BinaryIO,
+    content_type: str,
+    *,
+    request_headers: Mapping[str, str] | None = None,
+    attachment_name: str | None = None,
+) -> Response:
     """Return an answer with the content of `file`, which it closes.
 
     A file that grows meanwhile is sent up to its size at the beginning.
+
+    request_headers   of the request, in which a single range is supported; None: always all
+    attachment_name   the name under which browsers save the file; None: they may show it
     """
-    size = os.fstat(file.fileno()).st_size
+    status = os.fstat(file.fileno())
+    etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+    modified = formatdate(status.st_mtime, usegmt=True)
+    headers = {"x-content-type-options": "nosniff", "last-modified": modified, "etag": etag}
+    if attachment_name is not None:
+        headers["content-disposition"] = _attachment(attachment_name)
+    found = range(status.st_size)
+    if request_headers is not None:
+        headers["accept-ranges"] = "bytes"
+        if request_headers.get("if-range", etag) in (etag, modified):
+            found = _requested(request_headers.get("range", ""), status.st_size)
+    if found is None:
+        file.close()
+        return _unsatisfiable(status.st_size)
+    is_part = len(found) < status.st_size
+    if is_part:
+        headers["content-range"] = f"bytes {found[0]}-{found[-1]}/{status.st_size}"
+    headers["content-length"] = str(len(found))
     return StreamingResponse(
-        _chunks(file, size),
-        headers={"content-length": str(size), "x-content-type-options": "nosniff"},
-        media_type=content_type,
+        _chunks(file, found), 206 if is_part else 200, headers, media_type=content_type
     )
 
 
-async def _chunks(file: BinaryIO, size: int) -> AsyncGenerator[bytes]:
-    left = size
+def _attachment(name: str) -> str:
+    """Return the header for a file name: as it is if that is safe, or as in RFC 8187."""
+    encoded = quote(os.fsencode(name), safe="")
+    if encoded == name:
+        return f'attachment; filename="{name}"'
+    return f"attachment; filename*=UTF-8''{encoded}"
+
+
+def _requested(header: str, size: int) -> range | None:
+    """Return the bytes that a header Range names, or None if the file has none of them.
+
+    All of the file if the header is empty, malformed or names several ranges.
+    """
+    match = _ONE_RANGE.fullmatch(header.strip())
+    if match is None or match.groups() == ("", ""):
+        return range(size)
+    first, last = match.groups()
+    if not first:
+        found = range(max(0, size - int(last)), size)
+    elif last and int(last) < int(first):
+        return range(size)
+    else:
+        found = range(int(first), min(size, int(last) + 1) if last else size)
+    return found if found else None
+
+
+def _unsatisfiable(size: int) -> Response:
+    code, message = "RangeNotSatisfiable", f"The file has {size} bytes, and none in this range."
+    return JSONResponse(
+        {"error": {"code": code, "message": message}},
+        416,
+        {"content-range": f"bytes */{size}", "x-ms-error-code": code},
+    )
+
+
+async def _chunks(file: BinaryIO, found: range) -> AsyncGenerator[bytes]:
+    left = len(found)
     try:
+        file.seek(found.start)
         while left and (chunk := await asyncio.to_thread(file.read, min(left, _CHUNK_BYTES))):
             left -= len(chunk)
             yield chunk

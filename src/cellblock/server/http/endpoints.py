@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from ...errors import CellblockError
 from ..owners import Owner
@@ -18,6 +19,7 @@ from .statuses import message_of, status_of
 
 Handler = Callable[[Request, Owner], Awaitable[Response]]
 ErrorAnswer = Callable[[Exception], Response]
+RouteT = TypeVar("RouteT", Route, Mount)
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +46,8 @@ class Endpoints:
         async def endpoint(request: Request) -> Response:
             request.state.operation = operation
             try:
-                return await handler(request, await self._services.find_owner(request))
+                with self._services.requests.handling():
+                    return await handler(request, await self._services.find_owner(request))
             except ClientDisconnect:
                 return Response(status_code=499)  # the client has gone
             except CellblockError as error:
@@ -55,6 +58,12 @@ class Endpoints:
                 return self._answer_error(error)
 
         return endpoint
+
+
+def match_newlines(route: RouteT) -> RouteT:
+    """Return `route`, in whose paths names can have newlines now."""
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
 
 
 def log_error(request: Request, error: Exception) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,15 +19,16 @@ from ..keys.database import default_database_url, open_database
 from ..keys.key_store import KeyStore
 from ..sessions.store import SessionStore
 from ..settings import SessionSettings
-from .app import create_app
+from .app import MCP_MISSING, create_app, mcp_missing_route
 from .connections import limited_connections
+from .draining_server import DrainingServer
 from .local_only import is_loopback
 from .request_log import JsonFormatter
 from .services import Services
+from .tls_files import check_tls_files
 
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 4096
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PrintNote = Callable[[str], None]
 
 
@@ -41,8 +40,8 @@ class ServerSettings:
     database_url    the database of keys; None means the SQLite file of this user
     needs_keys      False accepts all clients; only on a loopback address
     certificate, private_key   PEM files for TLS; None serves plain HTTP
-    drain_seconds   how long current requests may take after SIGTERM
-    stall_seconds   how long a client may not send the rest of its headers, or not read an answer
+    drain_seconds   how long current runs and requests may take after SIGTERM
+    stall_seconds   how long a client may not send the rest of a request, or not read an answer
     """
 
     host: str = "127.0.0.1"
@@ -58,7 +57,7 @@ class ServerSettings:
         if not self.needs_keys and not is_loopback(self.host):
             raise ValueError(
                 f"A server without keys may listen on a loopback address only, not on "
-                f"{self.host!r}. Use keys, or host='127.0.0.1'."
+                f"{self.host!r}. Leave out --no-auth, or use --host 127.0.0.1."
             )
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("TLS needs both a certificate and its private key.")
@@ -67,8 +66,11 @@ class ServerSettings:
 async def serve(settings: ServerSettings, sessions: SessionSettings, print_note: PrintNote) -> None:
     """Serve until SIGTERM or SIGINT, then end current requests and all sessions.
 
-    Raise `BackendError` if the address, the database or the sandbox cannot be used.
+    Raise `BackendError` if the certificate, the address, the database or the sandbox cannot be
+    used.
     """
+    if settings.certificate is not None and settings.private_key is not None:
+        check_tls_files(settings.certificate, settings.private_key)
     keys = None
     if settings.needs_keys:
         url = settings.database_url or default_database_url()
@@ -78,48 +80,27 @@ async def serve(settings: ServerSettings, sessions: SessionSettings, print_note:
     try:
         with _listen(settings) as listener:
             async with SessionStore(sessions, keys) as store:
-                app = _make_app(Services(store, keys))
+                services = Services(store, keys, settings.stall_seconds)
+                app = _make_app(services, print_note)
                 if settings.certificate is None and not is_loopback(settings.host):
                     print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
                 print_note(f"serving on {_url(settings, listener)}")
-                await _HttpServer(_config(app, settings), store).serve([listener])
+                config = _config(app, settings)
+                await DrainingServer(config, services, settings.drain_seconds).serve([listener])
     finally:
         if keys is not None:
             keys.close()
 
 
-def _make_app(services: Services) -> ASGIApp:
+def _make_app(services: Services, print_note: PrintNote) -> ASGIApp:
     """Return the application, with the MCP door if its extra is installed."""
     if find_spec("mcp") is None:
-        return create_app(services)
+        print_note(f"/mcp is not served: {MCP_MISSING}")
+        return create_app(services, [mcp_missing_route()])
     from ..doors.mcp.http import McpDoor
 
     door = McpDoor(services)
     return create_app(services, [door.route], door.lifespan)
-
-
-class _HttpServer(uvicorn.Server):
-    """A server that refuses new runs as soon as it is told to stop."""
-
-    def __init__(self, config: uvicorn.Config, store: SessionStore) -> None:
-        super().__init__(config)
-        self._store = store
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Stop on signals. They are not raised again, because sessions have to be ended after."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._stop, number)
-        try:
-            yield
-        finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
-
-    def _stop(self, number: int) -> None:
-        self._store.drain()
-        self.handle_exit(number, None)
 
 
 def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
@@ -129,7 +110,6 @@ def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=settings.drain_seconds,
         limit_concurrency=_MAX_CONNECTIONS,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
@@ -168,7 +148,7 @@ def log_as_json() -> None:
     """Write the log of this process to standard error, one JSON object a line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("cellblock").setLevel(logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("mcp").setLevel(logging.WARNING)  # at INFO it has errors of tools
+    # At INFO, other loggers have a line for each session, and errors of tools.
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("cellblock.server").setLevel(logging.INFO)
+    logging.captureWarnings(True)

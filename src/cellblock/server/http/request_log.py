@@ -50,7 +50,7 @@ class RequestLog:
                 extra={
                     "request_id": state["request_id"],
                     "method": scope["method"],
-                    "operation": state.get("operation", ""),
+                    "operation": state.get("operation", "other"),
                     "status": status or None,  # None: the client went away before the answer
                     "seconds": round(time.monotonic() - began, 6),
                     "key": state.get("key_id"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
@@ -12,16 +12,23 @@ from ..keys.key_store import KeyStore
 from ..owners import ANONYMOUS, Owner
 from ..refusals import NotAuthenticated
 from ..sessions.store import SessionStore
+from .open_requests import OpenRequests
 
 _KEY_HEADERS = ("x-api-key", "x-ms-apikey")
 
 
 @dataclass(frozen=True)
 class Services:
-    """The session store and the keys. Without keys, all requests have one anonymous owner."""
+    """The session store, the keys, and the open requests.
+
+    Without keys, all requests have one anonymous owner. A client that sends nothing of a body for
+    `stall_seconds` is given up.
+    """
 
     store: SessionStore
     keys: KeyStore | None = None
+    stall_seconds: float = 30.0
+    requests: OpenRequests = field(default_factory=OpenRequests)
 
     async def find_owner(self, request: Request) -> Owner:
         """Return the owner of a request.

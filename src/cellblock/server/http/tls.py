@@ -14,8 +14,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from .local_addresses import local_addresses
+
 _DAYS = 365
 _RENEW_DAYS = 30  # before the certificate expires
+_ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
@@ -29,19 +32,32 @@ class Certificate:
 def self_signed(folder: Path, host: str) -> Certificate:
     """Return a certificate for localhost, this machine and `host`. Create it if necessary.
 
-    Raise `OSError` if `folder` cannot be written.
+    For 0.0.0.0 and ::, it names the addresses of this machine. All users can read it, but not its
+    key. Raise `OSError` if `folder` cannot be written.
     """
     paths = Certificate(folder / "server.crt", folder / "server.key")
     names = _names(host)
     if not _is_usable(paths, names):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True)
         _create(paths, names)
+    folder.chmod(0o755)
+    paths.certificate.chmod(0o644)
     return paths
 
 
 def _names(host: str) -> set[str]:
     names = {"localhost", "127.0.0.1", "::1", socket.gethostname(), host}
-    return names - {"0.0.0.0", "::", ""}
+    if host in _ANY_ADDRESS:
+        names |= local_addresses()
+    return {_normal(name) for name in names - {*_ANY_ADDRESS, ""}}
+
+
+def _normal(name: str) -> str:
+    """Return an address in the form in which certificates show it, and other names as they are."""
+    try:
+        return str(ipaddress.ip_address(name.partition("%")[0]))
+    except ValueError:
+        return name
 
 
 def _is_usable(paths: Certificate, names: set[str]) -> bool:
@@ -89,7 +105,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file that only its owner can read."""
+    """Replace a file. Only its owner can read the new one."""
     temporary = path.with_suffix(".new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -56,6 +56,11 @@ class ServedSession(CheckpointableSession):
             return []
         return [self._workspace.path, *(each.snapshot.path for each in self.checkpoints)]
 
+    def ignore_upload(self, name: str) -> None:
+        """Do not report a file that a client has written as a change by code."""
+        if self._workspace is not None:
+            self._workspace.ignore_upload(name)
+
     def _wall_seconds(self) -> float | None:
         return shortest(super()._wall_seconds(), self._run_seconds)
 

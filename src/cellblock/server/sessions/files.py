@@ -61,11 +61,18 @@ class FileInfo:
 class SessionFiles:
     """The files below `folder`. All names are relative to it, or absolute below /mnt/data.
 
-    `check_disk` raises `DiskQuotaExceeded` if the folder has too much on disk.
+    `check_disk` raises `DiskQuotaExceeded` if the folder has too much on disk. `on_write` is called
+    with the path of each file that was written.
     """
 
-    def __init__(self, folder: Path, check_disk: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        check_disk: Callable[[], None],
+        on_write: Callable[[str], object] = lambda name: None,
+    ) -> None:
         self._folder, self._check_disk = str(folder), check_disk
+        self._on_write = on_write
 
     def list_folder(self, name: str = "", *, recursive: bool = False) -> list[FileInfo]:
         """Return the files and folders in a folder, sorted by path. At most 10 000 of them.
@@ -119,6 +126,7 @@ class SessionFiles:
                     result = write(file)
                 self._check_disk()
                 os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+                self._on_write("/".join((*parents, last)))
             except BaseException:
                 files.remove_file(temporary, folder)
                 raise
@@ -214,7 +222,7 @@ def _refuse_conflicts(name: str) -> Generator[None]:
         raise InvalidFileName(f"{name!r} is a folder. Use another name.") from error
     except NotADirectoryError as error:
         raise InvalidFileName(
-            f"{name!r} cannot be created: a part of its path is not a folder."
+            f"{name!r} cannot be created: {error.filename!r} is a file or link, not a folder."
         ) from error
 
 

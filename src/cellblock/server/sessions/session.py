@@ -17,6 +17,7 @@ from ...errors import BackendError, ExecutorStopped
 from ...events import Ended, Event
 from ...executors.session.checkpointing import CheckpointableSession
 from ...results import CodeResult, ResultBuilder
+from ...startup_files import is_startup_file
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionNotFound
 from .disk_quota import DiskQuota
@@ -83,7 +84,15 @@ class HostedSession:
     @property
     def files(self) -> SessionFiles:
         """The files of the session, which must be open."""
-        return SessionFiles(self._executor.work_dir, self._disk_quota.check)
+        return SessionFiles(self._executor.work_dir, self._disk_quota.check, self._ignore_upload)
+
+    def _ignore_upload(self, name: str) -> None:
+        """Do not report an upload as a change by code.
+
+        A startup file that is uploaded during a run is reported: code may have replaced it already.
+        """
+        if self._active is None or not is_startup_file(name):
+            self._executor.ignore_upload(name)
 
     async def open(self) -> None:
         """Start the session if it is not started. Raise what starting an executor raises."""

@@ -191,7 +191,8 @@ class SessionStore:
             )
         if len(self._sessions) >= self.settings.max_sessions:
             raise TooManySessions(
-                "The server has no session left. Try again when another one has expired."
+                f"The server already has {self.settings.max_sessions} sessions. End one, or wait "
+                "until one expires."
             )
 
     async def _open(self, session: HostedSession) -> None:

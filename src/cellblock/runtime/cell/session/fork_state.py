@@ -19,11 +19,13 @@ import socket
 import stat
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from ...linux import syscalls
 from .. import interpreter
+from . import shared_memory
 
 # Libraries that start threads.
 _THREADED_LIBRARIES = (
@@ -56,10 +58,17 @@ def is_single_threaded() -> bool:
 def python_threads() -> list[str]:
     """Describe the Python threads other than the calling one."""
     own = threading.get_ident()
-    return [
+    return _count_repeated(
         f"the Python thread {thread.name!r}"
         for thread in threading.enumerate()
         if thread.ident != own
+    )
+
+
+def _count_repeated(descriptions: Iterable[str]) -> list[str]:
+    return [
+        f"{text} ({count} times)" if count > 1 else text
+        for text, count in Counter(descriptions).items()
     ]
 
 
@@ -111,8 +120,8 @@ def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str
         found.append(f"{len(children) - _MAX_CHILDREN} other child processes")
     found += [f"the asyncio task {name!r}" for name in tasks]
     found += _connections()
-    found += _shared_memory()
-    return found
+    found += shared_memory.describe_shared_memory()
+    return _count_repeated(found)
 
 
 def reap_killed_children(hidden: Collection[int]) -> None:
@@ -191,17 +200,6 @@ def _socket_address(opened: socket.socket) -> str:
         return "at {}:{}".format(*opened.getsockname()[:2])
 
 
-def _shared_memory() -> list[str]:
-    found: list[str] = []
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            fields = line.split(None, 5)
-            if fields[1][1] == "w" and fields[1][3] == "s":
-                name = fields[5].strip() if len(fields) > 5 else "anonymous"
-                found.append(f"writable shared memory ({name})")
-    return list(dict.fromkeys(found))
-
-
 class _OpenFile(NamedTuple):
     descriptor: int
     path: str
@@ -210,9 +208,11 @@ class _OpenFile(NamedTuple):
 
 
 class ForkState:
-    """The state that a fork alone does not preserve: positions in open files, and the signal mask.
+    """The state that a fork alone does not preserve.
 
-    Create it before the fork. Call `reopen_files` and `restore_signals_in_fork` in the fork.
+    That is the positions in open files, the values of semaphores, and the signal mask. Create it
+    before the fork. Call `reopen_files`, `renew_semaphores` and `restore_signals_in_fork` in the
+    fork once it becomes a session.
     """
 
     def __init__(self, *, flush: bool, excluded: set[int]) -> None:
@@ -227,6 +227,9 @@ class ForkState:
         if flush and any(file.flags & os.O_ACCMODE != os.O_RDONLY for file in self._files):
             _flush_files()
             self._files = _list_open_files(excluded)
+        # Only this module makes semaphores. Without it, a look at all mappings is not needed.
+        has_semaphores = "_multiprocessing" in sys.modules
+        self._semaphores = shared_memory.read_semaphores() if has_semaphores else {}
         self._blocked: set[int] | None = None  # the mask to restore, while signals are blocked
 
     def block_signals(self, *, except_for: Collection[int] = ()) -> None:
@@ -246,6 +249,10 @@ class ForkState:
         while waiting := signal.sigpending():
             signal.sigtimedwait(waiting, 0)
         self.restore_signals()
+
+    def renew_semaphores(self) -> None:
+        """In the fork: get semaphores of its own, with the values from before the fork."""
+        shared_memory.renew_semaphores(self._semaphores)
 
     def reopen_files(self, *, moved_folder: tuple[str, str] = ("", "")) -> None:
         """In the fork: give each open file a position of its own.

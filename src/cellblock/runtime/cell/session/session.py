@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from ... import protocol, values
 from ...linux import syscalls
-from . import fork_state, hidden_children
+from . import fork_state, helper_threads, hidden_children
 from .branch import BecomeSession, close_all, fork_branch
 from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
@@ -315,10 +315,16 @@ class Session:
             has_reaped = True
 
     def _is_single_threaded(self) -> bool:
-        """Return True if this process has one thread, if need be after the script thread ended."""
+        """Return True if this process has one thread, if need be after it ended those of helpers.
+
+        Helpers are the threads of libraries in `helper_threads` and the script thread.
+        """
         if fork_state.is_single_threaded():
             return True
         try:
+            helper_threads.end_helper_threads()
+            if fork_state.is_single_threaded():
+                return True
             return self._shell.end_script_thread() and fork_state.is_single_threaded()
         except Exception:
             return False  # user code may have changed the shell in any way
@@ -338,7 +344,7 @@ class Session:
                 self._checkpoints.discard(pid)
 
     def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        self._is_single_threaded()  # ends the script thread if possible
+        self._is_single_threaded()  # ends the threads of helpers if possible
         why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
         if why:
             close_all(descriptors)
@@ -361,6 +367,7 @@ class Session:
         with contextlib.suppress(PermissionError):  # a checkpoint already leads its own group
             os.setsid()
         request.fork_state.restore_signals_in_fork()
+        request.fork_state.renew_semaphores()
         self._shell.reset_event_loop()
         before = self._cwd
         if request.streams is not None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..stdio import text_stream
 from .fast_path import FastPath, forget_old_inputs
+from .helper_threads import join_threads
 
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
@@ -318,12 +319,7 @@ def _close_loop(loop: Any) -> bool:
     # by themselves.
     threads = [thread for thread in threading.enumerate() if _belongs_to_loop(thread, loop)]
     loop.call_soon_threadsafe(loop.stop)
-    deadline = time.monotonic() + _SCRIPT_GRACE
-    for thread in threads:
-        thread.join(max(0, deadline - time.monotonic()))
-        # For the kernel, a thread ends a moment later than for Python.
-        while os.path.exists(f"/proc/self/task/{thread.native_id}") and time.monotonic() < deadline:
-            time.sleep(0.0002)
+    join_threads(threads, time.monotonic() + _SCRIPT_GRACE)
     if loop.is_running():
         return False
     loop.close()

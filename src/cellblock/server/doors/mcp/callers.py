@@ -13,6 +13,7 @@ from pydantic import Field
 
 from ....errors import CellblockError
 from ...owners import ANONYMOUS, Owner
+from ...refusals import TooManySessions
 from ...sessions.session import HostedSession
 from ...sessions.store import SessionStore
 
@@ -28,6 +29,10 @@ SessionId = Annotated[
         description="The session to use. It is created on first use. Each session has its own "
         "variables and files.",
     ),
+]
+ExistingSessionId = Annotated[
+    str,
+    Field(min_length=1, max_length=128, description="The session to use, which must exist."),
 ]
 
 
@@ -65,10 +70,23 @@ async def open_session(
             yield OpenSession(store, owner, session, session_id not in known)
 
 
+@contextlib.asynccontextmanager
+async def open_existing(
+    get_store: StoreSource, context: Context[Any, Any], session_id: str
+) -> AsyncGenerator[OpenSession]:
+    """Yield a session as `open_session` does, but raise `ToolError` if there is none."""
+    with tool_errors():
+        (await get_store()).find(owner_of(context), session_id)
+        async with open_session(get_store, context, session_id) as opened:
+            yield opened
+
+
 @contextlib.contextmanager
 def tool_errors() -> Generator[None]:
     """Turn errors of this library into `ToolError`s, whose message the model is shown."""
     try:
         yield
+    except TooManySessions as error:
+        raise ToolError(f"{error} The tool reset_session ends one of yours.") from error
     except CellblockError as error:
         raise ToolError(str(error)) from error

@@ -10,6 +10,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit
 from pydantic import BaseModel, Field
 
+from ....visible_text import visible
+from ...sessions.languages import check_language
+from .callers import tool_errors
+
 
 class Approval(BaseModel):
     """The user's answer to the question whether code may run."""
@@ -20,10 +24,12 @@ class Approval(BaseModel):
 async def ask_approval(
     ctx: Context[Any, Any], code: str, language: str, session_id: str
 ) -> Elicit[Approval]:
-    """Return the question to the user. It contains all of the code.
+    """Return the question to the user. It contains all of the code, as it is.
 
-    Raise `ToolError` if the client cannot ask its user.
+    Raise `ToolError` if the client cannot ask its user, or the language does not run.
     """
+    with tool_errors():
+        check_language(language)
     capabilities = ctx.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
         raise ToolError(
@@ -31,7 +37,8 @@ async def ask_approval(
             "cannot ask (it has no elicitation). Use another client, or start the server without "
             "--confirm."
         )
-    return Elicit(f"Run this {language} code in the session {session_id!r}?\n\n{code}", Approval)
+    question = f"Run this {language} code in the session {session_id!r}?\n\n{code}"
+    return Elicit(visible(question), Approval)
 
 
 def check_approval(answer: ElicitationResult[Approval]) -> None:

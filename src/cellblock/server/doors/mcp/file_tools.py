@@ -8,14 +8,16 @@ import binascii
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from ...sessions.files import FileInfo, SessionFiles
 from . import file_content
 from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session
+from .declaration import declare_tool
 from .file_content import Encoding, FilePart
 from .uris import file_uri
 
@@ -24,7 +26,7 @@ _Path = Annotated[
     Field(
         min_length=1,
         max_length=4096,
-        description="Relative to the folder of the session, such as 'data/table.csv'.",
+        description="Relative to the session's folder /mnt/data, such as 'data/table.csv'.",
     ),
 ]
 _MAX_READ_BYTES = 1_000_000
@@ -62,8 +64,8 @@ class FileTools:
     def __init__(self, get_store: StoreSource) -> None:
         self._get_store = get_store
 
-    def register(self, server: MCPServer[Any]) -> None:
-        """Add the tools to `server`."""
+    def tools(self) -> list[Tool]:
+        """Return the tools."""
         reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         writes = ToolAnnotations(
             read_only_hint=False,
@@ -71,9 +73,11 @@ class FileTools:
             idempotent_hint=True,
             open_world_hint=False,
         )
-        server.add_tool(self.list_files, title="List files", annotations=reads)
-        server.add_tool(self.read_file, title="Read a file", annotations=reads)
-        server.add_tool(self.write_file, title="Write a file", annotations=writes)
+        return [
+            declare_tool(self.list_files, title="List files", annotations=reads),
+            declare_tool(self.read_file, title="Read a file", annotations=reads),
+            declare_tool(self.write_file, title="Write a file", annotations=writes),
+        ]
 
     async def list_files(
         self,

@@ -11,7 +11,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ...http.endpoints import json_error
 from ...http.services import Services
@@ -57,9 +57,10 @@ class McpDoor:
             await json_error(error)(scope, receive, send)
             return
         request.state.owner = owner
-        await self._server.session_manager.handle_request(
-            {**scope, "user": _user(owner)}, receive, send
-        )
+        async with _completed(send) as send_and_note:
+            await self._server.session_manager.handle_request(
+                {**scope, "user": _user(owner)}, receive, send_and_note
+            )
 
     async def _get_store(self) -> SessionStore:
         return self._services.store
@@ -73,6 +74,21 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._door.handle(scope, receive, send)
+
+
+@contextlib.asynccontextmanager
+async def _completed(send: Send) -> AsyncGenerator[Send]:
+    """Yield a `send`, and complete its answer: the end of the server cuts event streams off."""
+    is_open = False
+
+    async def send_and_note(message: Message) -> None:
+        nonlocal is_open
+        is_open = message["type"] == "http.response.start" or bool(message.get("more_body"))
+        await send(message)
+
+    yield send_and_note
+    if is_open:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _user(owner: Owner) -> AuthenticatedUser:

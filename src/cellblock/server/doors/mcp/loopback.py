@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
 import socket
 from collections.abc import Callable, Generator
 
@@ -13,12 +11,12 @@ from starlette.applications import Starlette
 
 from ....errors import BackendError
 from ...http.services import Services
+from ...http.signals import stop_signals
 from ...sessions.store import SessionStore
 from ...settings import SessionSettings
 from .http import McpDoor
 
 _HOST = "127.0.0.1"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DRAIN_SECONDS = 2  # clients keep a stream open all the time, which would delay the end
 
 
@@ -60,14 +58,8 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """Stop on signals."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._stop, number)
-        try:
+        with stop_signals(self._stop):
             yield
-        finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
 
     def _stop(self, number: int) -> None:
         self.exit_code = 128 + number

@@ -10,7 +10,8 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
-from mcp.types import ListResourcesResult, Resource
+from mcp.shared.exceptions import MCPError
+from mcp.types import INTERNAL_ERROR, ListResourcesResult, Resource
 from pydantic import AnyUrl
 
 from ....errors import CellblockError
@@ -36,8 +37,9 @@ async def read_file(
             f"There is no resource {uri}. Use a URI such as sandbox://default/data.csv."
         )
     session_id, path = names
-    store, owner = await get_store(), owner_of_request(context.request_context.request)
+    owner = owner_of_request(context.request_context.request)
     try:
+        store = await get_store()
         store.find(owner, session_id)
         async with store.use(owner, session_id) as session:
             return [await asyncio.to_thread(_read, session, path)]
@@ -81,8 +83,12 @@ class ResourceLister:
         return ListResourcesResult(resources=await self._list(owner_of_request(ctx.request)))
 
     async def _list(self, owner: Owner) -> list[Resource]:
+        try:
+            store = await self._get_store()
+        except CellblockError as error:  # it could not start
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
         found = list[Resource]()
-        for session in (await self._get_store()).sessions_of(owner):
+        for session in store.sessions_of(owner):
             try:
                 found += await asyncio.to_thread(_list_session, session)
             except CellblockError:  # it has just ended

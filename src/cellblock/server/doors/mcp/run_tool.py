@@ -6,22 +6,23 @@ import contextlib
 from typing import Annotated, Any
 
 from mcp.server.elicitation import ElicitationResult
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Resolve
+from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
 from ....blocks import CodeBlock
+from ...sessions.languages import RUNNABLE, check_language
 from ...sessions.session import SessionRun
-from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session
+from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session, tool_errors
 from .confirmation import Approval, ask_approval, check_approval
+from .declaration import declare_tool
 from .live_output import LiveOutput
 from .run_output import RunOutput, to_tool_result
 
 _Code = Annotated[str, Field(description="The source code to run.")]
-_Language = Annotated[
-    str, Field(description="The language of the code: python, bash, sh or javascript.")
-]
+_Language = Annotated[str, Field(description=f"The language of the code: {', '.join(RUNNABLE)}.")]
 _Timeout = Annotated[
     float | None,
     Field(gt=0, description="Time limit in seconds. The server may have a shorter one."),
@@ -41,9 +42,9 @@ class RunTool:
     def __init__(self, get_store: StoreSource) -> None:
         self._get_store = get_store
 
-    def register(self, server: MCPServer[Any], *, confirm: bool) -> None:
-        """Add the tool to `server`. If `confirm`, the user is asked before each run."""
-        server.add_tool(
+    def tool(self, *, confirm: bool) -> Tool:
+        """Return the tool. If `confirm`, the user is asked before each run."""
+        return declare_tool(
             self.run_confirmed_code if confirm else self.run_code,
             name="run_code",
             title="Run code",
@@ -65,6 +66,8 @@ class RunTool:
         timeout_seconds: _Timeout = None,
     ) -> Annotated[CallToolResult, RunOutput]:
         """Run code and return its result. Cancelling the call kills the code."""
+        with tool_errors():
+            check_language(language)
         run, block = SessionRun(), CodeBlock(code, language)
         async with (
             open_session(self._get_store, ctx, session_id) as opened,

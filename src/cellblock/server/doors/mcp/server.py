@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult
 from pydantic import AnyUrl
 
@@ -14,6 +15,7 @@ from .... import __version__
 from . import resources
 from .callers import DEFAULT_SESSION, SessionId, StoreSource
 from .cancelling import cancel_once
+from .declaration import argument_error
 from .file_tools import FileTools
 from .run_tool import RunTool
 from .session_tools import SessionTools
@@ -36,18 +38,22 @@ class SandboxServer(MCPServer[Any]):
     """
 
     def __init__(self, get_store: StoreSource, *, confirm: bool = False, advice: str = "") -> None:
+        tools = [
+            RunTool(get_store).tool(confirm=confirm),
+            *FileTools(get_store).tools(),
+            *SessionTools(get_store).tools(),
+        ]
         super().__init__(
             "cellblock",
             title="Cellblock sandbox",
             instructions=f"{_INSTRUCTIONS} {advice}".strip(),
             version=__version__,
             log_level="WARNING",
+            tools=tools,
             middleware=[resources.ResourceLister(get_store)],
         )
         self._get_store = get_store
-        RunTool(get_store).register(self, confirm=confirm)
-        FileTools(get_store).register(self)
-        SessionTools(get_store).register(self)
+        self._tools = {tool.name: tool for tool in tools}
         self.resource(
             FILE_URI_TEMPLATE,
             name="file",
@@ -60,7 +66,12 @@ class SandboxServer(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool. If the client cancels the call, wait until its code is dead."""
-        return await cancel_once(super().call_tool(name, arguments, context))
+        try:
+            return await cancel_once(super().call_tool(name, arguments, context))
+        except ToolError as error:
+            if (described := argument_error(self._tools.get(name), error)) is None:
+                raise
+            raise described from error
 
     async def read_resource(
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None

@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import uuid4
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from ...refusals import SessionNotFound
 from ...sessions.forks import fork_session
-from .callers import DEFAULT_SESSION, SessionId, StoreSource, open_session, owner_of, tool_errors
+from .callers import (
+    DEFAULT_SESSION,
+    ExistingSessionId,
+    StoreSource,
+    open_existing,
+    owner_of,
+    tool_errors,
+)
+from .declaration import declare_tool
 
 _CheckpointName = Annotated[
     str | None,
@@ -42,28 +51,30 @@ class SessionTools:
     def __init__(self, get_store: StoreSource) -> None:
         self._get_store = get_store
 
-    def register(self, server: MCPServer[Any]) -> None:
-        """Add the tools to `server`."""
+    def tools(self) -> list[Tool]:
+        """Return the tools."""
         changes = ToolAnnotations(
             read_only_hint=False, destructive_hint=True, open_world_hint=False
         )
         copies = ToolAnnotations(
             read_only_hint=False, destructive_hint=False, open_world_hint=False
         )
-        server.add_tool(self.checkpoint, title="Save a checkpoint", annotations=copies)
-        server.add_tool(self.restore, title="Restore a checkpoint", annotations=changes)
-        server.add_tool(self.drop_checkpoint, title="Delete a checkpoint", annotations=changes)
-        server.add_tool(self.fork, title="Fork a session", annotations=copies)
-        server.add_tool(self.reset_session, title="Reset a session", annotations=changes)
+        return [
+            declare_tool(self.checkpoint, title="Save a checkpoint", annotations=copies),
+            declare_tool(self.restore, title="Restore a checkpoint", annotations=changes),
+            declare_tool(self.drop_checkpoint, title="Delete a checkpoint", annotations=changes),
+            declare_tool(self.fork, title="Fork a session", annotations=copies),
+            declare_tool(self.reset_session, title="Reset a session", annotations=changes),
+        ]
 
     async def checkpoint(
         self,
         ctx: Context[Any, Any],
         name: _CheckpointName = None,
-        session_id: SessionId = DEFAULT_SESSION,
+        session_id: ExistingSessionId = DEFAULT_SESSION,
     ) -> CheckpointInfo:
         """Save the variables and the files of a session, to go back to them with `restore`."""
-        async with open_session(self._get_store, ctx, session_id) as opened:
+        async with open_existing(self._get_store, ctx, session_id) as opened:
             executor = opened.session.checkpointable
             try:
                 saved = await opened.store.call(opened.session, lambda: executor.checkpoint(name))
@@ -76,13 +87,13 @@ class SessionTools:
         self,
         ctx: Context[Any, Any],
         name: _Name,
-        session_id: SessionId = DEFAULT_SESSION,
+        session_id: ExistingSessionId = DEFAULT_SESSION,
     ) -> SessionInfo:
         """Set the variables and the files of a session back to a checkpoint.
 
         What happened since then is lost. A checkpoint can be restored several times.
         """
-        async with open_session(self._get_store, ctx, session_id) as opened:
+        async with open_existing(self._get_store, ctx, session_id) as opened:
             executor = opened.session.checkpointable
             await opened.store.call(opened.session, lambda: executor.restore(name))
             return SessionInfo(
@@ -90,10 +101,10 @@ class SessionTools:
             )
 
     async def drop_checkpoint(
-        self, ctx: Context[Any, Any], name: _Name, session_id: SessionId = DEFAULT_SESSION
+        self, ctx: Context[Any, Any], name: _Name, session_id: ExistingSessionId = DEFAULT_SESSION
     ) -> SessionInfo:
         """Delete a checkpoint that is not needed any more. A session can have 16 of them."""
-        async with open_session(self._get_store, ctx, session_id) as opened:
+        async with open_existing(self._get_store, ctx, session_id) as opened:
             await opened.store.call(
                 opened.session, lambda: opened.session.checkpointable.drop(name)
             )
@@ -104,7 +115,7 @@ class SessionTools:
     async def fork(
         self,
         ctx: Context[Any, Any],
-        session_id: SessionId = DEFAULT_SESSION,
+        session_id: ExistingSessionId = DEFAULT_SESSION,
         new_session_id: Annotated[
             str | None,
             Field(min_length=1, max_length=128, description="Default: a new random identifier."),
@@ -118,7 +129,7 @@ class SessionTools:
         Try something in the copy: the original does not change.
         """
         new_id = new_session_id or f"fork-{uuid4().hex[:12]}"
-        async with open_session(self._get_store, ctx, session_id) as opened:
+        async with open_existing(self._get_store, ctx, session_id) as opened:
             await fork_session(
                 opened.store, opened.owner, opened.session, new_id, checkpoint=checkpoint
             )
@@ -129,18 +140,18 @@ class SessionTools:
     async def reset_session(
         self,
         ctx: Context[Any, Any],
-        session_id: SessionId = DEFAULT_SESSION,
+        session_id: ExistingSessionId = DEFAULT_SESSION,
         keep_files: Annotated[
             bool, Field(description="Keep the files; delete only variables and checkpoints.")
         ] = False,
     ) -> SessionInfo:
         """Delete the variables, checkpoints and files of a session. Its next use starts anew."""
-        store, owner = await self._get_store(), owner_of(ctx)
-        try:
-            session = store.find(owner, session_id)
-        except SessionNotFound:
-            return SessionInfo(session_id=session_id, message="There was no such session.")
         with tool_errors():
+            store, owner = await self._get_store(), owner_of(ctx)
+            try:
+                session = store.find(owner, session_id)
+            except SessionNotFound:
+                return SessionInfo(session_id=session_id, message="There was no such session.")
             if keep_files:
                 async with store.use(owner, session_id):
                     await store.call(session, session.executor.restart)

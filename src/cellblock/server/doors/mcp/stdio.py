@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import stat
+import select
 import sys
 from collections.abc import AsyncGenerator
 from typing import Any, cast
@@ -26,7 +25,8 @@ async def serve_stdio(
     """Serve one client until it closes standard input. Then end all sessions.
 
     The client is answered while the sandbox starts, since packages may take longer to install than
-    clients wait. Raise what starting the sandbox raises.
+    clients wait. If the sandbox cannot start, tools answer with the reason, because clients do not
+    show why a server ended; the reason is raised at the end of the input.
     """
     store = SessionStore(settings)
     start = asyncio.create_task(_start(store))
@@ -37,10 +37,9 @@ async def serve_stdio(
     server = SandboxServer(get_store, confirm=confirm, advice=advice)
     serve = asyncio.create_task(_serve(server))
     try:
-        await asyncio.wait({start, serve}, return_when=asyncio.FIRST_COMPLETED)
+        await serve
         if start.done():
             start.result()
-        await serve
     finally:
         await _cancel(serve)
         await _cancel(start)
@@ -68,12 +67,12 @@ async def _serve(server: SandboxServer) -> None:
 
 @contextlib.asynccontextmanager
 async def _stdin_lines() -> AsyncGenerator[AsyncGenerator[str] | None]:
-    """Yield the lines of standard input; None if it is a file, which never blocks.
+    """Yield the lines of standard input; None if it never blocks, as files and /dev/null.
 
     A thread that waits in `read`, as the SDK has by default, cannot be cancelled: SIGTERM would
     have no effect until the client closes standard input.
     """
-    if stat.S_ISREG(os.fstat(0).st_mode):
+    if not _can_wait(0):
         yield None
         return
     loop = asyncio.get_running_loop()
@@ -85,6 +84,16 @@ async def _stdin_lines() -> AsyncGenerator[AsyncGenerator[str] | None]:
         yield _decode_lines(reader)
     finally:
         transport.close()
+
+
+def _can_wait(descriptor: int) -> bool:
+    """Return True if the event loop can wait for input. The kernel refuses files, for example."""
+    with select.epoll() as poll:
+        try:
+            poll.register(descriptor, select.EPOLLIN)
+        except PermissionError:
+            return False
+    return True
 
 
 async def _decode_lines(reader: asyncio.StreamReader) -> AsyncGenerator[str]:

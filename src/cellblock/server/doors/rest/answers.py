@@ -75,7 +75,14 @@ class RunResult(BaseModel):
         description="Whether the run ended the interpreter, and the variables were restored to "
         "their values before the run."
     )
-    notice: str = Field(description="What happened to the session, if it had to be restored.")
+    notice: str = Field(
+        description="What happened to the session, if it had to be restored; or that it cannot be "
+        "at present."
+    )
+    lost_blocks: int = Field(
+        description="How many earlier runs have lost their variables, because the session could "
+        "only be restored to an older state."
+    )
 
     @classmethod
     def of(cls, result: CodeResult) -> RunResult:
@@ -93,6 +100,7 @@ class RunResult(BaseModel):
             usage=RunUsage.of(result.usage),
             session_restored=getattr(result, "session_restored", False),
             notice=getattr(result, "notice", ""),
+            lost_blocks=getattr(result, "lost_blocks", 0),
         )
 
 
@@ -167,7 +175,11 @@ class SessionList(BaseModel):
 class FileEntry(BaseModel):
     """A file or folder of a session."""
 
-    path: str = Field(description="Relative to the session's folder, /mnt/data.")
+    path: str = Field(
+        description="Relative to the session's folder, /mnt/data. Bytes that are not UTF-8 are "
+        "replaced by U+FFFD."
+    )
+    url_path: str = Field(description="The path percent-encoded, as requests for the file need it.")
     type: Literal["file", "folder"]
     size_bytes: int
     modified_at: datetime
@@ -178,6 +190,7 @@ class FileEntry(BaseModel):
         """Return the JSON of `file`."""
         return cls(
             path=file.path,
+            url_path=file.url_path,
             type="folder" if file.is_folder else "file",
             size_bytes=file.size_bytes,
             modified_at=to_time(file.modified),

@@ -76,6 +76,7 @@ class EndedEvent(BaseModel):
     usage: RunUsage
     session_restored: bool
     notice: str
+    lost_blocks: int
 
 
 EVENT_MODELS: dict[str, type[BaseModel]] = {
@@ -174,4 +175,5 @@ def _ended(live: LiveRun, event: Ended) -> EndedEvent:
         usage=RunUsage.of(event.usage),
         session_restored=event.session_restored,
         notice=event.notice,
+        lost_blocks=event.lost_blocks,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from functools import partial
 from typing import BinaryIO, cast
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -65,16 +67,19 @@ class FileOperations:
         path = _path(request)
         async with use_existing(self._store, owner, _session_id(request)) as session:
             file = await asyncio.to_thread(session.files.open, path)
-        response = file_response(file, FileInfo(path, 0, 0).content_type)
         # A page that code has written must not run in a browser with the rights of this server.
-        response.headers["Content-Disposition"] = "attachment"
-        return response
+        return file_response(
+            file,
+            FileInfo(path, 0, 0).content_type,
+            request_headers=request.headers,
+            attachment_name=path.rpartition("/")[2],
+        )
 
     async def delete_file(self, request: Request, owner: Owner) -> Response:
-        """Answer DELETE sessions/ID/files/PATH."""
+        """Answer DELETE sessions/ID/files/PATH, which is a file or a folder."""
         path = _path(request)
         async with use_existing(self._store, owner, _session_id(request)) as session:
-            await asyncio.to_thread(session.files.delete, path)
+            await asyncio.to_thread(session.files.delete, path, folders=True)
         return Response(status_code=204)
 
 
@@ -85,4 +90,8 @@ def _session_id(request: Request) -> str:
 
 def _path(request: Request) -> str:
     """Return the checked path of a file. Raise `InvalidFileName`."""
-    return "/".join(split_name(request.path_params["path"]))
+    path: str = request.path_params["path"]
+    raw: bytes = request.scope.get("raw_path", b"")
+    if "\ufffd" in path and raw:  # bytes that are not UTF-8, or really this character
+        path = os.fsdecode(unquote_to_bytes(raw)).split("/", 5)[5]  # /v1/sessions/ID/files/PATH
+    return "/".join(split_name(path))

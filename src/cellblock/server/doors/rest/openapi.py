@@ -20,9 +20,11 @@ _ERRORS = {
     401: "The API key is missing or not valid",
     403: "A server without keys was addressed by another name or from a page of another site, or "
     "the key's policy cannot be applied in containers",
-    404: "There is no such session, run or file",
+    404: "There is no such session, run, checkpoint or file",
+    408: "The client stopped sending the request",
     409: "The session cannot do this in its present state",
     413: "The body is too large",
+    416: "The file has none of the bytes of the header Range",
     429: "The key has used up a quota. Retry after the seconds in the header Retry-After",
     500: "The server failed",
     503: "The server is about to stop, or cannot start sessions",
@@ -55,7 +57,10 @@ _PATH_PARAMETERS = {
 
 
 def document(operations: Sequence[Operation], *, needs_keys: bool) -> dict[str, Any]:
-    """Return the document for `operations` and the server's own paths."""
+    """Return the document for `operations` and the server's own paths.
+
+    It has no `servers`: the address depends on the request.
+    """
     paths = dict[str, dict[str, Any]]()
     for operation in operations:
         path = paths.setdefault(f"/v1{operation.path}", {})

@@ -81,6 +81,7 @@ _LAST_EVENT_ID = Parameter(
 _AFTER = Parameter("after", "integer", "The same, for clients that cannot set the header.")
 _FOLDER = Parameter("folder", "string", "The folder to list. Default: the session's.")
 _RECURSIVE = Parameter("recursive", "boolean", "List the folders in it too.")
+_RANGE = Parameter("Range", "string", "A range of bytes, such as bytes=0-999.", "header")
 _SESSION = "/sessions/{session_id}"
 _FILE = _SESSION + "/files/{path}"
 
@@ -160,7 +161,9 @@ def _file_operations(files: FileOperations) -> list[Operation]:
         Operation("files", "PUT", _FILE, files.upload_file,
                   "Upload a file, whose content is the body", (entry,), BYTES, True),
         Operation("files", "GET", _FILE, files.download_file, "Download a file",
-                  (Answer(200, "*/*", "The content"),)),
-        Operation("files", "DELETE", _FILE, files.delete_file, "Delete a file",
+                  (Answer(200, BYTES, "The content, with the type that its name suggests"),
+                   Answer(206, BYTES, "The range of bytes that the header Range names")),
+                  parameters=(_RANGE,)),
+        Operation("files", "DELETE", _FILE, files.delete_file, "Delete a file or folder",
                   (Answer(204, None, "Deleted"),)),
     ]  # fmt: skip

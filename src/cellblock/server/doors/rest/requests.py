@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from ...http.bodies import read_json
+from ...sessions.languages import RUNNABLE
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._~:@-]{0,127}$"
+_NAME_PATTERN = r"^[^/]{1,128}$"
 _MAX_NAME = 128
 _YEAR_SECONDS = 366 * 86_400
+
+
+def _check_id(value: str) -> str:
+    if not re.fullmatch(_ID_PATTERN, value):
+        raise PydanticCustomError(
+            "identifier",
+            "use 1 to 128 ASCII letters, digits and . _ ~ : @ -, beginning with a letter or digit",
+        )
+    return value
+
+
+def _check_name(value: str) -> str:
+    if value in (".", "..") or not re.fullmatch(_NAME_PATTERN, value):
+        raise PydanticCustomError(
+            "checkpoint_name", "use 1 to 128 printable characters without a slash, not '.' or '..'"
+        )
+    return value
+
+
+_Identifier = Annotated[
+    str, AfterValidator(_check_id), WithJsonSchema({"type": "string", "pattern": _ID_PATTERN})
+]
+_NewName = Annotated[
+    str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": _NAME_PATTERN})
+]
 
 
 class _Body(BaseModel):
@@ -28,7 +57,8 @@ class RunRequest(_Body):
         min_length=1,
         max_length=64,
         description="Python runs in the live interpreter of the session, as in a notebook. "
-        "Other languages, such as bash, run as a fresh process in the same folder.",
+        "Other languages run as a fresh process in the same folder, if their program is installed. "
+        f"Languages: {', '.join(RUNNABLE)}.",
     )
     timeout_seconds: float | None = Field(
         default=None,
@@ -51,19 +81,15 @@ class RunRequest(_Body):
 class NewSession(_Body):
     """A session to create."""
 
-    id: str | None = Field(
-        default=None, pattern=_ID_PATTERN, description="Default: a new random identifier."
-    )
+    id: _Identifier | None = Field(default=None, description="Default: a new random identifier.")
 
 
 class NewCheckpoint(_Body):
     """A checkpoint to create."""
 
-    name: str | None = Field(
+    name: _NewName | None = Field(
         default=None,
-        min_length=1,
-        max_length=_MAX_NAME,
-        description="Printable characters. Default: the first free number.",
+        description="Printable characters without a slash. Default: the first free number.",
     )
     lifetime_seconds: float | None = Field(
         default=None,
@@ -83,9 +109,7 @@ class RestoreRequest(_Body):
 class ForkRequest(_Body):
     """The session to create as a copy."""
 
-    id: str | None = Field(
-        default=None, pattern=_ID_PATTERN, description="Default: a new random identifier."
-    )
+    id: _Identifier | None = Field(default=None, description="Default: a new random identifier.")
     checkpoint: str | None = Field(
         default=None,
         min_length=1,

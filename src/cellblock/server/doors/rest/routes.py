@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from ...http.endpoints import Endpoints, json_error
+from ...http.endpoints import Endpoints, json_error, match_newlines
 from ...http.services import Services
 from .openapi import document
 from .operations import operations
@@ -21,17 +20,19 @@ def rest_routes(services: Services) -> list[BaseRoute]:
     """Return the routes of the door. The document needs no key."""
     table = operations(services)
     make = Endpoints(services, "rest", json_error).route
-    text = json.dumps(document(table, needs_keys=services.keys is not None), ensure_ascii=False)
+    described = document(table, needs_keys=services.keys is not None)
 
-    async def openapi(_request: Request) -> Response:
-        return Response(text, media_type="application/json")
+    async def openapi(request: Request) -> Response:
+        request.state.operation = "rest.openapi"
+        address = str(request.base_url).rstrip("/")
+        return JSONResponse({**described, "servers": [{"url": address}]})
 
     paths = dict[str, dict[str, Route]]()
     for each in table:
         path = each.path.replace("{path}", "{path:path}")
         paths.setdefault(path, {})[each.method] = make(each.method, path, each.handler)
     routes = [_join(path, methods) for path, methods in paths.items()]
-    return [Route("/openapi.json", openapi), Mount(_PREFIX, routes=routes)]
+    return [Route("/openapi.json", openapi), match_newlines(Mount(_PREFIX, routes=routes))]
 
 
 def _join(path: str, routes: Mapping[str, Route]) -> Route:
@@ -41,4 +42,4 @@ def _join(path: str, routes: Mapping[str, Route]) -> Route:
         method = "GET" if request.method == "HEAD" else request.method
         return await routes[method].endpoint(request)
 
-    return Route(path, endpoint, methods=list(routes))
+    return match_newlines(Route(path, endpoint, methods=list(routes)))

@@ -13,6 +13,7 @@ from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.services import Services
 from ...owners import Owner
+from ...sessions.languages import check_language
 from .answers import RunList, answer
 from .event_stream import EventStream, read_position
 from .live_run import LiveRun, LiveRunSettings
@@ -70,6 +71,7 @@ class RunOperations:
 
     async def _run(self, request: Request, owner: Owner, session_id: str | None) -> Response:
         body = await read_json(request, RunRequest, self._store.settings.max_body_bytes)
+        check_language(body.language)
         live = self._runs.start(
             owner,
             LiveRunSettings(

@@ -13,7 +13,7 @@ from ....errors import CheckpointError, SessionError
 from ...http.bodies import read_json
 from ...http.services import Services
 from ...owners import Owner
-from ...refusals import InvalidRequest, SessionNotFound
+from ...refusals import CheckpointNotFound, InvalidRequest, SessionNotFound
 from ...sessions.forks import fork_session
 from ...sessions.session import HostedSession
 from .answers import CheckpointInfo, CheckpointList, SessionInfo, SessionList, answer
@@ -77,6 +77,8 @@ class SessionOperations:
         if self._exists(owner, new_id):
             raise SessionError(f"There is already a session {new_id!r}. Use another identifier.")
         async with use_existing(self._store, owner, _session_id(request)) as session:
+            if body.checkpoint is not None:
+                _check_checkpoint(session, body.checkpoint)
             await fork_session(self._store, owner, session, new_id, checkpoint=body.checkpoint)
         return answer(self._describe(self._store.find(owner, new_id)), 201)
 
@@ -108,6 +110,7 @@ class SessionOperations:
         """Answer DELETE sessions/ID/checkpoints/NAME."""
         name = request.path_params["name"]
         async with use_existing(self._store, owner, _session_id(request)) as session:
+            _check_checkpoint(session, name)
             await self._store.call(session, lambda: session.checkpointable.drop(name))
         return Response(status_code=204)
 
@@ -115,6 +118,7 @@ class SessionOperations:
         """Answer POST sessions/ID/restore."""
         body = await read_json(request, RestoreRequest, self._max_bytes)
         async with use_existing(self._store, owner, _session_id(request)) as session:
+            _check_checkpoint(session, body.checkpoint)
             source = session.checkpointable
             await self._store.call(session, lambda: source.restore(body.checkpoint))
             return answer(self._describe(session))
@@ -128,6 +132,16 @@ class SessionOperations:
         except SessionNotFound:
             return False
         return True
+
+
+def _check_checkpoint(session: HostedSession, name: str) -> None:
+    """Raise `CheckpointNotFound` if the session has no checkpoint with this name."""
+    names = [each.name for each in session.checkpointable.checkpoints]
+    if name not in names:
+        known = ", ".join(map(repr, names)) or "none"
+        raise CheckpointNotFound(
+            f"The session has no checkpoint {name[:128]!r}. Use the name of one of these: {known}."
+        )
 
 
 def _session_id(request: Request) -> str:

@@ -1,0 +1,78 @@
+"""Take out of CSS what could change more than the output that it belongs to.
+
+What is kept is written anew from parts that are known to be harmless. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PROPERTIES = {
+    *("color", "background", "background-color", "font", "font-family", "font-size", "font-style"),
+    *("font-weight", "line-height", "text-align", "text-decoration", "text-transform"),
+    *("vertical-align", "white-space", "word-break", "width", "min-width", "max-width"),
+    *("height", "min-height", "max-height", "opacity", "border-collapse", "border-spacing"),
+    *("border-color", "border-style", "border-width", "border-radius", "caption-side"),
+    *(f"{name}-{side}" for name in ("margin", "padding", "border") for side in ("top", "bottom")),
+    *(f"{name}-{side}" for name in ("margin", "padding", "border") for side in ("left", "right")),
+    *("margin", "padding", "border"),
+}
+# The form of the ids of pandas' Styler. Others could stand for elements of the client's page.
+STYLER_ID = re.compile(r"T_[\w-]{1,80}", re.ASCII)
+_COMMENT = re.compile(r"/\*(?:(?!/\*).)*?\*/", re.DOTALL)
+# Elements in the one with the id. `+` and `~` would reach those beside it.
+_SELECTOR = re.compile(rf"#{STYLER_ID.pattern}(?:[\s.:>#][\w\s.:>#*()-]*)?", re.ASCII)
+_FUNCTION = re.compile(r"(?<![\w\\-])(?:linear-gradient|rgba?|hsla?)\(")
+_VALUE = re.compile(r"(?:[\w\s#.,%!+/()-]|'[\w\s-]*'|\"[\w\s-]*\")+", re.ASCII)
+_NEGATIVE = re.compile(r"(?<!\w)-[\s\d.]")  # it can move an element out of the output
+
+
+def clean_css(text: str) -> tuple[str, bool]:
+    """Return the rules for elements with an id of pandas' Styler, and whether that is all."""
+    rest = _COMMENT.sub(" ", text)
+    if "@" in rest:
+        return "", False
+    *parts, end = rest.split("}")
+    rules, is_complete = list[str](), not end.strip()
+    for selectors, _, body in (part.partition("{") for part in parts):
+        if "{" in body:
+            is_complete = False
+        elif _select_output(selectors):
+            kept = clean_declarations(body)
+            rules.append(f"{' '.join(selectors.split())} {{ {kept} }}")
+            is_complete = is_complete and len(_split(kept)) == len(_split(body))
+        else:
+            is_complete = is_complete and _is_default(selectors, body)
+    return "\n".join(rules), is_complete
+
+
+def clean_declarations(text: str) -> str:
+    """Return what is harmless in the content of a rule or of a `style` attribute."""
+    return "; ".join(line for line in _split(text) if _is_harmless(line))
+
+
+def _split(declarations: str) -> list[str]:
+    return [line.strip() for line in declarations.split(";") if line.strip()]
+
+
+def _is_default(selectors: str, body: str) -> bool:
+    """Return True for the rules that pandas adds to each table. Clients have their own."""
+    names = {line.partition(":")[0] for line in _split(body)}
+    return selectors.strip().startswith(".dataframe ") and names <= {"vertical-align", "text-align"}
+
+
+def _select_output(selectors: str) -> bool:
+    return selectors.count("(") == selectors.count(")") and all(
+        _SELECTOR.fullmatch(selector.strip()) for selector in selectors.split(",")
+    )
+
+
+def _is_harmless(declaration: str) -> bool:
+    name, _, value = declaration.partition(":")
+    return (
+        name.strip().lower() in _PROPERTIES
+        and _VALUE.fullmatch(value) is not None
+        and value.count("(") == value.count(")")
+        and "(" not in _FUNCTION.sub("", value)
+        and _NEGATIVE.search(value) is None
+    )

@@ -1,0 +1,168 @@
+"""Take active content out of HTML. Pure: no I/O."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import nh3
+
+from .safe_css import STYLER_ID, clean_css, clean_declarations
+
+_TAGS = nh3.ALLOWED_TAGS | {
+    *("audio", "video", "source", "progress", "font", "label", "section", "tfoot", "main")
+}
+_PLAYER = {"controls", "loop", "muted", "autoplay", "width", "height", "src", "preload"}
+_ATTRIBUTES = {
+    **nh3.ALLOWED_ATTRIBUTES,
+    "*": {"id", "class", "style", "title", "align", "valign", "dir", "lang"},
+    "table": {"border", "align", "summary", "width", "cellpadding", "cellspacing"},
+    "a": {"href", "hreflang", "target", "download"},
+    "audio": _PLAYER,
+    "video": _PLAYER,
+    "source": {"src", "type"},
+    "progress": {"max", "value"},
+    "font": {"color", "size", "face"},
+    "details": {"open"},
+}
+_DATA = r"[\w.+-]{1,40};base64,[A-Za-z0-9+/=\s]*"
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
+_SOURCES = {
+    "img": _IMAGE,
+    **dict.fromkeys(("audio", "video", "source"), re.compile(rf"data:(?:audio|video)/{_DATA}")),
+}
+# Neither looks past the next start of the same tag, so that the time is linear.
+_SVG = re.compile(r"<svg\b(?:(?!<svg\b).)*?</svg\s*>", re.IGNORECASE | re.DOTALL)
+_SVG_NAMESPACE = "http://www.w3.org/2000/svg"
+_STYLE = re.compile(r"<style\b[^<>]*>((?:(?!<style\b).)*?)</style\s*>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<([a-z][a-z0-9-]{0,30})", re.IGNORECASE)
+_ALL_SCHEMES = {"http", "https", "mailto", "data", "javascript", "file", "ftp", "blob", "vbscript"}
+# Without them, HTML looks as it did.
+_UNSEEN_TAGS = {"html", "head", "body", "title"}
+_UNSEEN_ATTRIBUTES = re.compile(r"id|for|name|role|rel|tabindex|type|xmlns|(?:data|aria)-.*")
+
+
+@dataclass(frozen=True)
+class CleanHtml:
+    """HTML without active content.
+
+    is_complete   False if something that can be seen was taken out
+    is_empty      True if nothing that can be seen is left
+    has_lost_style    True if the rules of a style sheet were taken out
+    """
+
+    text: str
+    is_complete: bool = True
+    is_empty: bool = False
+    has_lost_style: bool = False
+
+
+def clean_html(text: str) -> CleanHtml:
+    """Return HTML without scripts, and without what loads something or leaves its output.
+
+    SVG graphics become images, in which scripts do not run. Of style sheets, the rules of pandas'
+    Styler are kept.
+    """
+    text = _SVG.sub(lambda match: _svg_element_image(match[0]), text)
+    sheets = [clean_css(css) for css in _STYLE.findall(text)]
+    text = _STYLE.sub("", text)
+    cleaned = nh3.clean(
+        text,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        attribute_filter=_filter_attribute,
+        url_schemes={"http", "https", "mailto", "data"},
+    )
+    before, after = _Elements.of(_well_formed(text)), _Elements.of(cleaned)
+    rules = "\n".join(css for css, _ in sheets if css)
+    is_styled = all(is_whole for _, is_whole in sheets)
+    return CleanHtml(
+        f"<style>\n{rules}\n</style>\n{cleaned}" if rules else cleaned,
+        is_complete=is_styled and not before.seen - after.seen,
+        is_empty=not after.has_content,
+        has_lost_style=any(not css and not is_whole for css, is_whole in sheets),
+    )
+
+
+def _well_formed(text: str) -> str:
+    """Return HTML with all its elements, in a form that `HTMLParser` reads in linear time."""
+    return nh3.clean(
+        text,
+        tags={name.lower() for name in _TAG.findall(text)},
+        clean_content_tags=set(),
+        generic_attribute_prefixes={""},
+        url_schemes=_ALL_SCHEMES,
+        link_rel=None,
+    )
+
+
+def svg_image(text: str) -> str:
+    """Return an SVG file as an image in HTML."""
+    content = base64.b64encode(text.encode(errors="replace")).decode()
+    return f'<img src="data:image/svg+xml;base64,{content}">'
+
+
+def _svg_element_image(text: str) -> str:
+    """Return an SVG graphic as an image; as it is, which is then taken out, if it is not XML."""
+    if "xmlns=" not in text.partition(">")[0]:
+        text = f'{text[:4]} xmlns="{_SVG_NAMESPACE}"{text[4:]}'
+    try:
+        ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return text
+    return svg_image(text)
+
+
+def _filter_attribute(tag: str, name: str, value: str) -> str | None:
+    """Return the value of an attribute, or None to leave the attribute out."""
+    match name:
+        case "src":
+            source = _SOURCES.get(tag)
+            return value if source is not None and source.fullmatch(value) else None
+        case "id":
+            return value if STYLER_ID.fullmatch(value) else None
+        case "target":
+            return value if value == "_blank" else None
+        case "style":
+            return clean_declarations(value) or None
+        case _:
+            return None if value.lstrip().lower().startswith("data:") else value
+
+
+class _Elements(HTMLParser):
+    """Count what of HTML can be seen: tags, attributes and the properties of `style`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[tuple[str, ...]] = Counter()
+        self.has_content = False
+
+    @classmethod
+    def of(cls, text: str) -> _Elements:
+        """Return the elements of `text`."""
+        elements = cls()
+        elements.feed(text)
+        elements.close()
+        return elements
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Count a tag and its attributes."""
+        if tag in _UNSEEN_TAGS:
+            return
+        self.seen[(tag,)] += 1
+        self.has_content = self.has_content or tag in ("progress", "hr")
+        for name, value in dict(attrs).items():
+            if name == "style":
+                for declaration in filter(str.strip, (value or "").split(";")):
+                    self.seen[tag, name, declaration.partition(":")[0].strip().lower()] += 1
+            elif not _UNSEEN_ATTRIBUTES.fullmatch(name):
+                self.seen[tag, name] += 1
+                self.has_content = self.has_content or name == "src"
+
+    def handle_data(self, data: str) -> None:
+        """See whether there is text."""
+        self.has_content = self.has_content or bool(data.strip())

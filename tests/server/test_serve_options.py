@@ -1,0 +1,32 @@
+"""Options of `cellblock serve` and `cellblock keys` that are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--idle", "--max-age", "--stall"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0"])
+def test_a_time_that_is_no_number_of_seconds_is_a_usage_error(option: str, value: str) -> None:
+    _check_usage_error("serve", "--no-auth", option, value)
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--days", "--cpu-seconds"])
+def test_a_limit_of_a_key_that_is_no_number_is_a_usage_error(option: str) -> None:
+    _check_usage_error("keys", "add", "name", option, "nan")
+
+
+def _check_usage_error(*arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cellblock", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"cellblock: Invalid value for '{arguments[-2]}'")
+    assert done.stderr.count("\n") == 1
