@@ -99,7 +99,11 @@ def test_folders_are_no_files(api: httpx.Client, session: str) -> None:
     api.put(f"{session}/files/file", content=b"")
     for answer, status, message in (
         (api.put(f"{session}/files/d1", content=b""), 400, "'d1' is a folder"),
-        (api.put(f"{session}/files/file/x", content=b""), 400, "is not a folder"),
+        (
+            api.put(f"{session}/files/file/x", content=b""),
+            400,
+            "'file' is a file or link, not a folder",
+        ),
         (api.get(f"{session}/files", params={"folder": "file"}), 400, "'file' is not a folder"),
         (api.get(f"{session}/files/d1"), 404, "it is a folder"),
         (api.get(f"{session}/files", params={"folder": "none"}), 404, "'none'"),
