@@ -64,7 +64,8 @@ def test_a_picture_is_the_result(client: httpx.Client) -> None:
     )
     assert done["result"] == {"type": "image", "format": "png", "base64_data": png}
     assert done["stdout"] == ""
-    assert _run(client, "import os; os.listdir('/mnt/data')")["result"] == "[]"
+    pictures = "import glob; glob.glob('/mnt/data/**/*.png', recursive=True)"
+    assert _run(client, pictures)["result"] == "[]"
 
 
 def test_state_stays_in_a_session_and_not_between_two(client: httpx.Client) -> None:
