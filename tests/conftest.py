@@ -28,7 +28,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 class _Together(LoadScopeScheduling):
     """Run the tests of one file in one process, because they share fixtures.
 
-    The checks of one executor also run in one process, and all other tests that need Docker.
+    The checks of one executor also run in one process. So do all other tests that need Docker, in
+    three groups: they share an engine, and most of their time is waiting for it.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -36,7 +37,8 @@ class _Together(LoadScopeScheduling):
         if "test_conformance" in file:
             return f"{file} {name.partition('[')[2].partition('-')[0].rstrip(']')}"
         if "docker" in f"{file} {name}" or file.startswith("tests/containers/"):
-            return "Docker's engine"
+            parts = (part for part in ("tests/executors/jupyter", "tests/server") if part in file)
+            return f"Docker's engine {next(parts, '')}"
         return file
 
 
