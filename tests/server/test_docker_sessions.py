@@ -207,7 +207,7 @@ def test_the_default_image_gets_ipython(image: str, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def default_image() -> Generator[None]:
-    """Have an image with the name of the default one, for the time of the context."""
+    """Give a test image the name of the default image during the context."""
     engine = docker_engine.shared_engine()
     if engine.docker("images", "--quiet", IMAGE):
         yield

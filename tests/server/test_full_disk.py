@@ -74,7 +74,7 @@ def fill(disk: Path) -> Path:
 
 @contextlib.contextmanager
 def full(disk: Path) -> Generator[None]:
-    """Have a full disk for the time of the context."""
+    """Keep the disk full during the context."""
     filler = fill(disk)
     try:
         yield

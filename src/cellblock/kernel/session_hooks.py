@@ -115,7 +115,7 @@ class SessionHooks:
         self._report("execute_result", {"data": format_dict, "metadata": md_dict or {}})
 
     def _format_without_frames(self, *args: Any, **options: Any) -> None:
-        """Show the traceback of an `input()` that nobody answers without the session's own code."""
+        """Show an `EOFError` of `input()` without the frames of the session's own code."""
         error = sys.exc_info()[1]
         if isinstance(error, EOFError):
             _drop_frames(error, self._own_file)

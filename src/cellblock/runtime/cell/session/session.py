@@ -308,8 +308,8 @@ class Session:
                     raise
             if has_reaped:
                 time.sleep(_REAP_INTERVAL)
-            # Killed children count as processes until they are reaped. So the last checkpoint but
-            # one, which nobody else can reap, is a reserve. It may not be dead yet.
+            # Killed children count as processes until they are reaped. The previous checkpoint is
+            # being replaced, and only this process can reap it: that frees one process, soon.
             self._reap_checkpoints()
             fork_state.reap_killed_children(self._checkpoints)
             has_reaped = True
