@@ -314,11 +314,15 @@ class _SyncSession(SyncCodeExecutor):
         return background_loop().run(self._executor.complete(code, cursor))
 
     def checkpoint(
-        self, name: str | None = None, *, lifetime_seconds: float | None = None
+        self,
+        name: str | None = None,
+        *,
+        lifetime_seconds: float | None = None,
+        replace: bool = False,
     ) -> Checkpoint:
         """Create a frozen copy of the session's memory and work folder."""
         return background_loop().run(
-            self._executor.checkpoint(name, lifetime_seconds=lifetime_seconds)
+            self._executor.checkpoint(name, lifetime_seconds=lifetime_seconds, replace=replace)
         )
 
     def restore(self, checkpoint: Checkpoint | str) -> None:

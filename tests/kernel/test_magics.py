@@ -77,13 +77,16 @@ def test_a_checkpoint_in_the_middle_of_a_cell_is_an_error(kernel: LiveKernel) ->
     assert "middle" not in kernel.run("%checkpoints").text()
 
 
-def test_what_cannot_be_copied_is_named(kernel: LiveKernel) -> None:
+def test_what_cannot_be_copied_is_named_and_an_older_checkpoint_kept(kernel: LiveKernel) -> None:
+    kernel.run("value = 5\n%checkpoint copied")
     kernel.run("import threading\nevent = threading.Event()")
     kernel.run("thread = threading.Thread(target=event.wait)\nthread.start()")
-    reply = kernel.run("%checkpoint")
-    assert reply.content["ename"] == "CheckpointError"
-    assert "thread" in reply.content["evalue"].lower()
+    for line in ("%checkpoint", "%checkpoint copied"):
+        reply = kernel.run(line)
+        assert reply.content["ename"] == "CheckpointError"
+        assert "thread" in reply.content["evalue"].lower()
     kernel.run("event.set(); thread.join()")
+    assert kernel.run("%restore copied\nvalue").value == "5"
 
 
 def test_code_between_magics_keeps_its_line_numbers() -> None:

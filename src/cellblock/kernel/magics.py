@@ -99,14 +99,12 @@ def _choose(session: KernelSession, magic: Magic) -> str:
 
 async def _checkpoint(session: KernelSession, name: str) -> str:
     """Make a checkpoint. One with the same name is replaced, so that a cell can run again."""
-    if any(checkpoint.name == name for checkpoint in session.checkpoints):
-        await session.drop(name)
-    limit = session.max_checkpoints
-    if limit is not None and len(session.checkpoints) >= limit:
+    limit, names = session.max_checkpoints, [each.name for each in session.checkpoints]
+    if limit is not None and name not in names and len(names) >= limit:
         raise CheckpointError(
             f"There can be at most {limit} checkpoints. Delete one with %drop NAME."
         )
-    checkpoint = await session.checkpoint(name or None)
+    checkpoint = await session.checkpoint(name or None, replace=True)
     return f"Checkpoint {checkpoint.name}: variables and files are saved.\n"
 
 

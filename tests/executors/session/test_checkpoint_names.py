@@ -78,3 +78,26 @@ def test_a_wrong_name_is_refused(session: SandboxSessionCodeExecutor) -> None:
         session.checkpoint("a")
     with pytest.raises(ValueError, match="printable string, not ''"):
         session.checkpoint("")
+
+
+def test_a_replaced_checkpoint_is_kept_until_the_new_one_exists(
+    session: SandboxSessionCodeExecutor,
+) -> None:
+    set_x(session, 1)
+    old = session.checkpoint("a")
+    session.checkpoint("b")
+    thread = "import threading; event = threading.Event(); threading.Thread(target=event.wait)"
+    session.execute_code_blocks([CodeBlock(f"{thread}.start()", "python")]).check()
+    with pytest.raises(CheckpointError, match="cannot be copied because it has .*thread"):
+        session.checkpoint("a", replace=True)
+    assert session.checkpoints[0] is old
+    session.restore("a")
+    assert session.get("x") == 1
+    set_x(session, 2)
+    new = session.checkpoint("a", replace=True)
+    assert names(session) == ["b", "a"]
+    with pytest.raises(CheckpointError, match="was dropped"):
+        session.restore(old)
+    set_x(session, 3)
+    session.restore(new)
+    assert session.get("x") == 2

@@ -94,10 +94,9 @@ class ReplCommands:
         name = name or next(
             str(number) for number in range(1, 1 << 30) if str(number) not in self._saved
         )
-        replaced = self._saved.pop(name, None)
-        if replaced is not None:
-            await self._session.drop(replaced)
-        checkpoint = self._saved[name] = await self._session.checkpoint(name)
+        checkpoint = await self._session.checkpoint(name, replace=True)
+        self._saved.pop(name, None)  # the new one is the newest
+        self._saved[name] = checkpoint
         return [f"checkpoint {name}: {_checkpoint_cost(checkpoint)}"]
 
     async def _checkpoints(self, _: str) -> Iterable[str]:

@@ -13,6 +13,7 @@ class Checkpoint:
     """A frozen copy of a session's memory and work folder.
 
     name            its name in the session: as given, or a number
+    key             what the runtime server calls it
     blocks          number of blocks that the session had run
     created_at      creation time, as from `time.time()`
     expires_at      when it is dropped automatically. `None` means when its session stops
@@ -23,6 +24,7 @@ class Checkpoint:
     """
 
     name: str
+    key: str = field(repr=False)
     blocks: int
     created_at: float
     expires_at: float | None
@@ -35,6 +37,7 @@ class Checkpoint:
     def create(
         cls,
         name: str,
+        key: str,
         blocks: int,
         began: float,
         lifetime_seconds: float | None,
@@ -45,6 +48,7 @@ class Checkpoint:
         now = time.time()
         return cls(
             name,
+            key,
             blocks,
             now,
             None if lifetime_seconds is None else now + lifetime_seconds,

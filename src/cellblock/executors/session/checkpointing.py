@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import time
+import uuid
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Self
@@ -99,39 +100,47 @@ class CheckpointableSession(SessionExecutor):
         return tuple(self._checkpoints.values())
 
     async def checkpoint(
-        self, name: str | None = None, *, lifetime_seconds: float | None = None
+        self,
+        name: str | None = None,
+        *,
+        lifetime_seconds: float | None = None,
+        replace: bool = False,
     ) -> Checkpoint:
         """Create a frozen copy of the session's memory and work folder.
 
-        `restore`, `drop` and `fork` also take its `name`. `None` means the first free number.
+        `restore`, `drop` and `fork` also take its `name`. `None` means the first free number. With
+        `replace`, it takes the place of a checkpoint with this name, which is kept if this fails.
 
         It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. Raise
         `CheckpointError` if `Limits.checkpoints` would be exceeded, or if the session has something
         that cannot be copied: running threads, child processes, network connections, terminals,
         GPU contexts or shared memory. The error names it.
-        Raise `ValueError` if the session has a checkpoint with this name, and `WorkspaceError` if
-        the disk is full.
+        Raise `ValueError` if the session has a checkpoint with this name and `replace` is false,
+        and `WorkspaceError` if the disk is full.
         """
         with report_full_disk("The checkpoint cannot be saved"):
-            return await background_loop().call(self._checkpoint(name, lifetime_seconds))
+            return await background_loop().call(self._checkpoint(name, lifetime_seconds, replace))
 
-    async def _checkpoint(self, given_name: str | None, lifetime: float | None) -> Checkpoint:
+    async def _checkpoint(
+        self, given_name: str | None, lifetime: float | None, replace: bool
+    ) -> Checkpoint:
         if not self._is_open:
             await self._start_for_use()
         async with self._session_lock.acquire():
-            limit = self._limits.checkpoints
-            if limit is not None and len(self._checkpoints) >= limit:
+            began, name = time.monotonic(), self._new_checkpoint_name(given_name, replace)
+            limit, others = self._limits.checkpoints, self._checkpoints.keys() - {name}
+            if limit is not None and len(others) >= limit:
                 raise CheckpointError(
                     f"The session already has {limit} checkpoints, its limit of checkpoints. "
                     "Delete one first."
                 )
             assert self._workspace is not None
-            began, name = time.monotonic(), self._new_checkpoint_name(given_name)
+            key = uuid.uuid4().hex
             answer, _ = await self._query_locked(
                 {
                     "op": "checkpoint",
                     "exact": True,
-                    "checkpoint_name": name,
+                    "checkpoint_key": key,
                     "rollback_checkpoints": self._checkpoints_enabled,
                 }
             )
@@ -146,9 +155,11 @@ class CheckpointableSession(SessionExecutor):
                     self._block_limits().written_bytes,
                 )
             except BaseException:
-                await self._query_locked({"op": "drop", "checkpoint_name": name})
+                await self._query_locked({"op": "drop", "checkpoint_key": key})
                 raise
-            checkpoint = Checkpoint.create(name, self._block_count, began, lifetime, taken)
+            checkpoint = Checkpoint.create(name, key, self._block_count, began, lifetime, taken)
+            if replaced := self._checkpoints.get(name):
+                await self._drop_locked(replaced)
             self._checkpoints[name] = checkpoint
             if lifetime is not None:
                 asyncio.get_running_loop().call_later(
@@ -167,10 +178,13 @@ class CheckpointableSession(SessionExecutor):
         async with self._session_lock.acquire():
             if self._checkpoints.get(checkpoint.name) is not checkpoint:
                 return  # a later one can have the same name
-            del self._checkpoints[checkpoint.name]
-            if self._connection is not None:
-                await self._query_locked({"op": "drop", "checkpoint_name": checkpoint.name})
-                await asyncio.to_thread(checkpoint.snapshot.remove)
+            await self._drop_locked(checkpoint)
+
+    async def _drop_locked(self, checkpoint: Checkpoint) -> None:
+        del self._checkpoints[checkpoint.name]
+        if self._connection is not None:
+            await self._query_locked({"op": "drop", "checkpoint_key": checkpoint.key})
+            await asyncio.to_thread(checkpoint.snapshot.remove)
 
     async def restore(self, checkpoint: Checkpoint | str) -> None:
         """Restore the variables and the work folder to their state at `checkpoint`.
@@ -204,21 +218,21 @@ class CheckpointableSession(SessionExecutor):
         answer, _ = await self._query_locked(
             {
                 "op": "resume",
-                "checkpoint_name": checkpoint.name,
+                "checkpoint_key": checkpoint.key,
                 "rollback_checkpoints": self._checkpoints_enabled,
             }
         )
         return answer
 
-    def _new_checkpoint_name(self, given: str | None) -> str:
+    def _new_checkpoint_name(self, given: str | None, replace: bool) -> str:
         if given is None:
             numbers = map(str, itertools.count(1))
             return next(number for number in numbers if number not in self._checkpoints)
         if not isinstance(given, str) or not given or not given.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError(f"The name of a checkpoint must be a printable string, not {given!r}.")
-        if given in self._checkpoints:
+        if given in self._checkpoints and not replace:
             raise ValueError(
-                f"There is a checkpoint {given!r}. Drop it first, or use another name."
+                f"There is a checkpoint {given!r}. Use another name, or `replace` to replace it."
             )
         return given
 

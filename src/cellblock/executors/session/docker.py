@@ -184,7 +184,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         """Return True if the server still has the session. Code can kill its first process."""
         with contextlib.suppress(BackendError):
             await connection.request(
-                {"op": "drop", "session": self._session_number, "checkpoint_name": ""}
+                {"op": "drop", "session": self._session_number, "checkpoint_key": ""}
             )
             return True
         return False
@@ -198,13 +198,15 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
 
     # checkpoints and forks
 
-    async def _checkpoint(self, given_name: str | None, lifetime: float | None) -> Checkpoint:
+    async def _checkpoint(
+        self, given_name: str | None, lifetime: float | None, replace: bool
+    ) -> Checkpoint:
         if self._options["transfer"] == "copy":
             raise CheckpointError(
                 'checkpoint() is not possible with transfer="copy": the work folder exists only in '
                 'the container. Use transfer="bind".'
             )
-        return await super()._checkpoint(given_name, lifetime)
+        return await super()._checkpoint(given_name, lifetime, replace)
 
     async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
         assert self._workspace is not None
@@ -227,7 +229,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
             "delete": _NO_MOUNTS,
             "folder": f"{_BRANCHES_DIR}/{name}",
             "rollback_checkpoints": self._checkpoints_enabled,
-            "checkpoint_name": checkpoint.name if checkpoint is not None else None,
+            "checkpoint_key": checkpoint.key if checkpoint is not None else None,
         }
         try:
             await asyncio.to_thread(

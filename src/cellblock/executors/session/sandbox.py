@@ -235,7 +235,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
                 "session": self._session_number,
                 "rollback_checkpoints": self._checkpoints_enabled,
             }
-            request["checkpoint_name"] = checkpoint.name if checkpoint is not None else None
+            request["checkpoint_key"] = checkpoint.key if checkpoint is not None else None
             check_answer(
                 await branch._create_session(self._server, self._connection, scratch, request),
                 CheckpointError,

@@ -80,7 +80,7 @@ class SessionManager:
             case "resume":
                 self._resume_checkpoint(job, session)
             case "drop":
-                session.checkpoints.drop_named(request["checkpoint_name"])
+                session.checkpoints.drop_named(request["checkpoint_key"])
                 self._send_answer(job, {})
             case "fork":
                 self._fork_branch(job, session)
@@ -234,7 +234,7 @@ class SessionManager:
     # named checkpoints and branches
 
     def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
-        handle = session.checkpoints.named.get(job.request["checkpoint_name"])
+        handle = session.checkpoints.named.get(job.request["checkpoint_key"])
         if handle is None or not handle.alive:
             self._refuse(job, _CHECKPOINT_GONE)
             return
@@ -245,7 +245,7 @@ class SessionManager:
             session.begin_rollback_checkpoint(job.request)
 
         session.on_ready = on_ready
-        session.resume_checkpoint(job.request["checkpoint_name"])
+        session.resume_checkpoint(job.request["checkpoint_key"])
 
     def _fork_branch(self, job: Job, session: LiveSession) -> None:
         """Fork a branch into a cell below the session's, with folders of its own."""
@@ -275,14 +275,14 @@ class SessionManager:
         branch.in_work_folder = True
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
         order = {**_BRANCH_ORDER, "folder": job.request["folder"]}
-        name = job.request.get("checkpoint_name")
-        if name is None:
+        key = job.request.get("checkpoint_key")
+        if key is None:
             branch.blocks = branch.base_blocks = session.blocks
             if session.submit(Job(job.number, order, job.arrived), [branch.init.peer_fd]) is None:
                 self._retire(branch)
             else:
                 session.on_answer = functools.partial(self._on_branch_answer, job, branch)
-        elif (handle := session.checkpoints.named.get(name)) is None or not handle.alive:
+        elif (handle := session.checkpoints.named.get(key)) is None or not handle.alive:
             self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
         else:
             branch.blocks = branch.base_blocks = handle.blocks
@@ -313,9 +313,9 @@ class SessionManager:
         descriptors = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
         branch.blocks = session.blocks
-        name = job.request.get("checkpoint_name")
-        if name is not None:
-            if (handle := session.checkpoints.named.get(name)) is None or not handle.alive:
+        key = job.request.get("checkpoint_key")
+        if key is not None:
+            if (handle := session.checkpoints.named.get(key)) is None or not handle.alive:
                 self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
             else:
                 handle.send_order(_BRANCH_ORDER, descriptors)
@@ -340,7 +340,7 @@ class SessionManager:
             branch.on_ready = functools.partial(self._on_branch_open, job, branch)
 
     def _on_branch_ready(self, job: Job, branch: LiveSession) -> None:
-        if job.request.get("checkpoint_name") is not None:
+        if job.request.get("checkpoint_key") is not None:
             self._on_branch_open(job, branch)
 
     def _on_branch_open(self, job: Job, branch: LiveSession) -> None:

@@ -384,7 +384,7 @@ class LiveSession:
         ended = {"error": "The session's process ended."}
         answer = {**(ended if request.answer is None else request.answer), "why": request.run.why}
         if request.order["op"] == "checkpoint":
-            self.checkpoints.finish_named(request.order["checkpoint_name"], answer)
+            self.checkpoints.finish_named(request.order["checkpoint_key"], answer)
         return answer
 
     def _build_ending(self, request: SessionRequest) -> dict[str, Any]:

@@ -27,6 +27,9 @@ _CheckpointName = Annotated[
     str | None,
     Field(max_length=128, description="A name for the checkpoint. Default: the next number."),
 ]
+_Replace = Annotated[
+    bool, Field(description="Whether to replace a checkpoint that has this name already.")
+]
 _Name = Annotated[str, Field(description="The name of the checkpoint.")]
 
 
@@ -72,12 +75,15 @@ class SessionTools:
         ctx: Context[Any, Any],
         name: _CheckpointName = None,
         session_id: ExistingSessionId = DEFAULT_SESSION,
+        replace: _Replace = False,
     ) -> CheckpointInfo:
         """Save the variables and the files of a session, to go back to them with `restore`."""
         async with open_existing(self._get_store, ctx, session_id) as opened:
             executor = opened.session.checkpointable
             try:
-                saved = await opened.store.call(opened.session, lambda: executor.checkpoint(name))
+                saved = await opened.store.call(
+                    opened.session, lambda: executor.checkpoint(name, replace=replace)
+                )
             except ValueError as error:  # the name
                 raise ToolError(str(error)) from error
             names = [each.name for each in executor.checkpoints]

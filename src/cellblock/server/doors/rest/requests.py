@@ -98,6 +98,9 @@ class NewCheckpoint(_Body):
         allow_inf_nan=False,
         description="Delete the checkpoint after this time. Default: when its session ends.",
     )
+    replace: bool = Field(
+        default=False, description="Whether to replace a checkpoint that has this name already."
+    )
 
 
 class RestoreRequest(_Body):

@@ -89,12 +89,12 @@ class SessionOperations:
         body = await read_optional(request, NewCheckpoint, self._max_bytes)
         async with use_existing(self._store, owner, _session_id(request)) as session:
             source = session.checkpointable
-            if any(each.name == body.name for each in source.checkpoints):
+            if not body.replace and any(each.name == body.name for each in source.checkpoints):
                 raise CheckpointError(f"There is already a checkpoint {body.name!r}.")
             try:
                 made = await self._store.call(
                     session,
-                    lambda: source.checkpoint(body.name, lifetime_seconds=body.lifetime_seconds),
+                    lambda: source.checkpoint(**body.model_dump()),
                 )
             except ValueError as error:  # the name
                 raise InvalidRequest(str(error)) from error
