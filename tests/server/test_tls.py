@@ -19,7 +19,7 @@ pytest.importorskip("cryptography")
 
 from cryptography.hazmat.primitives import serialization
 
-from cellblock.server.http.tls import Certificate, self_signed
+from cellblock.server.http.serving.tls import Certificate, self_signed
 
 
 def _refusal(folder: Path, *options: str | Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..events import Ended
 from ..limits import Limits
-from .sizes import format_size
+from .options.sizes import format_size
 
 _KEPT_CHARACTERS = 16 * 1024  # of the block's last output
 _NO_NETWORK = re.compile(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CellblockError
-from .options import common_options
-from .settings import Settings
-from .sizes import exact_size
+from .options.settings import Settings
+from .options.shared import common_options
+from .options.sizes import exact_size
 
 if TYPE_CHECKING:
     from ..kernel.kernel import InputCallback
@@ -139,7 +139,7 @@ def start(connection_file: str, allow_scripts: bool, **options: Any) -> int:
     """Run the kernel that a Jupyter client starts."""
     _require_extra()
     from ..kernel.app import run_kernel
-    from .factory import WORK_DIR, make_kernel_session, work_folder
+    from .options.factory import WORK_DIR, make_kernel_session, work_folder
 
     settings = KernelSettings(executor="session", **options)
     folder = WORK_DIR if settings.work_dir is None else settings.work_dir
@@ -164,7 +164,7 @@ def _check(settings: Settings) -> None:
     """Start a session with `settings`, without its work folder, and stop it."""
     import asyncio
 
-    from .factory import install_progress, make_kernel_session
+    from .options.factory import install_progress, make_kernel_session
 
     async def start_and_stop() -> None:
         async with make_kernel_session(settings, None, None):

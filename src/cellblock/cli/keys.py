@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..limits import MIB, MIN_MEMORY_BYTES
-from .option_types import FiniteFloat, JsonObject, Size
+from .options.types import FiniteFloat, JsonObject, Size
 from .serve import database_option, require_server_packages
 
 if TYPE_CHECKING:

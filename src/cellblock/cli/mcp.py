@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CellblockError
-from .option_types import Port
-from .options import run_options
+from .options.shared import run_options
+from .options.types import Port
 
 if TYPE_CHECKING:
     from ..server.settings import SessionSettings

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import click
 
-from .options import common_options
-from .settings import RunSettings
+from .options.settings import RunSettings
+from .options.shared import common_options
 
 _EXECUTORS = ("sandbox", "session", "local", "docker", "docker-session")
 

@@ -15,11 +15,11 @@ from ..errors import CellblockError
 from ..events import Ended
 from ..executors.base import CodeExecutor
 from ..results import ResultBuilder
-from .factory import WORK_DIR, install_progress, make_advisor, make_executor, work_folder
-from .interrupts import RunInterrupts
-from .render import Renderer, StyledText
-from .settings import RunSettings
-from .stdio import has_colours, have_same_destination, replace_unencodable, write
+from .options.factory import WORK_DIR, install_progress, make_advisor, make_executor, work_folder
+from .options.settings import RunSettings
+from .terminal.interrupts import RunInterrupts
+from .terminal.render import Renderer, StyledText
+from .terminal.stdio import has_colours, have_same_destination, replace_unencodable, write
 
 
 async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: str) -> int:

@@ -11,10 +11,10 @@ import click
 
 from ..errors import BackendError
 from ..limits import MIN_MEMORY_BYTES
-from .option_types import FiniteFloat, Port, Size
+from .options.types import FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
-    from ..server.http.process import ServerSettings
+    from ..server.http.serving.process import ServerSettings
     from ..server.settings import SessionSettings
 
 _MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client")
@@ -93,7 +93,7 @@ def command(**options: Any) -> int:
     import asyncio
 
     require_server_packages()
-    from ..server.http.process import log_as_json, serve
+    from ..server.http.serving.process import log_as_json, serve
 
     settings, sessions = _server_settings(options), _session_settings(options)
     log_as_json()
@@ -106,7 +106,7 @@ def _print_note(text: str) -> None:
 
 
 def _server_settings(options: dict[str, Any]) -> ServerSettings:
-    from ..server.http.process import ServerSettings
+    from ..server.http.serving.process import ServerSettings
 
     certificate, private_key = options["certificate"], options["private_key"]
     if options["self_signed"]:
@@ -160,7 +160,7 @@ def _self_signed(host: str) -> tuple[Path, Path]:
         raise BackendError(
             "--self-signed needs cryptography. Install it: pip install 'cellblock[server]'."
         )
-    from ..server.http.tls import self_signed
+    from ..server.http.serving.tls import self_signed
     from ..server.keys.database import state_folder
 
     made = self_signed(state_folder() / "tls", host)

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cellblock.server.http.app import create_app
 from cellblock.server.http.services import Services
-from cellblock.server.http.tls import Certificate
+from cellblock.server.http.serving.tls import Certificate
 from cellblock.server.sessions.store import SessionStore
 from cellblock.server.settings import SessionSettings
 

@@ -15,7 +15,7 @@ from cellblock.executors.remote.access_token import AccessToken
 from cellblock.executors.remote.remote_session import RemoteSession, Waits
 from cellblock.executors.remote.session_client import SessionClient
 from cellblock.functions.module import FunctionModule
-from cellblock.server.http.tls import self_signed
+from cellblock.server.http.serving.tls import self_signed
 from tests.executors.remote.pool import NEVER, Fault, Pool, error_body, running_pool
 
 RUN = "code/execute"

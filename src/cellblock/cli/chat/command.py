@@ -9,9 +9,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from ...errors import WorkspaceError
-from ..input_prompter import InputPrompter
-from ..interrupts import ReplInterrupts, RunInterrupts
 from ..repl.history import history_file, open_history
+from ..terminal.input_prompter import InputPrompter
+from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from .approval.code_prompt import CodePrompt
 from .conversation import TurnEnd
 from .demo import DEMO_TASK

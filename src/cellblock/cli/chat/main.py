@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ..options import common_options
+from ..options.shared import common_options
 from .settings import ChatSettings
 
 _EXECUTORS = ("session", "sandbox", "docker-session", "docker", "local")

@@ -20,8 +20,8 @@ from ...events import Event, Output
 from ...models.image import Image
 from ...visible_text import visible
 from ..advice import Advisor
-from ..render import Renderer
-from ..stdio import have_same_destination, write
+from ..terminal.render import Renderer
+from ..terminal.stdio import have_same_destination, write
 from .answer_text import AnswerText, highlight
 from .pictures.protocols import PictureProtocol, find_protocol
 from .transcripts.entries import CodePicture

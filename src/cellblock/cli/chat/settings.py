@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..settings import Settings
+from ..options.settings import Settings
 
 ApprovalMode = Literal["always", "once", "never", "risky"]
 

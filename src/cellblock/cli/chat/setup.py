@@ -12,7 +12,7 @@ import click
 from ...executors.base import CodeExecutor
 from ...models.client import ChatCompletionClient
 from ...models.messages import RequestUsage
-from ..factory import (
+from ..options.factory import (
     WORK_DIR,
     InputCallback,
     install_progress,
@@ -21,8 +21,8 @@ from ..factory import (
     make_repl_session,
     work_folder,
 )
-from ..interrupts import ReplInterrupts, RunInterrupts
-from ..stdio import has_colours, replace_unencodable
+from ..terminal.interrupts import ReplInterrupts, RunInterrupts
+from ..terminal.stdio import has_colours, replace_unencodable
 from .approval.approver import Approver, AsksPerson
 from .code_turn import CodeTurn
 from .conversation import Conversation, Interruptible, TurnEnd

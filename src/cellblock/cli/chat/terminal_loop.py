@@ -9,8 +9,8 @@ from pathlib import Path
 from ... import __version__
 from ...cancellation import CancellationToken
 from ...errors import CassetteMismatch, CellblockError
-from ..input_prompter import InputPrompter
-from ..interrupts import ReplInterrupts
+from ..terminal.input_prompter import InputPrompter
+from ..terminal.interrupts import ReplInterrupts
 from .conversation import Conversation
 from .demo import DEMO_TASK
 from .setup import ChatSetup

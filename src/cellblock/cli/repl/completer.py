@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from ..render import printable_line
+from ..terminal.render import printable_line
 from .session import ReplSession
 
 

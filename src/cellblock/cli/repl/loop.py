@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ... import __version__
 from ...errors import CellblockError, WorkspaceError
-from ..factory import (
+from ..options.factory import (
     WORK_DIR,
     InputCallback,
     install_progress,
@@ -19,11 +19,11 @@ from ..factory import (
     make_repl_session,
     work_folder,
 )
-from ..input_prompter import InputPrompter
-from ..interrupts import ReplInterrupts, RunInterrupts
-from ..render import Renderer
-from ..settings import ReplSettings
-from ..stdio import has_colours, have_same_destination, replace_unencodable, write
+from ..options.settings import ReplSettings
+from ..terminal.input_prompter import InputPrompter
+from ..terminal.interrupts import ReplInterrupts, RunInterrupts
+from ..terminal.render import Renderer
+from ..terminal.stdio import has_colours, have_same_destination, replace_unencodable, write
 from .completer import ReplCompleter
 from .history import history_file, open_history
 from .image_viewer import ImageViewer

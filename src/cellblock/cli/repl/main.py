@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ..options import common_options
-from ..settings import ReplSettings
+from ..options.settings import ReplSettings
+from ..options.shared import common_options
 
 
 @click.command("repl")

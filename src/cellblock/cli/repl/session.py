@@ -14,9 +14,9 @@ from ...cancellation import CancellationToken
 from ...errors import CellblockError
 from ...events import Display, Ended, Event, FileCreated, Output, Started
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
-from ..render import Renderer, StyledText, printable_line
-from ..sizes import format_size
-from ..stdio import write
+from ..options.sizes import format_size
+from ..terminal.render import Renderer, StyledText, printable_line
+from ..terminal.stdio import write
 from .commands import ReplCommandError, ReplCommands, is_command
 from .image_viewer import ImageViewer
 

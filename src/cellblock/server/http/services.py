@@ -12,7 +12,7 @@ from ..keys.key_store import KeyStore
 from ..owners import ANONYMOUS, Owner
 from ..refusals import NotAuthenticated
 from ..sessions.store import SessionStore
-from .open_requests import OpenRequests
+from .serving.open_requests import OpenRequests
 
 _KEY_HEADERS = ("x-api-key", "x-ms-apikey")
 

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from ....errors import BackendError
 from ...http.services import Services
-from ...http.signals import stop_signals
+from ...http.serving.signals import stop_signals
 from ...sessions.store import SessionStore
 from ...settings import SessionSettings
 from .http import McpDoor

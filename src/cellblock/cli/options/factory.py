@@ -13,20 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from ..errors import WorkspaceError
-from ..executors.base import CodeExecutor
-from ..limits import LOCAL_LIMITS, SANDBOX_LIMITS, Limits
-from ..policy import Policy
-from .advice import Advisor
+from ...errors import WorkspaceError
+from ...executors.base import CodeExecutor
+from ...limits import LOCAL_LIMITS, SANDBOX_LIMITS, Limits
+from ...policy import Policy
+from ..advice import Advisor
+from ..terminal.stdio import PrintNote
 from .settings import Settings
-from .stdio import PrintNote
 
 if TYPE_CHECKING:
-    from ..events import PullProgress
-    from ..executors.session.base import InputPrompt
-    from ..executors.session.sandbox import SandboxSessionCodeExecutor
-    from ..kernel.session import KernelSession
-    from .repl.executor import ReplExecutor
+    from ...events import PullProgress
+    from ...executors.session.base import InputPrompt
+    from ...executors.session.sandbox import SandboxSessionCodeExecutor
+    from ...kernel.session import KernelSession
+    from ..repl.executor import ReplExecutor
 
 SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
 InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"
@@ -49,11 +49,11 @@ def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> Cod
 def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
     # Each executor is imported only when it is used.
     if settings.executor == "session":
-        from ..executors.session.sandbox import SandboxSessionCodeExecutor
+        from ...executors.session.sandbox import SandboxSessionCodeExecutor
 
         return _create_session(SandboxSessionCodeExecutor, settings, folder)
     if settings.executor == "local":
-        from ..executors.command_line.local import LocalCommandLineCodeExecutor
+        from ...executors.command_line.local import LocalCommandLineCodeExecutor
 
         limits = _limits(settings)
         return LocalCommandLineCodeExecutor(
@@ -61,7 +61,7 @@ def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecu
         )
     if settings.executor in ("docker", "docker-session"):
         return _create_docker(settings, folder, print_note)
-    from ..executors.command_line.sandbox import SandboxCommandLineCodeExecutor
+    from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 
     limits, policy = _limits(settings), _policy(settings)
     return SandboxCommandLineCodeExecutor(
@@ -70,8 +70,8 @@ def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecu
 
 
 def _create_docker(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
-    from ..executors.command_line.docker import IMAGE, DockerCommandLineCodeExecutor
-    from ..executors.session.docker import DockerSessionCodeExecutor
+    from ...executors.command_line.docker import IMAGE, DockerCommandLineCodeExecutor
+    from ...executors.session.docker import DockerSessionCodeExecutor
 
     kind = (
         DockerSessionCodeExecutor
@@ -114,7 +114,7 @@ def make_repl_session(
     has_colours: bool,
 ) -> ReplExecutor:
     """Create a session that a person watches. `input_callback` answers `input()` in the session."""
-    from .repl.executor import ImageFiles, ReplExecutor
+    from ..repl.executor import ImageFiles, ReplExecutor
 
     session = _create_session(ReplExecutor, settings, folder, input_callback)
     session.images = ImageFiles(image_folder, folder)
@@ -126,7 +126,7 @@ def make_kernel_session(
     settings: Settings, folder: str | None, input_callback: InputCallback | None
 ) -> KernelSession:
     """Create the session of a Jupyter kernel. Without `folder`, it has a temporary one."""
-    from ..kernel.session import KernelSession
+    from ...kernel.session import KernelSession
 
     return _create_session(KernelSession, settings, folder, input_callback)
 

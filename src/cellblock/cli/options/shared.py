@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import click
 
-from ..environments.exposed_folder import exposure_of
-from ..limits import MAX_SECONDS, MIN_MEMORY_BYTES
+from ...environments.exposed_folder import exposure_of
+from ...limits import MAX_SECONDS, MIN_MEMORY_BYTES
 from .sizes import parse_size
 
 CommandT = TypeVar("CommandT", bound=Callable[..., object])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from ..cancellation import CancellationToken
-from ..executors.displays import strip_terminal_codes
-from ..executors.session.base import InputPrompt
+from ...cancellation import CancellationToken
+from ...executors.displays import strip_terminal_codes
+from ...executors.session.base import InputPrompt
 
 
 class ReadsAnswers(Protocol):

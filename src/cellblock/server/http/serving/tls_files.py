@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from ...errors import BackendError
+from ....errors import BackendError
 
 
 def check_tls_files(certificate: Path, private_key: Path) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..blocks import CodeBlock, file_name
-from ..events import (
+from ...blocks import CodeBlock, file_name
+from ...events import (
     Display,
     Ended,
     Event,
@@ -20,11 +20,11 @@ from ..events import (
     Started,
     Stream,
 )
-from ..limits import Limits
-from ..results import truncation_marker
-from ..startup_files import is_startup_file
-from .advice import Advisor
-from .sizes import format_size
+from ...limits import Limits
+from ...results import truncation_marker
+from ...startup_files import is_startup_file
+from ..advice import Advisor
+from ..options.sizes import format_size
 
 Style = Literal["plain", "dim", "bold"]
 _MAX_LISTED_FILES = 20  # per block

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Generator
 
-from ..refusals import Draining
+from ...refusals import Draining
 
 
 class OpenRequests:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
-from ..cancellation import CancellationToken
+from ...cancellation import CancellationToken
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import uvicorn
 
-from .services import Services
+from ..services import Services
 from .signals import stop_signals
 
 _ANSWER_SECONDS = 2.0  # for the requests of ended runs to send their answers

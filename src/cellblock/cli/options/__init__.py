@@ -1,0 +1,1 @@
+"""The options that the commands share, and the executor that they ask for."""

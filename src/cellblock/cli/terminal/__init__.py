@@ -1,0 +1,1 @@
+"""Standard input and output, Ctrl-C, and events as text."""

@@ -1,0 +1,1 @@
+"""The server's process: its socket, TLS, signals and orderly end."""
