@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cellblock import SandboxSessionServer
+from cellblock import CodeBlock, Output, SandboxSessionServer
 from cellblock.executors.session.base import InputPrompt
-from tests.executors.session.live_session import open_server, open_session, run_async
+from tests.executors.session.live_session import LiveSession, open_server, open_session, run_async
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,28 @@ def test_a_callback_learns_which_answer_is_hidden(shared: SandboxSessionServer) 
     with open_session(shared, input_callback=answer) as live:
         code = "import getpass\ninput('a '), getpass.getpass('b ')"
         assert live.run_ok(code) == "('a False', 'b True')"
+
+
+def test_a_callback_learns_how_much_happened_before_it(shared: SandboxSessionServer) -> None:
+    counts, codes = list[int](), ("print('a'); input()", "print('b'); display('c'); input()")
+
+    def answer(prompt: InputPrompt) -> str:
+        counts.append(prompt.event_count)
+        return ""
+
+    async def read(live: LiveSession) -> list[int]:
+        done = list[int]()
+        for code in codes:
+            events = [
+                each async for each in live.executor.execute_stream([CodeBlock(code, "python")])
+            ]
+            is_last = [isinstance(each, Output) and "''" in each.text for each in events]
+            done.append(is_last.index(True) - 1)  # without Started; the value of input() comes next
+        return done
+
+    with open_session(shared, input_callback=answer) as live:
+        assert run_async(read(live)) == counts
+        assert counts[0] == 1 < counts[1]
 
 
 @pytest.mark.parametrize(

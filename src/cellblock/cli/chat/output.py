@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,13 +19,13 @@ from ...events import Event, Output
 from ...models.image import Image
 from ...visible_text import visible
 from ..advice import Advisor
+from ..terminal.progress import PrintProgress
 from ..terminal.render import Renderer
 from ..terminal.stdio import have_same_destination, write
 from .answer_text import AnswerText, highlight
 from .pictures.protocols import PictureProtocol, find_protocol
 from .transcripts.entries import CodePicture
 
-_QUIET_SECONDS = 0.02  # without events for this long, all output has been written
 _MAX_WIDTH = 100  # of prose: longer lines are hard to read
 
 
@@ -51,7 +50,7 @@ class ChatOutput:
         self._is_protocol_known = False
         self._has_code_output = False  # since the last answer
         self._is_mid_line = False  # True if code left a line of stdout unfinished
-        self._last_output_at = 0.0  # time of the last write; infinity during a write
+        self.progress = PrintProgress()
 
     def _make_renderer(self, blocks: Sequence[CodeBlock]) -> Renderer:
         return Renderer(
@@ -132,12 +131,11 @@ class ChatOutput:
 
     async def write_event(self, event: Event) -> None:
         """Print what running code did."""
-        self._last_output_at = float("inf")
         self._has_code_output = True
         if isinstance(event, Output) and event.stream == "stdout":
             self._is_mid_line = not event.text.endswith("\n")
         await asyncio.to_thread(write, list(self._renderer.render(event)))
-        self._last_output_at = time.monotonic()
+        await self.progress.add(event)
 
     async def show_pictures(self, pictures: Sequence[CodePicture]) -> None:
         """Print the path of each picture, and show it if the terminal can."""
@@ -161,14 +159,6 @@ class ChatOutput:
         if pieces := list(self._renderer.start_new_line()):
             write(pieces)
             self._is_mid_line = False
-
-    async def wait_for_output(self) -> None:
-        """Wait until the output of the running block is printed.
-
-        A prompt arrives separately from the output and could overtake it.
-        """
-        while time.monotonic() < self._last_output_at + _QUIET_SECONDS:  # noqa: ASYNC110 - silence sets no event
-            await asyncio.sleep(_QUIET_SECONDS / 4)
 
 
 def _is_below(folder: str, path: str) -> bool:

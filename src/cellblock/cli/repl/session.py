@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import time
 from collections.abc import Iterable
 
 from ...blocks import CodeBlock
@@ -15,12 +14,11 @@ from ...errors import CellblockError
 from ...events import Display, Ended, Event, FileCreated, Output, Started
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ..options.sizes import format_size
+from ..terminal.progress import PrintProgress
 from ..terminal.render import Renderer, StyledText, printable_line
 from ..terminal.stdio import write
 from .commands import ReplCommandError, ReplCommands, is_command
 from .image_viewer import ImageViewer
-
-_QUIET_SECONDS = 0.02  # without events for this long, all output has been written
 
 
 class ReplSession:
@@ -35,7 +33,7 @@ class ReplSession:
     ) -> None:
         self._session, self._renderer, self._image_viewer = session, renderer, image_viewer
         self._commands, self._folder = ReplCommands(session, folder), folder
-        self._last_output_at = 0.0  # time of the last write; infinity during a write
+        self.progress = PrintProgress()
         self._mid_line = False  # True if the last block left a line of stdout unfinished
 
     @property
@@ -67,7 +65,6 @@ class ReplSession:
             self._session.execute_stream([CodeBlock(code, "python")], token)
         ) as events:
             async for event in events:
-                self._last_output_at = float("inf")
                 if isinstance(event, Display):
                     images += event.files
                 elif isinstance(event, FileCreated):
@@ -77,7 +74,7 @@ class ReplSession:
                     exit_code = event.exit_code
                     await asyncio.to_thread(write, self._image_notes(images))
                 await self._show_event(event)
-                self._last_output_at = time.monotonic()
+                await self.progress.add(event)
         self.start_new_line()
         if self._image_viewer is not None:
             self._image_viewer.open(images)
@@ -114,14 +111,6 @@ class ReplSession:
         if pieces := list(self._renderer.start_new_line()):
             write(pieces)
             self._mid_line = False
-
-    async def wait_for_output(self) -> None:
-        """Wait until the output of the running block is printed.
-
-        A prompt arrives separately from the output and could overtake it.
-        """
-        while time.monotonic() < self._last_output_at + _QUIET_SECONDS:  # noqa: ASYNC110 - silence sets no event
-            await asyncio.sleep(_QUIET_SECONDS / 4)
 
 
 def _shorten_path(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 from ...cancellation import CancellationToken
 from ...executors.displays import strip_terminal_codes
 from ...executors.session.base import InputPrompt
+from .progress import PrintProgress
 
 
 class ReadsAnswers(Protocol):
@@ -21,8 +22,9 @@ class ReadsAnswers(Protocol):
 class Screen(Protocol):
     """What prints the output of the running code."""
 
-    async def wait_for_output(self) -> None:
-        """Wait until the output that the code has written so far is printed."""
+    @property
+    def progress(self) -> PrintProgress:
+        """What of the running block is printed."""
         ...
 
     def start_new_line(self) -> None:
@@ -50,7 +52,7 @@ class InputPrompter:
 
     async def _read_at_prompt(self, prompt: InputPrompt) -> str:
         assert self.screen is not None
-        await self.screen.wait_for_output()
+        await self.screen.progress.wait(prompt.event_count)
         self.screen.start_new_line()
         try:
             text = strip_terminal_codes(prompt)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...aio.background_loop import background_loop
@@ -25,9 +25,14 @@ from .checkpoint import Checkpoint
 
 
 class InputPrompt(str):
-    """The prompt of `input()`. `hidden` is True if the answer must not be shown (`getpass`)."""
+    """The prompt of `input()`. `hidden` is True if the answer must not be shown (`getpass`).
+
+    It can arrive before the reader of `execute_stream` has received what the block did before:
+    `event_count` events, not counting `Started`.
+    """
 
     hidden = False
+    event_count = 0
 
 
 InputCallback = Callable[[InputPrompt], str] | Callable[[InputPrompt], Awaitable[str]]
@@ -70,6 +75,7 @@ class SessionExecutor(CommandLineExecutor):
         self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
         self._checkpoints: dict[str, Checkpoint] = {}
         self._block_count = 0
+        self._event_count = 0  # of the running block
         # The interpreter handles one request at a time.
         self._session_lock = CrossLoopLock()
 
@@ -112,21 +118,25 @@ class SessionExecutor(CommandLineExecutor):
         queued_at, decoder = time.monotonic(), FrameDecoder(number, self._block_limits())
         async with self._session_lock.acquire():
             request = {**self._run_request(code, name), "waited": time.monotonic() - queued_at}
-            frames = self._frames(request, token)
+            frames, self._event_count = self._frames(request, token), 0
             try:
                 async for frame in frames:
                     for event in decoder.decode(frame):
                         if isinstance(event, Ended):
                             for path, size in workspace.list_changes(since, exclude=name):
                                 yield FileCreated(number, path, size)
-                        if isinstance(event, Display) and has_files(event.data):
-                            for part in save_display(self._display_files(), event):
-                                yield part
-                        else:
-                            yield event
+                        for part in self._with_saved_display(event):
+                            self._event_count += 1
+                            yield part
             finally:
                 await frames.aclose()
             self._block_count += 1
+
+    def _with_saved_display(self, event: Event) -> Iterable[Event]:
+        """Save what `event` displays, and return all events of it."""
+        if isinstance(event, Display) and has_files(event.data):
+            return save_display(self._display_files(), event)
+        return (event,)
 
     def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -159,7 +169,7 @@ class SessionExecutor(CommandLineExecutor):
     async def _answer_input(self, question: dict[str, Any]) -> str:
         assert self._input_callback is not None
         prompt = InputPrompt(question.get("prompt", ""))
-        prompt.hidden = question.get("hidden") is True
+        prompt.hidden, prompt.event_count = question.get("hidden") is True, self._event_count
         # The callback can wait for a person, and all executors share this loop, so use a thread.
         answer = await asyncio.to_thread(self._input_callback, prompt)
         return await answer if isinstance(answer, Awaitable) else answer
