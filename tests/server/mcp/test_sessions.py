@@ -31,6 +31,8 @@ def test_a_checkpoint_brings_variables_and_files_back() -> None:
             assert (await run_code(client, "print(x, open('f').read())"))["stdout"] == "1 old\n"
 
             assert "another name" in await call_refused(client, "checkpoint", name="before")
+            saved = await call(client, "checkpoint", name="before", replace=True)
+            assert saved["checkpoints"] == ["before"]
             await call(client, "drop_checkpoint", name="before")
             assert "no checkpoint" in await call_refused(client, "restore", name="before")
 

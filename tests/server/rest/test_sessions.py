@@ -70,6 +70,10 @@ def test_names_of_checkpoints_are_checked(api: httpx.Client, session: str) -> No
         assert answer.status_code == 400
         assert "printable" in answer.json()["error"]["message"]
     assert api.post(f"{session}/checkpoints", json={"name": "1"}).status_code == 409
+    replaced = {"name": "1", "replace": True}
+    assert api.post(f"{session}/checkpoints", json=replaced).status_code == 201
+    (kept,) = api.get(f"{session}/checkpoints").json()["checkpoints"]
+    assert kept["name"] == "1"
 
 
 def test_a_checkpoint_has_a_lifetime(api: httpx.Client, session: str) -> None:
