@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import WorkspaceError
 from ...executors.displays import DisplayFiles
@@ -19,6 +19,10 @@ class ReplExecutor(SandboxSessionCodeExecutor):
     has_colours   True if tracebacks are to have colours
     """
 
+    _no_input: ClassVar[str] = (
+        "input() is not available: nobody is there to answer it. "
+        "Put the value into the code, or use a terminal."
+    )
     images: ImageFiles
     has_colours = False
 
