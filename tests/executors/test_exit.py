@@ -154,3 +154,36 @@ with SandboxCommandLineCodeExecutor() as executor:
 """)
     assert "Create one in this process" in ended.stderr.splitlines()[-1]
     assert ended.returncode == 0
+
+
+WITHOUT_STOP = """
+import asyncio, gc, os, signal, time, warnings
+from cellblock import SandboxCommandLineCodeExecutor as Executor
+
+warnings.simplefilter("always", ResourceWarning)
+
+async def run():
+    executor = Executor()
+    for _ in range(2):
+        await executor.execute_code_blocks(hi)
+    return executor._connection.pid
+
+def use():
+    SandboxCommandLineCodeExecutor().execute_code_blocks(hi)
+
+descriptors = set()
+for _ in range(3):
+    server = asyncio.run(run())
+    gc.collect()
+    descriptors.add(len(os.listdir("/proc/self/fd")))
+use()
+os.kill(server, signal.SIGKILL)
+time.sleep(1)
+gc.collect()
+print(len(descriptors))
+"""
+
+
+def test_executors_that_nobody_stops_leave_no_descriptor() -> None:
+    done = run_script(WITHOUT_STOP)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["1"], "")

@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 
 
 class SocketReader:
@@ -22,6 +23,8 @@ class SocketReader:
         self._watches = set[_Watch]()
         self._current: _Watch | None = None
         self._stopped = False
+        # Of loops that were closed without `stop`; one that is open keeps this object alive.
+        weakref.finalize(self, _close_all, self._watches).atexit = False
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -101,3 +104,8 @@ class _Watch:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def _close_all(watches: Iterable[_Watch]) -> None:
+    for watch in watches:
+        watch.close()

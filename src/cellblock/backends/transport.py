@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -101,6 +102,8 @@ class SocketTransport(Transport):
         self._outgoing = bytearray()
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
+        # Of an executor that nobody stopped. At the exit of Python, the kernel closes it.
+        weakref.finalize(self, stream.close).atexit = False
 
     def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """See `Transport`."""
