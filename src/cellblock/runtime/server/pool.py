@@ -74,6 +74,7 @@ class Pool:
         self._waiting: deque[Job] = deque()
         self._ready: deque[Cell] = deque()
         self._starting: set[Cell] = set()
+        self._cancelled = set[int]()  # the numbers of jobs whose own cells are starting
         self._running: dict[int, Cell] = {}
         self._retired: list[Cell] = []
         self._count = 0
@@ -111,6 +112,8 @@ class Pool:
                 return
         if number in self._running:
             self._stop(self._running[number], "cancelled")
+        elif any(cell.job is not None and cell.job.number == number for cell in self._starting):
+            self._cancelled.add(number)
 
     def resume(self) -> None:
         """Start waiting blocks, since the client has read its output."""
@@ -251,7 +254,7 @@ class Pool:
             self._starting.discard(cell)
             self._register_output(cell)
             if cell.job is not None:
-                self._start(cell, cell.job)
+                self._start_own(cell, cell.job)
                 return
             self._ready.append(cell)
             self._dispatch()
@@ -266,6 +269,7 @@ class Pool:
         cell.kill()
         self._retire(cell)
         if cell.job is not None:
+            self._cancelled.discard(cell.job.number)
             self._client.send(
                 protocol.encode_json(protocol.FAILED, cell.job.number, {"error": why})
             )
@@ -287,6 +291,17 @@ class Pool:
                 return
             # The cell that became ready last: most of its memory is in the CPU caches.
             self._start(self._ready.pop(), self._waiting.popleft())
+
+    def _start_own(self, cell: Cell, job: Job) -> None:
+        """Start the job that `cell` was made for, unless it was cancelled meanwhile."""
+        if job.number not in self._cancelled:
+            self._start(cell, job)
+            return
+        self._cancelled.remove(job.number)
+        ending = job.cancelled_ending()
+        self._client.send(protocol.encode_json(protocol.ENDED, job.number, ending))
+        self._retire(cell)
+        self._schedule_idle_work()
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:

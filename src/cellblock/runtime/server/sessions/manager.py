@@ -58,6 +58,7 @@ class SessionManager:
         self._closing: list[LiveSession] = []
         self._pending_branches: dict[LiveSession, float] = {}  # with their deadlines
         self._sessions_by_run: dict[int, LiveSession] = {}
+        self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         self._created = self._failures = 0
         self._refill_at = time.monotonic()
 
@@ -85,6 +86,7 @@ class SessionManager:
             case "fork":
                 self._fork_branch(job, session)
             case "program":
+                self._fetching.add(job.number)
                 self._mount_client.fetch(
                     request["mounts"], functools.partial(self._on_program_fetched, job)
                 )
@@ -105,6 +107,9 @@ class SessionManager:
 
     def cancel_run(self, number: int) -> bool:
         """Stop run `number`. Return False if no session has such a run."""
+        if number in self._fetching:
+            self._fetching.remove(number)
+            return True
         session = self._sessions_by_run.get(number)
         if session is None or session.request is None or session.request.run.number != number:
             return False
@@ -113,6 +118,11 @@ class SessionManager:
 
     def _send_answer(self, job: Job, answer: dict[str, Any]) -> None:
         self._loop.send(protocol.encode_json(protocol.SESSION_REPLY, job.number, answer))
+        self._loop.flush()
+
+    def _send_ending(self, job: Job) -> None:
+        """Report that a program was cancelled before it got a cell."""
+        self._loop.send(protocol.encode_json(protocol.ENDED, job.number, job.cancelled_ending()))
         self._loop.flush()
 
     def _refuse(self, job: Job, why: str) -> None:
@@ -364,13 +374,16 @@ class SessionManager:
     # blocks in a new process
 
     def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
-        if error:
+        if job.number not in self._fetching:
+            self._send_ending(job)
+        elif error:
             self._refuse(job, error)
         elif not mounts:
             self._pool.submit(job)
         else:
             targets = [mount["target"] for mount in job.request["mounts"]]
             self._pool.submit_with_mounts(job, targets, mounts)
+        self._fetching.discard(job.number)
         _close_all(mounts)
 
     # time
