@@ -12,17 +12,13 @@ from typing import Any
 import pytest
 
 from cellblock import (
-    CancellationToken,
     CodeBlock,
-    Event,
     ExecutorStopped,
     Output,
     SandboxSessionCodeExecutor,
     SandboxSessionServer,
     SessionError,
-    Started,
     UnsupportedValue,
-    fold,
 )
 from tests.executors.session.live_session import (
     LiveSession,
@@ -201,34 +197,6 @@ def test_output_of_a_thread_between_blocks_comes_with_the_next_block(live: LiveS
     while not (live.folder / "over").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert live.run("1").output == "late\n1\n"
-
-
-def test_a_block_in_another_language_sees_the_work_folder_but_not_the_variables(
-    live: LiveSession,
-) -> None:
-    live.run_ok("import os\nopen('made.txt', 'w').write('by python')\nos.environ['SECRET'] = 'x'")
-    assert (
-        live.run_ok("cat made.txt; echo; echo $SECRET; echo made > back.txt", "sh") == "by python"
-    )
-    assert live.run_ok("open('back.txt').read()") == "'made\\n'"
-
-
-def test_a_block_in_another_language_can_be_cancelled_before_its_process_exists(
-    live: LiveSession,
-) -> None:
-    async def cancel_after(seconds: float) -> tuple[str, str]:
-        token = CancellationToken()
-        block, events = CodeBlock("echo begun; sleep 100", "sh"), list[Event]()
-        async for event in live.executor.execute_stream([block], token):
-            events.append(event)
-            if isinstance(event, Started):
-                asyncio.get_running_loop().call_later(seconds, token.cancel)
-        result = fold(events)
-        return result.blocks[0].outcome, result.output.split("\n")[0]
-
-    ends = [run_async(cancel_after(milliseconds / 1000)) for milliseconds in (0, 0, 1, 2, 4, 8)]
-    assert {outcome for outcome, _ in ends} == {"cancelled"}
-    assert ends[0][1] != "begun"
 
 
 def test_blocks_of_one_call_share_state_and_stop_at_the_first_failure(live: LiveSession) -> None:

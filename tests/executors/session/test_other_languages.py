@@ -1,0 +1,45 @@
+"""Blocks of a session that are not Python: they run in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock import CancellationToken, CodeBlock, Event, SandboxSessionServer, Started, fold
+from tests.executors.session.live_session import LiveSession, open_server, run_async
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SandboxSessionServer]:
+    with open_server() as running:
+        yield running
+
+
+def test_a_block_in_another_language_sees_the_work_folder_but_not_the_variables(
+    live: LiveSession,
+) -> None:
+    live.run_ok("import os\nopen('made.txt', 'w').write('by python')\nos.environ['SECRET'] = 'x'")
+    assert (
+        live.run_ok("cat made.txt; echo; echo $SECRET; echo made > back.txt", "sh") == "by python"
+    )
+    assert live.run_ok("open('back.txt').read()") == "'made\\n'"
+
+
+def test_a_block_in_another_language_can_be_cancelled_before_its_process_exists(
+    live: LiveSession,
+) -> None:
+    async def cancel_after(seconds: float) -> tuple[str, str]:
+        token = CancellationToken()
+        block, events = CodeBlock("echo begun; sleep 100", "sh"), list[Event]()
+        async for event in live.executor.execute_stream([block], token):
+            events.append(event)
+            if isinstance(event, Started):
+                asyncio.get_running_loop().call_later(seconds, token.cancel)
+        result = fold(events)
+        return result.blocks[0].outcome, result.output.split("\n")[0]
+
+    ends = [run_async(cancel_after(milliseconds / 1000)) for milliseconds in (0, 0, 1, 2, 4, 8)]
+    assert {outcome for outcome, _ in ends} == {"cancelled"}
+    assert ends[0][1] != "begun"
