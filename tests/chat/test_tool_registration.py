@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -23,6 +24,14 @@ def add(a: Annotated[int, "First"], b: int = 2) -> int:
 
 def fail() -> None:
     raise ValueError("failed")
+
+
+@pytest.fixture(autouse=True)
+def forget_names() -> Iterator[None]:
+    """Forget the name under which a test has registered `add`: it stays with the function."""
+    yield
+    for attribute in ("_name", "_description"):
+        vars(add).pop(attribute, None)
 
 
 class Echo:
