@@ -23,7 +23,7 @@ class SocketReader:
         self._watches = set[_Watch]()
         self._current: _Watch | None = None
         self._stopped = False
-        # Of loops that were closed without `stop`; one that is open keeps this object alive.
+        # For objects that are garbage-collected without `stop`: then all their loops are closed.
         weakref.finalize(self, _close_all, self._watches).atexit = False
 
     @property

@@ -102,7 +102,7 @@ class SocketTransport(Transport):
         self._outgoing = bytearray()
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
-        # Of an executor that nobody stopped. At the exit of Python, the kernel closes it.
+        # For executors that are garbage-collected without `stop`.
         weakref.finalize(self, stream.close).atexit = False
 
     def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:

@@ -280,7 +280,7 @@ def test_failed_checkpoint_names_the_cause() -> None:
 def test_input_fails_in_a_piped_script() -> None:
     done = run_script("input()\nprint('not an answer')\n")
     assert done.stdout == "not an answer\n"
-    assert "EOFError: input() is not available: nobody is there to answer it." in done.stderr
+    assert "EOFError: input() is not available without a terminal." in done.stderr
 
 
 def test_plot_is_saved_and_its_path_printed(cwd: Path) -> None:

@@ -20,8 +20,7 @@ class ReplExecutor(SandboxSessionCodeExecutor):
     """
 
     _no_input: ClassVar[str] = (
-        "input() is not available: nobody is there to answer it. "
-        "Put the value into the code, or use a terminal."
+        "input() is not available without a terminal. Put the value into the code or a file."
     )
     images: ImageFiles
     has_colours = False
