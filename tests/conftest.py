@@ -14,6 +14,14 @@ from cellblock import SandboxSessionServer
 from tests.executors.session.live_session import LiveSession, open_session
 
 
+pytest_plugins = [
+    "tests.suite.hang_guard",
+    "tests.suite.needs",
+    "tests.suite.retry_alone",
+    "tests.suite.unretrieved_errors",
+]
+
+
 def pytest_configure() -> None:
     """Handle Ctrl-C, also in what tests start: background jobs of a shell inherit it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

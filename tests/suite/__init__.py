@@ -1,0 +1,1 @@
+"""How the tests run: which are chosen, which process runs them, and what fails them."""
