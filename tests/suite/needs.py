@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 NEEDS = {
@@ -30,14 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what `--quick` leaves out."""
-    if not config.getoption("--quick"):
-        return
-    chosen = [item for item in items if NEEDS.keys().isdisjoint(_marks(item))]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-    items[:] = chosen
+    """Deselect what `--quick` leaves out. Put first what takes longest, for xdist's workers."""
+    if config.getoption("--quick"):
+        left_out = [item for item in items if _has_need(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not _has_need(item)]
+    if hasattr(config, "workerinput"):
+        count = Counter(item.path for item in items)
+        items.sort(key=lambda item: (not _has_need(item), -count[item.path]))
 
 
-def _marks(item: pytest.Item) -> set[str]:
-    return {mark.name for mark in item.iter_markers()}
+def _has_need(item: pytest.Item) -> bool:
+    return any(mark.name in NEEDS for mark in item.iter_markers())
