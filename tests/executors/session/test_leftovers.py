@@ -336,8 +336,6 @@ def test_restore_does_not_write_through_links(live: LiveSession, secret: Path) -
 ODD_FILES = {
     "a pipe": "os.mkfifo('odd')",
     "a socket": "import socket; s = socket.socket(1); s.bind('odd')",
-    "a folder without permissions": "os.mkdir('odd', 0)",
-    "a file without permissions": "open('odd', 'w').write('x'); os.chmod('odd', 0)",
     "a link to itself": "os.symlink('odd', 'odd')",
     "a file with a hole": "os.truncate(os.open('odd', 66), 1 << 40)",
     "a name that is not UTF-8": "open(b'\\xff\\n', 'w').close()",
@@ -364,6 +362,25 @@ def test_odd_files_in_the_work_folder_neither_hang_nor_kill_the_session(
         assert "odd" in str(error) or "work folder" in str(error), error  # noqa: PT017 - it can also succeed
     assert live.run_ok("print(x)") == "1"
     assert glob.glob(f"{live.folder}/plain")
+
+
+def test_files_without_permissions_are_in_copies_of_a_session(live: LiveSession) -> None:
+    live.run_ok(
+        "import os; os.mkdir('folder'); open('folder/f', 'w').write('inner')\n"
+        "os.chmod('folder', 0); open('file', 'w').write('text'); os.chmod('file', 0)"
+    )
+    read = (
+        "os.chmod('folder', 0o700); os.chmod('file', 0o600)\n"
+        "print(open('folder/f').read(), open('file').read())"
+    )
+    lose = "os.chmod('folder', 0o700); os.unlink('folder/f'); os.unlink('file')"
+    checkpoint = live.checkpoint()
+    with forked(live) as (now,), forked(live, checkpoint=checkpoint) as (then,):
+        assert [branch.run_ok(read) for branch in (now, then)] == ["inner text"] * 2
+    live.run_ok(lose)
+    live.restore(checkpoint)
+    assert {(live.folder / name).stat().st_mode & 0o777 for name in ("folder", "file")} == {0}
+    assert live.run_ok(read) == "inner text"
 
 
 def test_deep_folders_are_copied_or_refused(live: LiveSession) -> None:

@@ -2,7 +2,8 @@
 
 Links are never followed out of the folder. A snapshot is a folder that is never modified. A file
 that has not changed since the previous snapshot becomes a hard link to the file there. Otherwise it
-is a reflink to the original, if the filesystem supports that, or a copy.
+is a reflink to the original, if the filesystem supports that, or a copy. What its owner may not
+read is made readable while it is copied.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _FICLONE = 0x40049409  # ioctl_ficlone(2)
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_RIGHTS, _ALL_RIGHTS = stat.S_IRUSR | stat.S_IXUSR, stat.S_IRWXU  # to a folder
 _CHUNK_BYTES = 1 << 24
 _MAX_DEPTH = 64
 
@@ -70,37 +72,37 @@ def take_snapshot(
     """Take a snapshot of `folder` in a new subfolder of `parent`.
 
     Files that have not changed since the snapshot `previous` are shared with it. Raise
-    `CheckpointError` if more than `max_copied_bytes` would be copied.
+    `CheckpointError` if more than `max_copied_bytes` would be copied, or another user's file cannot
+    be read.
     """
     snapshot = Snapshot(
         Path(tempfile.mkdtemp(prefix="snapshot-", dir=parent)),
         CopyStats(max_copied_bytes=max_copied_bytes),
     )
-    source, target = os.open(folder, _FOLDER_FLAGS), os.open(snapshot.path, _FOLDER_FLAGS)
     try:
-        _copy_entries(source, target, "", snapshot.stats, snapshot.originals, previous, _MAX_DEPTH)
+        with (
+            _open_folder(None, str(folder)) as source,
+            _open_folder(None, str(snapshot.path)) as copy,
+        ):
+            _copy_entries(
+                source, copy, "", snapshot.stats, snapshot.originals, previous, _MAX_DEPTH
+            )
     except BaseException:
         snapshot.remove()
         raise
-    finally:
-        os.close(source)
-        os.close(target)
     return snapshot
 
 
 def copy_folder(source: Path, target: Path, max_copied_bytes: int | None = None) -> CopyStats:
     """Copy the folder `source` to `target`. Both can be changed afterwards.
 
-    Raise `CheckpointError` if more than `max_copied_bytes` would be copied.
+    Raise `CheckpointError` if more than `max_copied_bytes` would be copied, or another user's file
+    cannot be read.
     """
     target.mkdir(parents=True, exist_ok=True)
     stats = CopyStats(max_copied_bytes=max_copied_bytes)
-    source_folder, target_folder = os.open(source, _FOLDER_FLAGS), os.open(target, _FOLDER_FLAGS)
-    try:
-        _copy_entries(source_folder, target_folder, "", stats, {}, None, _MAX_DEPTH)
-    finally:
-        os.close(source_folder)
-        os.close(target_folder)
+    with _open_folder(None, str(source)) as original, _open_folder(None, str(target)) as copy:
+        _copy_entries(original, copy, "", stats, {}, None, _MAX_DEPTH)
     return stats
 
 
@@ -113,12 +115,11 @@ def restore_snapshot(
     no longer be protected.
     """
     stats = CopyStats()
-    source, target = os.open(snapshot.path, _FOLDER_FLAGS), os.open(folder, _FOLDER_FLAGS)
-    try:
+    with (
+        _open_folder(None, str(snapshot.path)) as source,
+        _open_folder(None, str(folder), _ALL_RIGHTS) as target,
+    ):
         _restore_folder(source, target, "", stats, snapshot, read_only)
-    finally:
-        os.close(source)
-        os.close(target)
     return stats
 
 
@@ -166,12 +167,42 @@ def _copy_entries(
 
 
 @contextlib.contextmanager
-def _open_folder(folder: int, name: str) -> Generator[int]:
-    inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-    try:
+def _open_folder(folder: int | None, name: str, rights: int = _READ_RIGHTS) -> Generator[int]:
+    with _open_with_rights(folder, name, _FOLDER_FLAGS, rights) as (inner, _):
         yield inner
+
+
+@contextlib.contextmanager
+def _open_with_rights(
+    folder: int | None, name: str, flags: int, rights: int
+) -> Generator[tuple[int, os.stat_result]]:
+    """Open `name` in `folder`, and give its owner `rights` to it until the context ends.
+
+    Yield the descriptor, and the status before. Raise `CheckpointError` if the rights are missing
+    and another user owns it.
+    """
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    path, opened, is_changed = f"/proc/self/fd/{handle}", -1, False
+    status = os.fstat(handle)
+    try:
+        if status.st_mode & rights != rights:
+            # Of another user's file, the rights of its group or of others may be enough.
+            with contextlib.suppress(PermissionError):
+                os.chmod(path, stat.S_IMODE(status.st_mode) | rights)
+                is_changed = True
+        opened = os.open(path, flags & ~os.O_NOFOLLOW)
+        yield opened, status
+    except PermissionError as error:
+        raise CheckpointError(
+            f"{os.readlink(path)!r} belongs to another user, and cannot be copied or replaced: "
+            f"{error.strerror}. Change its permissions, or move it out of the work folder."
+        ) from error
     finally:
-        os.close(inner)
+        if is_changed:
+            os.chmod(path, stat.S_IMODE(status.st_mode))
+        if opened >= 0:
+            os.close(opened)
+        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -197,9 +228,7 @@ def _hard_link(file: Path, target: int, name: str) -> bool:
 
 
 def _copy_file(source: int, target: int, name: str, stats: CopyStats) -> None:
-    opened = os.open(name, _READ_FLAGS, dir_fd=source)
-    try:
-        status = os.fstat(opened)
+    with _open_with_rights(source, name, _READ_FLAGS, stat.S_IRUSR) as (opened, status):
         if not stat.S_ISREG(status.st_mode):
             return
         created = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=target)
@@ -212,8 +241,6 @@ def _copy_file(source: int, target: int, name: str, stats: CopyStats) -> None:
             _copy_metadata(created, status)
         finally:
             os.close(created)
-    finally:
-        os.close(opened)
 
 
 def _reflink(source: int, target: int) -> bool:
@@ -291,7 +318,10 @@ def _restore_folder(
             continue
         if not is_kept:
             os.mkdir(name, 0o700, dir_fd=target)
-        with _open_folder(source, name) as inner, _open_folder(target, name) as restored:
+        with (
+            _open_folder(source, name) as inner,
+            _open_folder(target, name, _ALL_RIGHTS) as restored,
+        ):
             _restore_folder(inner, restored, f"{prefix}{name}/", stats, snapshot, read_only)
             _copy_metadata(restored, status)
 
@@ -322,7 +352,7 @@ def _remove(folder: int, name: str, status: os.stat_result) -> None:
     if not stat.S_ISDIR(status.st_mode):
         os.unlink(name, dir_fd=folder)
         return
-    with _open_folder(folder, name) as inner:
+    with _open_folder(folder, name, _ALL_RIGHTS) as inner:
         for inner_name, inner_status in list(_entries(inner)):
             _remove(inner, inner_name, inner_status)
     os.rmdir(name, dir_fd=folder)
