@@ -7,18 +7,16 @@ import resource
 from typing import Any
 
 from ..errors import BackendError
-from ..limits import MIB, Limits
+from ..limits import Limits
 from ..sandbox import cgroups
-
-# Without a control group the server checks the memory of the process tree from time to time. This
-# bounds what one process can allocate between two checks.
-_SLACK_FACTOR, _SLACK_BYTES = 2, 256 * MIB
 
 
 def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
     """Return the rlimits of each process.
 
-    With `has_cgroups`, control groups already limit memory and the number of processes.
+    With `has_cgroups`, control groups already limit the number of processes. Memory has no rlimit:
+    without control groups the server ends a block that uses too much, as the kernel does with them,
+    and a refused allocation would be an error of the program instead.
     """
     # 1 instead of 0: only 1 also disables core dumps that are piped to a program; see core(5).
     pairs = [(resource.RLIMIT_CORE, 1)]
@@ -31,8 +29,6 @@ def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
         pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1))
     if limits.processes is not None and not has_cgroups:
         pairs.append((resource.RLIMIT_NPROC, limits.processes))
-    if limits.memory_bytes is not None and not has_cgroups:
-        pairs.append((resource.RLIMIT_DATA, limits.memory_bytes * _SLACK_FACTOR + _SLACK_BYTES))
     return pairs
 
 

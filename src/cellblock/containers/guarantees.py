@@ -98,7 +98,8 @@ def _memory(settings: ContainerSettings) -> Guarantee:
     return Guarantee(
         "memory",
         "partly",
-        "RLIMIT_DATA for each process; the engine has no control groups",
+        "checked every 50 ms (in images without Python: RLIMIT_DATA for each process); the engine "
+        "has no control groups",
         "Use an engine that runs as root, or control groups of version 2.",
     )
 

@@ -239,7 +239,7 @@ def _memory(findings: Findings, limits: Limits, uncounted: str) -> Guarantee:
             f"control group (v{findings.cgroups.version}) for all processes of a block",
         )
     mechanism = (
-        f"checked every 50 ms, without {uncounted}; RLIMIT_DATA for each process; "
+        f"checked every 50 ms, without {uncounted}, and can be exceeded in between; "
         f"no control groups ({findings.cgroups.why})"
     )
     return Guarantee("memory", "partly", mechanism, ADVICE)

@@ -21,8 +21,9 @@ from tests.sandbox.probes import MARK
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxSessionServer]:
+    # Without control groups, a memory limit would forbid System V shared memory.
     with open_server(
-        limits=Limits(memory_bytes=512 << 20, processes=200, tmp_bytes=64 << 20, checkpoints=6)
+        limits=Limits(memory_bytes=None, processes=200, tmp_bytes=64 << 20, checkpoints=6)
     ) as running:
         yield running
 

@@ -14,6 +14,7 @@ import pytest
 from cellblock import (
     CodeBlock,
     ExecutorStopped,
+    Limits,
     Output,
     SandboxSessionCodeExecutor,
     SandboxSessionServer,
@@ -32,7 +33,8 @@ from tests.sandbox.probes import MARK, local, output_of
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
+    # Without control groups, a memory limit would forbid System V shared memory.
+    with open_server(limits=Limits(memory_bytes=None)) as running:
         yield running
 
 

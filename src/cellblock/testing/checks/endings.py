@@ -173,22 +173,18 @@ async def closing_the_event_stream_ends_the_block(target: ConformanceTarget) -> 
 
 @check
 async def out_of_memory_is_reported(target: ConformanceTarget) -> None:
-    code = """
-print('so far', flush=True)
-data = []
-while True:
-    data.append(b'x' * (8 << 20))
-"""
     limits = Limits(memory_bytes=256 * MIB)
-    result = await target.run(code, limits=limits)
-    assert (result.exit_code, result.outcome, result.limit) == (
-        137,
-        "out_of_memory",
-        "memory_bytes",
-    ), result
-    assert result.output.startswith("so far\n")
-    assert "memory" in result.output.splitlines()[-1].lower()
-    assert str(256 * MIB) in result.output
+    gradually = "data = []\nwhile True:\n    data.append(b'x' * (8 << 20))"
+    for code in (gradually, "b'x' * (2 << 30)"):
+        result = await target.run(f"print('so far', flush=True)\n{code}", limits=limits)
+        assert (result.exit_code, result.outcome, result.limit) == (
+            137,
+            "out_of_memory",
+            "memory_bytes",
+        ), result
+        assert result.output.startswith("so far\n")
+        assert "memory" in result.output.splitlines()[-1].lower()
+        assert str(256 * MIB) in result.output
     try:
         result.check()
     except ExecutionFailed:
