@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ with socket.create_server(("127.0.0.1", 4567)) as server:
 CONNECT = "import socket; socket.create_connection(('127.0.0.1', 4567)); print('connected')"
 
 
+def tenant(*, limits: Limits | None = None, **settings: Any) -> SandboxCommandLineCodeExecutor:
+    """Create an executor that shares a server also without control groups.
+
+    There, the kernel counts the processes of all tenants together.
+    """
+    limits = replace(limits or Limits(), processes=None)
+    return SandboxCommandLineCodeExecutor(limits=limits, **settings)
+
+
 def server_of(executor: SandboxCommandLineCodeExecutor) -> int:
     assert executor._connection is not None
     return executor._connection.pid
@@ -56,8 +66,8 @@ async def two_tenants(
     **settings: Any,
 ) -> AsyncGenerator[tuple[SandboxCommandLineCodeExecutor, SandboxCommandLineCodeExecutor]]:
     async with (
-        SandboxCommandLineCodeExecutor(**settings) as one,
-        SandboxCommandLineCodeExecutor(**settings) as other,
+        tenant(**settings) as one,
+        tenant(**settings) as other,
     ):
         assert server_of(one) == server_of(other)
         yield one, other
@@ -166,10 +176,23 @@ def test_tenant_has_its_own_network(is_separate: bool, monkeypatch: pytest.Monke
 def test_other_settings_start_another_server(settings: dict[str, Any]) -> None:
     async def main() -> None:
         async with (
-            SandboxCommandLineCodeExecutor() as one,
-            SandboxCommandLineCodeExecutor(**settings) as other,
+            tenant() as one,
+            tenant(**settings) as other,
         ):
             assert server_of(one) != server_of(other)
+
+    asyncio.run(main())
+
+
+def test_executors_with_a_limit_of_processes_share_a_server_only_with_control_groups() -> None:
+    async def main() -> None:
+        async with (
+            SandboxCommandLineCodeExecutor() as one,
+            SandboxCommandLineCodeExecutor() as other,
+        ):
+            (named,) = (item for item in one.guarantees() if item.property == "processes")
+            is_counted_together = "counts all blocks of a server together" in named.mechanism
+            assert (server_of(one) != server_of(other)) is is_counted_together
 
     asyncio.run(main())
 
@@ -180,11 +203,11 @@ def test_replaced_folder_is_mounted_in_its_new_state(tmp_path: Path) -> None:
     policy = Policy(read_only=(Mount(str(given), "/data"),))
 
     async def main() -> None:
-        async with SandboxCommandLineCodeExecutor(policy=policy):
+        async with tenant(policy=policy):
             given.rename(tmp_path / "before")
             given.mkdir()
             (given / "new").touch()
-            async with SandboxCommandLineCodeExecutor(policy=policy) as other:
+            async with tenant(policy=policy) as other:
                 assert (
                     await run(other, "import os; print(os.listdir('/data'))")
                 ).output == "['new']\n"
@@ -215,11 +238,11 @@ def test_policy_mounts_below_the_work_folder_are_visible_to_each_tenant(tmp_path
 
 def test_stopped_tenant_leaves_nothing_and_does_not_affect_another() -> None:
     async def main() -> None:
-        async with SandboxCommandLineCodeExecutor() as one:
+        async with tenant() as one:
             server = server_of(one)
             zygote = zygote_of(server)
             asleep = asyncio.ensure_future(run(one, "import time; time.sleep(3); print('woke')"))
-            other = SandboxCommandLineCodeExecutor()
+            other = tenant()
             await other.start()
             one_zygote, other_zygote = by_age(children(zygote))
             ended = asyncio.ensure_future(run(other, "import time; time.sleep(60)"))
@@ -326,9 +349,7 @@ def test_tenant_with_more_cells_gets_only_its_share_of_the_cpu() -> None:
 
     async def main() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            first, *others = [
-                await stack.enter_async_context(SandboxCommandLineCodeExecutor()) for _ in range(5)
-            ]
+            first, *others = [await stack.enter_async_context(tenant()) for _ in range(5)]
             await asyncio.gather(*(run(first, "import time; time.sleep(0.5)") for _ in range(16)))
             until = time.monotonic() + 3
             callers = [executor for executor in (first, *others) for _ in range(8)]
@@ -340,7 +361,7 @@ def test_tenant_with_more_cells_gets_only_its_share_of_the_cpu() -> None:
 
 def test_concurrent_starts_share_one_server() -> None:
     async def main() -> None:
-        executors = [SandboxCommandLineCodeExecutor() for _ in range(8)]
+        executors = [tenant() for _ in range(8)]
         results = await asyncio.gather(
             *(run(executor, f"print({number})") for number, executor in enumerate(executors))
         )
@@ -362,7 +383,7 @@ def test_a_later_mount_over_a_work_folder_is_what_its_blocks_see(tmp_path: Path)
         async with two_tenants():
             await asyncio.to_thread(subprocess.run, mount, check=True)
             try:
-                async with SandboxCommandLineCodeExecutor(work_dir=work) as executor:
+                async with tenant(work_dir=work) as executor:
                     result = await run(executor, "import os; print(os.path.exists('hidden'))")
             finally:
                 await asyncio.to_thread(subprocess.run, ["umount", work], check=True)
@@ -388,7 +409,7 @@ def test_number_of_tenants_of_one_server_is_limited(monkeypatch: pytest.MonkeyPa
 
 def test_cancelled_start_does_not_affect_other_tenants() -> None:
     async def main() -> None:
-        first, second = (SandboxCommandLineCodeExecutor(preload=["decimal"]) for _ in range(2))
+        first, second = (tenant(preload=["decimal"]) for _ in range(2))
         starting = asyncio.ensure_future(first.start())
         await asyncio.sleep(0.02)
         waiting = asyncio.ensure_future(run(second, "print(1)"))
@@ -412,7 +433,7 @@ def test_tenant_that_stops_during_its_start_leaves_nothing() -> None:
                 await run(executor, "print(1)")
             before = len(os.listdir(f"/proc/{server}/fd"))
             for moment in range(40):
-                starting = SandboxCommandLineCodeExecutor()
+                starting = tenant()
                 await start_and_cancel(starting.start(), moment / 2000)
                 await starting.stop()
             await wait_until("a zygote is left", lambda: len(children(zygote)) == 2)
@@ -429,9 +450,9 @@ def test_cancelled_stop_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def main() -> None:
-        async with SandboxCommandLineCodeExecutor():
+        async with tenant():
             for moment in range(20):
-                stopping = SandboxCommandLineCodeExecutor()
+                stopping = tenant()
                 await stopping.start()
                 await start_and_cancel(stopping.stop(), moment / 1000)
                 await stopping.stop()

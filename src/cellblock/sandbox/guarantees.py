@@ -109,7 +109,11 @@ def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
             f"{_startup_files(policy)}{_given_mounts(policy)}",
         ),
         _network(findings, policy),
-        Guarantee("processes", "enforced", "process namespace for each block; it ends as a whole"),
+        Guarantee(
+            "processes",
+            "enforced",
+            f"process namespace for each block; it ends as a whole{_process_limit(findings)}",
+        ),
         _kernel_surface(findings),
         _secrets(
             "enforced",
@@ -117,6 +121,12 @@ def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
             policy,
         ),
     ]
+
+
+def _process_limit(findings: Findings) -> str:
+    if findings.cgroups.version:
+        return ""
+    return "; without control groups Limits.processes counts all blocks of a server together"
 
 
 def _startup_files(policy: Policy) -> str:
