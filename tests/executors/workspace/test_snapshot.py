@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.runtime.linux.rmtree import remove_tree
 from tests.plain_user import USER, unprivileged_command
 
 TAKE = """
@@ -71,7 +71,7 @@ def folder() -> Iterator[Path]:
         (path / name).mkdir(exist_ok=True)
         (path / name).chmod(0o777)
     yield path
-    shutil.rmtree(path)
+    remove_tree(str(path))
 
 
 def run_unprivileged(program: str, folder: Path) -> str:

@@ -257,6 +257,7 @@ def test_a_block_that_sends_the_signal_itself_is_killed(
         "import os, time\nprint('sent', flush=True)\n"
         "for _ in range(50):\n    os.kill(1, 62)\n    time.sleep(0.1)\n"
     )
+    lives = not cgroups.find_cgroups().memory  # then no block may end early: see SandboxBackend
     assert outputs(
         executor, f"{notify}open('lived', 'w')", "import os; print('lived' in os.listdir())"
-    ) == ["sent\n", "False\n"]
+    ) == ["sent\n", f"{lives}\n"]

@@ -16,7 +16,7 @@ import pytest
 
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.runtime import protocol
-from cellblock.runtime.linux.process_tree import children, descendants
+from cellblock.runtime.linux.process_tree import children, descendants, has_ended
 from cellblock.runtime.server.client import Client, ReplyBatch
 from cellblock.runtime.server.event_loop import EventLoop
 
@@ -45,7 +45,7 @@ def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_pat
         below = descendants(server)
         os.kill(server, signal.SIGKILL)
         for _ in range(500):
-            if not any(Path(f"/proc/{pid}/exe").exists() for pid in below):
+            if all(map(has_ended, below)):
                 break
             await asyncio.sleep(0.02)
         else:
