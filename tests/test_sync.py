@@ -88,6 +88,17 @@ def test_methods_take_the_same_parameters(name: str) -> None:
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
 
 
+@pytest.mark.parametrize("name", sync.__all__)
+def test_help_shows_the_parameters_of_a_synchronous_class(name: str) -> None:
+    shown, wrapped = (inspect.signature(getattr(module, name)) for module in (sync, cellblock))
+    assert list(shown.parameters.values()) == list(wrapped.parameters.values())
+
+
+def test_help_shows_the_parameters_of_a_session_of_a_server() -> None:
+    shown = inspect.signature(sync.SandboxSessionServer.session)
+    assert "work_dir" in shown.parameters
+
+
 def test_result_is_the_asynchronous_executors_result(
     executor: SandboxCommandLineCodeExecutor,
 ) -> None:
