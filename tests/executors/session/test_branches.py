@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cellblock import CheckpointError, Limits, Mount, Policy, SandboxSessionServer
+from cellblock import CheckpointError, Mount, Policy, SandboxSessionServer
 from tests.executors.session.live_session import (
     LiveSession,
     forked,
-    open_server,
     open_session,
     run_async,
 )
 from tests.sandbox.probes import MARK
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    # Without control groups, a memory limit would forbid System V shared memory.
-    with open_server(
-        limits=Limits(memory_bytes=None, processes=200, tmp_bytes=64 << 20, checkpoints=6)
-    ) as running:
-        yield running
-
 
 # branches
 

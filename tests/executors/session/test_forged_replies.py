@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from cellblock import Limits, SandboxSessionServer, SessionError
+from cellblock import SandboxSessionServer, SessionError
 from cellblock.runtime import protocol
-from tests.executors.session.live_session import open_server, open_session, run_async
+from tests.executors.session.live_session import open_session, run_async
 
 _MAX_SECONDS = 10.0  # within which a block must end; it takes a fraction of a second
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server(limits=Limits(memory_bytes=200 << 20, processes=60)) as running:
-        yield running
+@pytest.fixture
+def shared(strict_server: SandboxSessionServer) -> SandboxSessionServer:
+    return strict_server
 
 
 # Sends a frame for the running block. Its number is unknown, so it tries all: others are ignored.

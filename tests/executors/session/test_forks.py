@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cellblock import Checkpoint, CheckpointError, Limits, SandboxSessionServer
+from cellblock import Checkpoint, CheckpointError, SandboxSessionServer
 from tests.executors.session.live_session import (
     LiveSession,
     forked,
-    open_server,
     open_session,
     run_async,
 )
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server(
-        limits=Limits(memory_bytes=512 << 20, processes=200, tmp_bytes=64 << 20, checkpoints=6)
-    ) as running:
-        yield running
 
 
 def tree(folder: Path) -> dict[str, object]:

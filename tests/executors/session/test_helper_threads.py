@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from cellblock import CheckpointError, SandboxSessionServer
@@ -11,7 +9,6 @@ from tests.executors.session.live_session import (
     RESTORED,
     LiveSession,
     forked,
-    open_server,
     open_session,
 )
 
@@ -20,18 +17,6 @@ CRASH = "import os; os._exit(1)"
 HAS_MONITOR = (
     "import threading; print('tqdm_monitor' in [thread.name for thread in threading.enumerate()])"
 )
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
-        yield running
-
-
-@pytest.fixture
-def live(shared: SandboxSessionServer) -> Iterator[LiveSession]:
-    with open_session(shared) as session:
-        yield session
 
 
 # tqdm

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
-import pytest
-
-from cellblock import CancellationToken, CodeBlock, Event, SandboxSessionServer, Started, fold
-from tests.executors.session.live_session import LiveSession, open_server, run_async
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
-        yield running
+from cellblock import CancellationToken, CodeBlock, Event, Started, fold
+from tests.executors.session.live_session import LiveSession, run_async
 
 
 def test_a_block_in_another_language_sees_the_work_folder_but_not_the_variables(

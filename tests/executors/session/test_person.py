@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from cellblock import CodeBlock, Output, SandboxSessionServer
 from cellblock.executors.session.base import InputPrompt
-from tests.executors.session.live_session import LiveSession, open_server, open_session, run_async
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
-        yield running
+from tests.executors.session.live_session import LiveSession, open_session, run_async
 
 
 def test_a_callback_learns_which_answer_is_hidden(shared: SandboxSessionServer) -> None:

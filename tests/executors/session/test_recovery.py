@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from cellblock import (
     CheckpointError,
     CodeBlock,
     CodeResult,
-    Limits,
     SandboxSessionServer,
 )
 from tests.executors.session.hostile_blocks import DISTURBANCES, ENDINGS, VISIBLE_DISTURBANCES
 from tests.executors.session.live_session import (
     RESTORED,
     forked,
-    open_server,
     open_session,
     run_async,
 )
@@ -30,17 +27,9 @@ from tests.sandbox.probes import local
 _MAX_RECOVERY_SECONDS = 8.0  # it takes a few milliseconds on an idle machine
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    limits = Limits(
-        memory_bytes=256 << 20,
-        processes=60,
-        tmp_bytes=64 << 20,
-        output_bytes=1 << 20,
-        written_bytes=256 << 20,
-    )
-    with open_server(limits=limits) as running:
-        yield running
+@pytest.fixture
+def shared(strict_server: SandboxSessionServer) -> SandboxSessionServer:
+    return strict_server
 
 
 BEFORE = (

@@ -5,16 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import resource
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import pytest
 
-from cellblock import (
-    SandboxSessionServer,
-)
 from tests.executors.session.live_session import (
     LiveSession,
-    open_server,
     open_session,
 )
 
@@ -22,12 +18,6 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJ"
     "RU5ErkJggg=="
 )
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server() as running:
-        yield running
 
 
 MIME = {

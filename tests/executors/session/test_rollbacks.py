@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
-from tests.executors.session.live_session import open_server, open_session
+from cellblock import CheckpointError, SandboxSessionServer
+from tests.executors.session.live_session import open_session
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    with open_server(limits=Limits(processes=60)) as running:
-        yield running
+@pytest.fixture
+def shared(strict_server: SandboxSessionServer) -> SandboxSessionServer:
+    return strict_server
 
 
 STORM = (

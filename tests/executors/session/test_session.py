@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.executors.session.live_session import (
 )
 from tests.sandbox.probes import MARK, local, output_of
 
+<<<<<<< HEAD
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SandboxSessionServer]:
@@ -38,6 +38,8 @@ def shared() -> Iterator[SandboxSessionServer]:
         yield running
 
 
+=======
+>>>>>>> 88198f9 (Tests of sessions share two servers in each process, not one for each file)
 # shown values
 
 SHOWN_VALUES = {
