@@ -9,8 +9,8 @@ ENDINGS: dict[str, tuple[str, int, str]] = {
     "a segfault": ("ctypes.string_at(0)", 139, "error"),
     "abort": ("os.abort()", 134, "error"),
     "a killed own process": ("os.kill(os.getpid(), signal.SIGKILL)", 137, "error"),
-    "a fatal signal": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(5)", 143, "error"),
-    "an alarm": ("signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(5)", 142, "error"),
+    "a fatal signal": ("os.kill(os.getpid(), signal.SIGTERM); signal.pause()", 143, "error"),
+    "an alarm": ("signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause()", 142, "error"),
     "exec of another program": (
         "os.execv('/bin/sh', ['sh', '-c', 'echo other; exit 7'])",
         7,
@@ -27,17 +27,17 @@ ENDINGS: dict[str, tuple[str, int, str]] = {
         "error",
     ),
     "a thread that exits": (
-        "t = threading.Thread(target=os._exit, args=(5,)); t.start(); time.sleep(5)",
+        "t = threading.Thread(target=os._exit, args=(5,)); t.start(); signal.pause()",
         5,
         "error",
     ),
     "an interrupt that is ignored": (
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: signal.pause()",
         124,
         "timeout",
     ),
     "an interrupt that is caught": (
-        ("while True:\n  try:\n    while True: time.sleep(0.01)\n  except BaseException: pass"),
+        ("while True:\n  try:\n    while True: signal.pause()\n  except BaseException: pass"),
         124,
         "timeout",
     ),
@@ -50,7 +50,7 @@ ENDINGS: dict[str, tuple[str, int, str]] = {
         "timeout",
     ),
     "a blocked signal mask": (
-        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: signal.pause()",
         124,
         "timeout",
     ),
@@ -174,6 +174,16 @@ DISTURBANCES: dict[str, str] = {
     "interpreter state": (
         "sys.setrecursionlimit(60); gc = __import__('gc'); gc.disable(); gc.set_threshold(1)"
     ),
+}
+
+
+# Disturbances that last until the time limit.
+LASTING_DISTURBANCES = {
+    "own process stopped",
+    "all stopped",
+    "a fork bomb",
+    "a fork bomb of daemons",
+    "no CPU left",
 }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -19,6 +20,7 @@ from cellblock import (
 from cellblock.aio.background_loop import background_loop
 from cellblock.executors.session.checkpointing import CheckpointableSession
 from cellblock.sandbox.probe import unavailable_reason
+from cellblock.testing.liveness import wait_until
 
 T = TypeVar("T")
 
@@ -120,6 +122,21 @@ def open_session(
     """Create a session on `server`, or on a private one if it is None."""
     skip_without_sandbox()
     return LiveSession(SandboxSessionCodeExecutor(timeout, work_dir, server=server, **options))
+
+
+async def meet(executors: Sequence[CheckpointableSession]) -> None:
+    """Run a block on each executor. The blocks end when all of them run."""
+    code = "import os, time\nopen('here', 'w').close()\n"
+    code += "while not os.path.exists('go'): time.sleep(0.01)"
+    running = [
+        asyncio.ensure_future(executor.execute_code_blocks([CodeBlock(code, "python")]))
+        for executor in executors
+    ]
+    folders = [Path(executor.work_dir) for executor in executors]
+    await wait_until(lambda: all((folder / "here").exists() for folder in folders), "all run")
+    for folder in folders:
+        (folder / "go").touch()
+    assert [(await task).outcome for task in running] == ["ok"] * len(executors)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from cellblock import CheckpointError, Mount, Policy, SandboxSessionServer
 from tests.executors.session.live_session import (
     LiveSession,
     forked,
+    meet,
     open_session,
     run_async,
 )
@@ -222,7 +222,7 @@ def test_branches_outlive_their_parent(shared: SandboxSessionServer) -> None:
 def test_a_branch_with_much_memory_outlives_a_parent_that_stops_at_once(
     shared: SandboxSessionServer,
 ) -> None:
-    for _ in range(5):
+    for _ in range(2):
         parent = open_session(shared)
         parent.run_ok("x = b'x' * (300 << 20)")
         with forked(parent) as (branch,):
@@ -260,7 +260,7 @@ def test_a_parent_outlives_its_branches_and_their_crashes(live: LiveSession) -> 
 def test_a_parent_that_kills_all_processes_it_sees_kills_no_branch(
     shared: SandboxSessionServer,
 ) -> None:
-    with open_session(shared, timeout=3) as parent:
+    with open_session(shared) as parent:
         parent.run_ok("x = 1; import os")
         with forked(parent) as (branch,):
             parent.run(
@@ -272,20 +272,5 @@ def test_a_parent_that_kills_all_processes_it_sees_kills_no_branch(
 
 
 def test_branches_run_at_the_same_time(live: LiveSession) -> None:
-    import asyncio
-
-    from cellblock import CodeBlock
-
-    live.run_ok("import time")
     with forked(live, 3) as branches:
-
-        async def together() -> list[str]:
-            block = [CodeBlock("time.sleep(4); 'done'", "python")]
-            results = await asyncio.gather(
-                *(branch.executor.execute_code_blocks(block) for branch in branches)
-            )
-            return [result.output.strip() for result in results]
-
-        began = time.monotonic()
-        assert run_async(together()) == ["'done'"] * 3
-        assert time.monotonic() - began < 10
+        run_async(meet([branch.executor for branch in branches]))

@@ -23,6 +23,7 @@ def session(server: SandboxSessionServer | None) -> LiveSession:
     return LiveSession(SandboxSessionCodeExecutor(server=server, checkpoints=False))
 
 
+@pytest.mark.slow  # the server waits 30 s
 @pytest.mark.timeout(180)
 def test_a_fork_that_code_delays_forever_raises() -> None:
     with (

@@ -94,7 +94,7 @@ def test_a_monitor_that_does_not_end_is_named_and_ends_later(live: LiveSession) 
 def test_a_monitor_that_code_has_changed_does_not_block_the_session(
     shared: SandboxSessionServer,
 ) -> None:
-    with open_session(shared, timeout=2) as live:
+    with open_session(shared, timeout=1) as live:
         live.run_ok("x = 1")
         live.run_ok(f"{LOOP}\nimport time; tqdm.monitor.was_killed.set = lambda: time.sleep(100)")
         assert live.run("x").outcome == "timeout"

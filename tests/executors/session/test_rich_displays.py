@@ -11,7 +11,6 @@ import pytest
 
 from tests.executors.session.live_session import (
     LiveSession,
-    open_session,
 )
 
 PNG = base64.b64decode(
@@ -91,16 +90,15 @@ def test_a_display_that_cannot_be_saved_takes_no_output_away(live: LiveSession) 
     assert live.run_ok("kept") == "1"
 
 
-def test_a_figure_is_collected_inline() -> None:
+def test_a_figure_is_collected_inline(live: LiveSession) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    with open_session(None) as live:
-        result = live.run("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.show()")
-        assert (result.exit_code, len(result.output_files)) == (0, 1), result
-        assert result.output_files[0].read_bytes().startswith(b"\x89PNG")
-        second = live.run("plt.plot([3, 1]);")
-        assert len(second.output_files) == 1, second
-        assert len([display for display in second.displays if "image/png" in display]) == 1
-        assert live.run("print('no figure')").output_files == []
+    result = live.run("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.show()")
+    assert (result.exit_code, len(result.output_files)) == (0, 1), result
+    assert result.output_files[0].read_bytes().startswith(b"\x89PNG")
+    second = live.run("plt.plot([3, 1]);")
+    assert len(second.output_files) == 1, second
+    assert len([display for display in second.displays if "image/png" in display]) == 1
+    assert live.run("print('no figure')").output_files == []
 
 
 BAD_DISPLAYS = {

@@ -71,7 +71,7 @@ def test_a_crash_does_not_undo_what_a_checkpoint_has_saved(shared: SandboxSessio
         live.run_ok("thread = threading.Thread(target=free.wait); thread.start()")
         # It ends after the block, so that no automatic checkpoint of this block can be made.
         live.run_ok("x = 2; threading.Timer(0.5, free.set).start()")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 50
         while True:
             try:
                 live.checkpoint()
@@ -90,9 +90,8 @@ def test_a_fatal_thread_between_blocks_loses_what_could_not_be_checkpointed(
     with open_session(shared) as live:
         live.run_ok("x = 1\nimport os, threading, time")
         live.run_ok("x = 2; t = threading.Timer(0.2, os._exit, (5,)); t.start()")
-        deadline = time.monotonic() + 10
         result = live.run("x")
-        while not result.notice and time.monotonic() < deadline:
+        while not result.notice:
             result = live.run("x")
         # No checkpoint can be made while the thread runs, so the last one is from before it.
         assert (result.session_restored, live.run_ok("x")) == (False, "1"), result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,11 @@ from cellblock import (
     SessionError,
     UnsupportedValue,
 )
+from cellblock.testing.liveness import wait_until
 from tests.executors.session.live_session import (
     LiveSession,
     forked,
+    meet,
     open_server,
     open_session,
     run_async,
@@ -132,14 +133,12 @@ def test_exit_ends_the_block_but_not_the_session(code: str, live: LiveSession) -
 
 
 def test_input_without_a_callback_fails_with_a_clear_error(live: LiveSession) -> None:
-    began = time.monotonic()
     result = live.run("x = 1\ninput('name? ')")
     assert (result.exit_code, result.session_restored) == (1, False)
     assert (
         "input() is not available: create the session with an input_callback to answer it"
         in result.output
     )
-    assert time.monotonic() - began < 5
     assert live.run_ok("x") == "1"
 
 
@@ -181,9 +180,7 @@ def test_a_coroutine_can_answer_and_the_time_limit_ends_the_wait(
 
     with open_session(shared, timeout=1, input_callback=answer) as live:
         assert live.run_ok("input('quick')") == "'quick'"
-        began = time.monotonic()
         assert live.run("input('slow')").outcome == "timeout"
-        assert time.monotonic() - began < 10
         assert live.run_ok("input('quick')") == "'quick'"
 
 
@@ -191,15 +188,19 @@ def test_a_coroutine_can_answer_and_the_time_limit_ends_the_wait(
 
 
 def test_output_of_a_thread_between_blocks_comes_with_the_next_block(live: LiveSession) -> None:
-    live.run_ok("import threading\ngo = threading.Event()")
+    live.run_ok("import os, threading, time\ngo = threading.Event()")
     live.run_ok(
         "def late(): go.wait(); print('late', flush=True); open('over', 'w')\n"
         "threading.Thread(target=late).start()"
     )
-    live.run_ok("threading.Timer(0.05, go.set).start()")
-    deadline = time.monotonic() + 10
-    while not (live.folder / "over").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    live.run_ok(
+        "def when_told():\n"
+        "  while not os.path.exists('go'): time.sleep(0.01)\n"
+        "  go.set()\n"
+        "threading.Thread(target=when_told).start()"
+    )
+    (live.folder / "go").touch()
+    run_async(wait_until((live.folder / "over").exists, "the thread prints"))
     assert live.run("1").output == "late\n1\n"
 
 
@@ -427,7 +428,7 @@ def test_code_never_sees_the_checkpoints_of_its_session(live: LiveSession) -> No
     live.run_ok("import os")
     seen = {
         live.run_ok("print(len([name for name in os.listdir('/proc') if name.isdigit()]))")
-        for _ in range(100)
+        for _ in range(20)
     }
     assert seen == {"1"}
 
@@ -441,15 +442,12 @@ def test_without_a_sandbox_another_session_is_visible(tmp_path: Path) -> None:
 
 
 def test_sessions_of_one_server_run_at_the_same_time(shared: SandboxSessionServer) -> None:
-    async def both() -> float:
-        one, other = (SandboxSessionCodeExecutor(20, server=shared) for _ in range(2))
+    async def both() -> None:
+        one, other = (SandboxSessionCodeExecutor(server=shared) for _ in range(2))
         async with one, other:
-            began = time.monotonic()
-            sleep = [CodeBlock("import time; time.sleep(1)", "python")]
-            await asyncio.gather(one.execute_code_blocks(sleep), other.execute_code_blocks(sleep))
-            return time.monotonic() - began
+            await meet([one, other])
 
-    assert asyncio.run(both()) < 1.9
+    asyncio.run(both())
 
 
 def test_a_stopped_server_is_reported() -> None:
@@ -467,6 +465,6 @@ def test_stopping_one_session_of_a_server_ends_its_block(shared: SandboxSessionS
             if isinstance(event, Output):
                 await one.stop()
 
-    one = SandboxSessionCodeExecutor(40, server=shared)
+    one = SandboxSessionCodeExecutor(server=shared)
     with pytest.raises(ExecutorStopped):
-        asyncio.run(asyncio.wait_for(run_and_stop(one), 30))
+        asyncio.run(run_and_stop(one))
