@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from cellblock.testing.conformance import (
 from tests.containers import docker_engine, podman_engine
 from tests.executors.jupyter import kernels
 from tests.executors.session import session_image
+from tests.executors.shared_executor import SharedExecutorTarget
 from tests.plain_user import unprivileged_command
 
 SUBJECTS = {
@@ -99,18 +101,42 @@ UNRELIABLE = {
 }
 
 
+# What these need is marked, and takes long to start.
+MARKS = {
+    "docker": pytest.mark.engine,
+    "docker-session": pytest.mark.engine,
+    "podman": pytest.mark.engine,
+    "jupyter": pytest.mark.kernel,
+}
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         kernels.install_kernel_specs(patch, tmp_path_factory.mktemp("jupyter"))
         yield
+        for shared in _started:
+            asyncio.run(shared.stop())
+        _started.clear()
+        shared_target.cache_clear()
+
+
+_started: list[SharedExecutorTarget] = []
+
+
+@functools.cache
+def shared_target(subject: str, image: str | None) -> SharedExecutorTarget:
+    """Return the target of a subject whose executors take long to start."""
+    options = {} if image is None else {"image": image}
+    _started.append(SharedExecutorTarget(SUBJECTS[subject].factory, options))
+    return _started[-1]
 
 
 def cases() -> list[object]:
     found: list[object] = []
     for subject in SUBJECTS:
         for name in checks_for(SUBJECTS[subject]):
-            marks: list[pytest.MarkDecorator] = []
+            marks: list[pytest.MarkDecorator] = [MARKS[subject]] if subject in MARKS else []
             if reason := DIFFERENCES.get((subject, name)):
                 marks.append(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
             if reason := UNRELIABLE.get((subject, name)):
@@ -125,13 +151,13 @@ def test_executor_meets_the_contract(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # kernels without a work_dir run in the current folder
 
-    tested = SUBJECTS[subject]
-    if subject in IMAGES:
-        tested = ConformanceTarget(tested.factory, {"image": IMAGES[subject](monkeypatch)})
-
     async def check() -> None:
-        await CHECKS[name](tested)
+        if subject in MARKS:
+            await shared_target(subject, image).run_check(name)
+        else:
+            await CHECKS[name](SUBJECTS[subject])
 
+    image = IMAGES[subject](monkeypatch) if subject in IMAGES else None
     try:
         asyncio.run(check())
     except CheckSkipped as reason:
