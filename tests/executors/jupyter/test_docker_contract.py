@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.testing.conformance import CHECKS, CheckSkipped, ConformanceTarget, checks_for
+from cellblock.testing.conformance import CheckSkipped, checks_for
 from tests.containers import docker_engine
 from tests.executors.jupyter import docker_kernels
+from tests.executors.shared_executor import SharedExecutorTarget
 
-TARGET = ConformanceTarget("tests.executors.jupyter.docker_kernels:ContainerKernelExecutor")
+pytestmark = [pytest.mark.engine, pytest.mark.kernel]
+
+TARGET = SharedExecutorTarget("tests.executors.jupyter.docker_kernels:ContainerKernelExecutor")
 _DIES = "the process that the block ends is the kernel, which is reported differently"
 _LIVES = "a kernel keeps running after a block, and so do the processes that the block started"
 _OTHERS = "blocks in other languages are not run"
@@ -65,6 +68,7 @@ def _container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("DOCKER_HOST", docker_engine.shared_engine().host)
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("contained")))
         yield
+        asyncio.run(TARGET.stop())
         docker_kernels.shared_server().stop()
         docker_kernels.shared_server.cache_clear()
 
@@ -85,11 +89,8 @@ def cases() -> list[object]:
 def test_contract(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def check() -> None:
-        await CHECKS[name](TARGET)
-
     try:
-        asyncio.run(check())
+        asyncio.run(TARGET.run_check(name))
     except CheckSkipped as reason:
         pytest.skip(str(reason))
 
