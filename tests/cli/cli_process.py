@@ -1,22 +1,15 @@
-"""Run the command `cellblock` in a process of its own, for tests."""
+"""Run the command `cellblock`, for tests."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+from tests.command_server import CommandProcess, run_command
+
+__all__ = ["COMMAND", "notes", "run_command", "run_locally", "start_run"]
+
 COMMAND = [sys.executable, "-m", "cellblock"]
-
-
-def run_command(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProcess[str]:
-    """Run the command and wait for its end."""
-    data = given.encode() if isinstance(given, str) else given
-    done = subprocess.run(
-        [*COMMAND, *arguments], input=data, capture_output=True, timeout=20, check=False
-    )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
 
 
 def run_locally(*arguments: str, given: str | bytes = b"") -> subprocess.CompletedProcess[str]:
@@ -30,8 +23,6 @@ def notes(text: str) -> list[str]:
     return [line for line in lines if not line.startswith("Using LocalCommandLineCodeExecutor")]
 
 
-def start_run(*arguments: str) -> subprocess.Popen[bytes]:
+def start_run(*arguments: str) -> CommandProcess[bytes]:
     """Start `cellblock run`; the caller waits for its end."""
-    return subprocess.Popen(
-        [*COMMAND, "run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    return CommandProcess(["run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -6,23 +6,16 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.cli.cli_process import COMMAND
+from tests.command_server import CommandProcess
 
-# Makes the terminal the controlling terminal, so that Ctrl-C sends a signal, and runs the command.
-_LAUNCHER = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
-)
 _CONTROL_SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
-_TIMEOUT = 15.0
+_TIMEOUT = 55.0  # before pytest's own, which prints no screen
 PROMPT = ">>>"
 
 
@@ -42,14 +35,13 @@ class TerminalCommand:
             "PROMPT_TOOLKIT_NO_CPR": "1",
             **(environment or {}),
         }
-        argv = [sys.executable, "-c", _LAUNCHER, *COMMAND, *arguments]
-        self._process = subprocess.Popen(
-            argv,
+        self._process = CommandProcess[bytes](
+            list(arguments),
+            terminal=True,
             stdin=slave,
             stdout=slave,
             stderr=slave,
             env=environment,
-            start_new_session=True,
         )
         os.close(slave)
         self._terminal, self._bytes, self._seen = master, b"", 0
@@ -105,7 +97,7 @@ class TerminalCommand:
             assert time.monotonic() < deadline, (
                 f"the command did not end: {self.screen[self._seen :]!r}"
             )
-        return self._process.wait(_TIMEOUT)
+        return self._process.wait()
 
     def send_signal(self, number: int) -> None:
         self._process.send_signal(number)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import httpx
 from cellblock.server.keys.database import open_database
 from cellblock.server.keys.key_store import KeyStore
 from cellblock.server.owners import Overrides, Quotas
+from tests.command_server import CommandProcess
 
 OLD, NEW = "2024-02-02-preview", "2025-02-02-preview"
 
@@ -47,8 +47,8 @@ def serving(folder: Path, *options: str) -> Generator[Server]:
     """Yield a server whose state is in `folder`. SIGTERM must end it with exit code 0."""
     url = f"sqlite:///{folder}/server.db"
     keys = KeyStore(open_database(url))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cellblock", "serve", "--port", "0", "--drain", "5", *options],
+    process = CommandProcess[str](
+        ["serve", "--port", "0", "--drain", "5", *options],
         env={**os.environ, "CELLBLOCK_DATABASE": url, "XDG_STATE_HOME": str(folder)},
         stderr=subprocess.PIPE,
         text=True,
@@ -60,7 +60,7 @@ def serving(folder: Path, *options: str) -> Generator[Server]:
         reader.start()
         yield server
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0, server.lines
+        assert process.wait() == 0, server.lines
     finally:
         if process.poll() is None:
             process.kill()
