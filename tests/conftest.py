@@ -13,7 +13,6 @@ from xdist.scheduler import LoadScopeScheduling
 from cellblock import SandboxSessionServer
 from tests.executors.session.live_session import LiveSession, open_session
 
-
 pytest_plugins = [
     "tests.suite.hang_guard",
     "tests.suite.needs",

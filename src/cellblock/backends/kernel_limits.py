@@ -7,16 +7,19 @@ import resource
 from typing import Any
 
 from ..errors import BackendError
-from ..limits import Limits
+from ..limits import GIB, Limits
 from ..sandbox import cgroups
+
+# Without a control group the server checks the memory of the process tree from time to time. This
+# bounds what one process can allocate between two checks. It is far above the limit, because an
+# allocation that it refuses is an error of the program, not the end for lack of memory.
+_SLACK_FACTOR, _SLACK_BYTES = 4, 4 * GIB
 
 
 def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
     """Return the rlimits of each process.
 
-    With `has_cgroups`, control groups already limit the number of processes. Memory has no rlimit:
-    without control groups the server ends a block that uses too much, as the kernel does with them,
-    and a refused allocation would be an error of the program instead.
+    With `has_cgroups`, control groups already limit memory and the number of processes.
     """
     # 1 instead of 0: only 1 also disables core dumps that are piped to a program; see core(5).
     pairs = [(resource.RLIMIT_CORE, 1)]
@@ -29,6 +32,8 @@ def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
         pairs.append((resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1))
     if limits.processes is not None and not has_cgroups:
         pairs.append((resource.RLIMIT_NPROC, limits.processes))
+    if limits.memory_bytes is not None and not has_cgroups:
+        pairs.append((resource.RLIMIT_DATA, limits.memory_bytes * _SLACK_FACTOR + _SLACK_BYTES))
     return pairs
 
 

@@ -250,6 +250,7 @@ def _memory(findings: Findings, limits: Limits, uncounted: str) -> Guarantee:
         )
     mechanism = (
         f"checked every 50 ms, without {uncounted}, and can be exceeded in between; "
+        "RLIMIT_DATA, which is far higher, for each process; "
         f"no control groups ({findings.cgroups.why})"
     )
     return Guarantee("memory", "partly", mechanism, ADVICE)

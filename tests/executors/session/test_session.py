@@ -12,7 +12,6 @@ import pytest
 from cellblock import (
     CodeBlock,
     ExecutorStopped,
-    Limits,
     Output,
     SandboxSessionCodeExecutor,
     SandboxSessionServer,
@@ -30,17 +29,6 @@ from tests.executors.session.live_session import (
 )
 from tests.sandbox.probes import MARK, local, output_of
 
-<<<<<<< HEAD
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[SandboxSessionServer]:
-    # Without control groups, a memory limit would forbid System V shared memory.
-    with open_server(limits=Limits(memory_bytes=None)) as running:
-        yield running
-
-
-=======
->>>>>>> 88198f9 (Tests of sessions share two servers in each process, not one for each file)
 # shown values
 
 SHOWN_VALUES = {
