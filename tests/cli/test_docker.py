@@ -17,6 +17,8 @@ from tests.containers import docker_engine
 from tests.containers.image_registry import serve_image
 from tests.executors.session import session_image
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:

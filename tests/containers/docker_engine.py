@@ -9,6 +9,7 @@ import functools
 import hashlib
 import io
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -56,6 +57,7 @@ _PYTHON_PACKAGES = (
     "libstdc++6",
     "libgcc-s1",
 )
+FileLister = Callable[[], Mapping[str, Path]]
 _NO_ENGINE = "no container engine responds, and no dockerd can be started (Debian: docker.io)"
 
 
@@ -70,6 +72,7 @@ class Engine:
         self, host: str, process: subprocess.Popen[bytes] | None = None, folder: Path = Path()
     ) -> None:
         self.host, self.process, self.folder = host, process, folder
+        self._images = dict[str, str]()  # by what they are made of, for those that exist
 
     def docker(self, *arguments: str, data: bytes | None = None) -> str:
         """Run the `docker` command, and return its output."""
@@ -97,19 +100,40 @@ class Engine:
 
     def test_image(self, name: str) -> str:
         """Return the reference of a test image, "python" or "shell"; build it if it is missing."""
-        list_files = {"python": _python_files, "shell": _shell_files}[name]
-        reference = f"cellblock-test-{name}:{_content_key(name)}"
-        if not self.docker("images", "--quiet", reference):
-            self.docker("import", "-", reference, data=_archive(list_files()))
-        return reference
 
-    def image_with_files(self, name: str, base: str, files: Mapping[str, Path]) -> str:
-        """Return the reference of a test image: `base` with `files` by their paths in it."""
-        key = hashlib.sha256("\n".join((base, *sorted(files))).encode()).hexdigest()[:12]
-        reference = f"cellblock-test-{name}:{key}"
-        if not self.docker("images", "--quiet", reference):
+        def build(reference: str) -> None:
+            list_files = {"python": _python_files, "shell": _shell_files}[name]
+            self.docker("import", "-", reference, data=_archive(list_files()))
+
+        return self._build_once(name, lambda: _content_key(name), build)
+
+    def image_with_files(self, name: str, base: str, list_files: FileLister) -> str:
+        """Return the reference of a test image: `base` with files by their paths in it."""
+        files = dict[str, Path]()
+
+        def key() -> str:
+            files.update(list_files())
+            return hashlib.sha256("\n".join((base, *sorted(files))).encode()).hexdigest()[:12]
+
+        def build(reference: str) -> None:
             self.docker("build", "--tag", reference, "-", data=_build_context(base, files))
-        return reference
+
+        return self._build_once(name, key, build)
+
+    def _build_once(self, name: str, key: Callable[[], str], build: Callable[[str], None]) -> str:
+        """Return the reference of an image, after `build` if no process of this machine built it.
+
+        Both functions are called at most once in this process.
+        """
+        if name not in self._images:
+            reference = f"cellblock-test-{name}:{key()}"
+            lock_name = hashlib.sha256(self.host.encode()).hexdigest()[:12]
+            with open(Path(tempfile.gettempdir(), f"cellblock-images-{lock_name}"), "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not self.docker("images", "--quiet", reference):
+                    build(reference)
+            self._images[name] = reference
+        return self._images[name]
 
     def copy_image_from(self, other: Engine, reference: str) -> None:
         """Copy an image of the engine `other` into this one."""
@@ -196,7 +220,7 @@ def private_engine(
     try:
         yield engine
     finally:
-        engine.stop()
+        engine.kill()  # it would unmount and write what is removed below
         _kill_leftovers(folder)
         for line in Path("/proc/mounts").read_text().splitlines()[::-1]:
             if (mount_point := line.split()[1]).startswith(f"{folder}/"):
@@ -222,24 +246,31 @@ def shared_engine() -> Engine:
     """Return the engine for all tests: that of DOCKER_HOST, the machine's, or one started here."""
     if shutil.which("docker") is None:
         pytest.skip(_NO_ENGINE)
-    # The folder and its images are kept for the next run. An engine that a killed run has left
-    # behind is found by its socket.
     folder = Path(tempfile.gettempdir(), f"cellblock-test-engine-{os.geteuid()}")
-    folder.mkdir(parents=True, exist_ok=True)
+    hosts = (os.environ.get("DOCKER_HOST"), "unix:///var/run/docker.sock")
+    return share_engine(folder, f"unix://{folder}/docker.sock", start_engine, hosts)
+
+
+def share_engine(
+    folder: Path, host: str, start: Callable[[Path], Engine], others: Sequence[str | None] = ()
+) -> Engine:
+    """Return the first engine of `others` that responds, or the one in `folder`, at `host`.
+
+    All processes of this machine that run tests share the one in `folder`. The first one starts it
+    by `start`, and the last one stops it by the process ID in the file `pid`. The folder and its
+    images are kept for the next run. An engine that a killed run has left behind is found.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     users = os.open(folder / "users.lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(users, fcntl.LOCK_SH)  # until this process ends
-    with open(folder / "start.lock", "w") as start:
-        fcntl.flock(start, fcntl.LOCK_EX)
-        for host in (
-            os.environ.get("DOCKER_HOST"),
-            "unix:///var/run/docker.sock",
-            f"unix://{folder}/docker.sock",
-        ):
-            if host and (engine := Engine(host)).responds():
+    with open(folder / "start.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for known in (*others, host):
+            if known and (engine := Engine(known)).responds():
                 break
         else:
-            engine = start_engine(folder)
-    if engine.host.startswith(f"unix://{folder}/"):
+            engine = start(folder)
+    if engine.host == host:
         atexit.register(_stop_after_last_user, folder, engine, users)
     return engine
 
@@ -249,10 +280,10 @@ def _stop_after_last_user(folder: Path, engine: Engine, users: int) -> None:
     with contextlib.suppress(BlockingIOError, FileNotFoundError, ProcessLookupError):
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if engine.process is None:  # another process has started it
-            os.kill(int((folder / "pid").read_text()), signal.SIGTERM)
-            deadline = time.monotonic() + _START_SECONDS
-            while (folder / "pid").exists() and time.monotonic() < deadline:
-                time.sleep(0.1)
+            process = os.pidfd_open(int((folder / "pid").read_text()))
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+            select.select([process], [], [], _START_SECONDS)
+            os.close(process)
         engine.stop()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
@@ -15,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.containers import docker_engine
 from tests.containers.docker_engine import Engine
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0  # a hang guard
 
 
 @functools.cache
@@ -33,23 +33,14 @@ def shared_engine() -> Engine:
             "or the user is not root"
         )
     folder = Path(tempfile.gettempdir(), "cellblock-test-podman")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    engine = Engine(f"unix://{folder}/podman.sock")
-    if not engine.responds():  # a killed run may have left one behind
-        engine.process = _start(folder, engine.host)
-        atexit.register(engine.stop)
-        deadline = time.monotonic() + _START_SECONDS
-        while not engine.responds():
-            if engine.process.poll() is not None or time.monotonic() > deadline:
-                engine.stop()
-                raise AssertionError(
-                    f"podman did not start: {(folder / 'log').read_text()[-2000:]}"
-                )
-            time.sleep(0.1)
-    return engine
+    return docker_engine.share_engine(folder, _host(folder), _start)
 
 
-def _start(folder: Path, host: str) -> subprocess.Popen[bytes]:
+def _host(folder: Path) -> str:
+    return f"unix://{folder}/podman.sock"
+
+
+def _start(folder: Path) -> Engine:
     # By default, Podman sets the rlimits of root's containers to a million, which fails on machines
     # with lower hard limits. It also lowers its own process limit to pid_max.
     files, processes = (
@@ -81,11 +72,11 @@ def _start(folder: Path, host: str) -> subprocess.Popen[bytes]:
         "service",
         "--time",
         "0",
-        host,
+        _host(folder),
     ]
     environment = {**os.environ, "CONTAINERS_CONF": str(config)}
     with open(folder / "log", "wb") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -93,6 +84,15 @@ def _start(folder: Path, host: str) -> subprocess.Popen[bytes]:
             env=environment,
             start_new_session=True,
         )
+    (folder / "pid").write_text(str(process.pid))
+    engine = Engine(_host(folder), process)
+    deadline = time.monotonic() + _START_SECONDS
+    while not engine.responds():
+        if process.poll() is not None or time.monotonic() > deadline:
+            engine.stop()
+            raise AssertionError(f"podman did not start: {(folder / 'log').read_text()[-2000:]}")
+        time.sleep(0.1)
+    return engine
 
 
 def use_shared_engine(monkeypatch: pytest.MonkeyPatch, image: str) -> str:

@@ -66,6 +66,7 @@ def test_gvisor_is_not_said_to_take_the_engines_filter() -> None:
     assert "the runtime filters blocks" not in mechanism(kernel, "kernel surface")
 
 
+@pytest.mark.engine
 def test_a_started_executor_knows_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(image: str) -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:

@@ -23,7 +23,7 @@ from cellblock import (
 )
 from tests.containers import docker_engine
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(autouse=True)

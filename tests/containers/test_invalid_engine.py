@@ -42,13 +42,14 @@ async def engine(path: Path, answers: Mapping[str, bytes], otherwise: bytes) -> 
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.add(asyncio.current_task())
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        # Python 3.11 logs an error for a handler that the end of the loop cancels.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = await reader.readuntil(b"\r\n\r\n")
             name = head.split()[1].decode().partition("?")[0].rpartition("/")[2]
             writer.write(answers.get(name, otherwise))
             await writer.drain()
         writer.close()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             await writer.wait_closed()
 
     async with await asyncio.start_unix_server(serve, path):

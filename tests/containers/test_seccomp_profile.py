@@ -21,10 +21,12 @@ from cellblock import (
     DockerJupyterCodeExecutor,
     DockerJupyterServer,
 )
+from cellblock.containers.client import open_client
+from cellblock.containers.gateway.image import gateway_image
 from cellblock.containers.seccomp_profile import profile
 from cellblock.executors.base import CodeExecutor
 from cellblock.sandbox import seccomp
-from tests.containers import docker_engine, podman_engine, rootless_engine
+from tests.containers import docker_engine, podman_engine
 from tests.sandbox.test_seccomp import AUDIT_ARCHITECTURES, OTHERS, evaluate
 
 ENGINES_OWN: dict[str, Any] = {"HostConfig": {"SecurityOpt": ["no-new-privileges"]}}
@@ -178,7 +180,7 @@ def kernel(image: str, work_dir: Path, **options: Any) -> CodeExecutor:
     return executor
 
 
-@pytest.mark.timeout(300)  # the image of a kernel may have to be built
+@pytest.mark.engine
 @pytest.mark.parametrize("make", [command_line, kernel])
 def test_blocks_in_containers_are_filtered(
     make: Callable[..., CodeExecutor], image: str, tmp_path: Path
@@ -196,17 +198,22 @@ def test_blocks_in_containers_are_filtered(
     assert [path.name for path in unfiltered.iterdir() if path.stat().st_mode & 0o6000]
 
 
+@pytest.mark.engine
 def test_podman_takes_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     image = podman_engine.use_shared_engine(monkeypatch, "python")
     assert open_probes(command_line(image)) == set()
 
 
-@pytest.mark.timeout(300)  # two engines are started
+@pytest.mark.engine
 @pytest.mark.parametrize("engine", ["podman_engine", "docker_engine"])
-def test_rootless_engines_take_the_filter(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with getattr(rootless_engine, engine)() as rootless:
-        monkeypatch.setenv("DOCKER_HOST", rootless.host)
-        assert open_probes(command_line(rootless.test_image("python"))) == set()
+def test_rootless_engines_take_the_filter(
+    engine: str,
+    rootless_engines: Callable[[str], docker_engine.Engine],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rootless = rootless_engines(engine)
+    monkeypatch.setenv("DOCKER_HOST", rootless.host)
+    assert open_probes(command_line(rootless.test_image("python"))) == set()
 
 
 # An OCI runtime that does not filter: it refuses the filter, or starts the container without it.
@@ -227,6 +234,11 @@ os.execv({runc!r}, sys.argv)
 """
 
 
+async def build_gateway_image(base: str) -> str:
+    async with open_client() as client:
+        return await gateway_image(client, base)
+
+
 @pytest.fixture(scope="module")
 def engine_without_filters(
     tmp_path_factory: pytest.TempPathFactory,
@@ -239,11 +251,18 @@ def engine_without_filters(
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
         options.append(f"--add-runtime={name}={folder / name}")
+    shared = docker_engine.shared_engine()
+    base = shared.test_image("python")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", shared.host)
+        gateway = asyncio.run(build_gateway_image(base))
     with docker_engine.private_engine(*options) as engine:
+        for image in (base, gateway):
+            engine.copy_image_from(shared, image)
         yield engine
 
 
-@pytest.mark.timeout(300)  # an image is built in the new engine
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("make", "runtime"),
     [(command_line, "refuses"), (command_line, "ignores"), (kernel, "ignores")],
@@ -263,6 +282,7 @@ def test_starting_without_the_filter_fails_and_says_what_to_do(
     assert f"create_kwargs={ENGINES_OWN}" in str(failure.value)
 
 
+@pytest.mark.engine
 def test_an_engine_that_ignores_filters_works_with_its_own(
     engine_without_filters: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

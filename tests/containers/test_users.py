@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.containers.docker_engine import Engine
 from tests.executors.session import session_image
 
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.engine,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can start engines as other users"),
 ]
 ROOT, PLAIN = (0, 0), (plain_user.USER, plain_user.USER)
@@ -161,9 +161,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module", params=["podman_engine", "docker_engine"])
-def rootless(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with getattr(rootless_engine, request.param)() as engine:
-        yield engine
+def rootless(request: pytest.FixtureRequest, rootless_engines: Callable[[str], Engine]) -> Engine:
+    return rootless_engines(request.param)
 
 
 @pytest.fixture(scope="module")

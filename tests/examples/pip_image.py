@@ -26,6 +26,10 @@ def use_pip_image(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
     Its files are collected in `folder`.
     """
     base = docker_engine.use_shared_engine(monkeypatch, "python")
+    return docker_engine.shared_engine().image_with_files("pip", base, lambda: _files(folder))
+
+
+def _files(folder: Path) -> dict[str, Path]:
     (wheel,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
     zipfile.ZipFile(wheel).extractall(folder / _FOLDER)
     (folder / "etc").mkdir()
@@ -34,7 +38,6 @@ def use_pip_image(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
     command.parent.mkdir(parents=True)
     command.write_text(_COMMAND)
     command.chmod(0o755)
-    found = {
+    return {
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
     }
-    return docker_engine.shared_engine().image_with_files("pip", base, found)

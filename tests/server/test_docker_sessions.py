@@ -20,7 +20,7 @@ from tests.executors.session import session_image
 from .rest.requesting import FOREVER, run, start, wait_for
 from .serving import Server, run_old, serving
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ def message(code: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": f"```python\n{code}\n```"}]
 
 
+@pytest.mark.engine
 def test_the_container_starts_at_once(image: str, tmp_path: Path) -> None:
     with DockerCommandLineCodeExecutor(image, work_dir=tmp_path) as executor:
         assert executor.container is not None
@@ -54,6 +55,7 @@ def test_the_container_starts_at_once(image: str, tmp_path: Path) -> None:
         assert executor.execute_code_blocks(blocks).exit_code == 0
 
 
+@pytest.mark.engine
 def test_the_container_is_removed_by_stop(image: str, tmp_path: Path) -> None:
     executor = DockerCommandLineCodeExecutor(image, work_dir=tmp_path)
     name = executor.container
@@ -68,6 +70,7 @@ def test_without_an_engine_the_constructor_fails(no_engine: None, tmp_path: Path
         DockerCommandLineCodeExecutor(work_dir=tmp_path)
 
 
+@pytest.mark.engine
 def test_use_docker_names_the_image(image: str, tmp_path: Path) -> None:
     one = agent(use_docker=image, work_dir=str(tmp_path))
     assert one.use_docker == image
@@ -81,6 +84,7 @@ def test_use_docker_names_the_image(image: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.engine
 def test_use_docker_lists_images_of_which_the_first_that_exists_is_used(image: str) -> None:
     with console() as stream:
         result = execute_code("print(1)", use_docker=["localhost:1/missing", image])
@@ -88,17 +92,20 @@ def test_use_docker_lists_images_of_which_the_first_that_exists_is_used(image: s
     assert stream.text.endswith("Failed to pull image localhost:1/missing\n")
 
 
+@pytest.mark.engine
 def test_no_image_at_all_is_an_error(image: str) -> None:
     with console(), pytest.raises(ImageUnavailable, match="localhost:1/missing"):
         execute_code("print(1)", use_docker="localhost:1/missing")
 
 
+@pytest.mark.engine
 def test_errors_are_shown_without_the_path(image: str) -> None:
     exit_code, logs, _ = execute_code("1/0", use_docker=image)
     assert exit_code == 1
     assert 'File "", line 1' in logs
 
 
+@pytest.mark.engine
 def test_whether_docker_runs(image: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert is_docker_running()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
@@ -134,6 +141,8 @@ def test_use_docker_none_takes_the_sandbox_where_docker_is_missing(
     assert execute_code("import os; print(os.getcwd())") == (0, "/workspace\n", None)
 
 
+@pytest.mark.engine
+@pytest.mark.kernel
 def test_a_jupyter_server_in_a_container_starts_at_once(image: str, tmp_path: Path) -> None:
     token = DockerJupyterServer.GenerateToken()
     with DockerJupyterServer(base_image=image, token=token) as server:

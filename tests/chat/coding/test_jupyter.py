@@ -18,6 +18,8 @@ from cellblock.chat.coding.jupyter import (
 )
 from tests.executors.jupyter import kernels
 
+pytestmark = pytest.mark.kernel
+
 SHOW = (
     "from IPython.display import HTML, Image, display\n"
     "print('text')\n"

@@ -25,6 +25,8 @@ from cellblock import (
 from cellblock.limits import MIB
 from tests.containers import docker_engine
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:

@@ -36,6 +36,8 @@ from tests.containers import docker_engine
 from tests.containers.image_registry import serve_image
 from tests.plain_user import unprivileged_command
 
+pytestmark = pytest.mark.engine
+
 OWNER = """
 import asyncio, sys
 from cellblock import CodeBlock, DockerCommandLineCodeExecutor

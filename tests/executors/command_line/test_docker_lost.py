@@ -14,6 +14,8 @@ from cellblock.containers.container import Container
 from tests.containers import docker_engine
 from tests.executors.command_line.test_docker_endings import run
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(autouse=True)
 def image(monkeypatch: pytest.MonkeyPatch) -> str:

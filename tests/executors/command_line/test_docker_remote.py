@@ -15,6 +15,8 @@ from cellblock.events import Event, Output
 from cellblock.results import CommandLineCodeResult, fold
 from tests.containers import docker_engine
 
+pytestmark = pytest.mark.engine
+
 
 class TcpForwarder:
     """Forward TCP connections to the test engine."""

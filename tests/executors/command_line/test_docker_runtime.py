@@ -31,7 +31,7 @@ from tests.containers.test_seccomp_profile import PROBE
 
 RUNSC = shutil.which("runsc")
 pytestmark = [
-    pytest.mark.timeout(120),  # its processes start slowly
+    pytest.mark.engine,
     pytest.mark.skipif(RUNSC is None, reason="gVisor's runsc is not installed (Debian: runsc)"),
 ]
 KERNEL = "import os; print(os.uname().release)"

@@ -45,7 +45,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def image(monkeypatch: pytest.MonkeyPatch) -> str:
     return docker_engine.use_shared_engine(monkeypatch, "python")
 
@@ -93,6 +93,7 @@ def test_an_autogen_configuration_loads() -> None:
     assert isinstance(executor, DockerCommandLineCodeExecutor)
 
 
+@pytest.mark.engine
 def test_two_executors_of_one_configuration_do_not_share_a_container(image: str) -> None:
     async def main() -> None:
         saved = DockerCommandLineCodeExecutor(image).dump_component()
@@ -154,6 +155,7 @@ def offline(folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("user", [None, "77:88"])
 def test_a_block_can_import_what_an_earlier_block_installed(
     image: str, tmp_path: Path, user: str | None

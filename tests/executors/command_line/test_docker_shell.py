@@ -20,6 +20,8 @@ from cellblock.testing.liveness import assert_dead
 from tests.containers import docker_engine
 from tests.executors.command_line.test_docker_endings import container_state, until
 
+pytestmark = pytest.mark.engine
+
 HEARTBEAT = "while :; do echo x >> beat; sleep 0.02; done"
 
 

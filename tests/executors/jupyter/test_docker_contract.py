@@ -84,7 +84,6 @@ def cases() -> list[object]:
     return found
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", cases())
 def test_contract(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

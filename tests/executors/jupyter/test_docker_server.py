@@ -36,9 +36,7 @@ from tests.containers import docker_engine as engines
 from tests.executors.jupyter.kernels import run
 from tests.executors.jupyter.server_inspection import build_image, container_names, kernels_status
 
-pytestmark = pytest.mark.timeout(
-    120
-)  # the image is built when it is not there, and a gateway takes some seconds to start
+pytestmark = [pytest.mark.engine, pytest.mark.kernel]
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -28,6 +28,8 @@ from cellblock import (
 from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

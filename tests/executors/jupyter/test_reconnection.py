@@ -15,6 +15,8 @@ from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 from tests.tcp_proxy import TcpProxy
 
+pytestmark = pytest.mark.kernel
+
 RECONNECTED = (
     "The connection to the kernel was lost during the block and restored: output may be missing."
 )

@@ -39,6 +39,8 @@ from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run
 from tests.executors.jupyter.server_inspection import kernels_status
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -17,8 +17,9 @@ _FOLDER = "usr/lib/python3/dist-packages"
 def use_session_image(monkeypatch: pytest.MonkeyPatch) -> str:
     """Make executors use the shared test engine. Return the image, which is built if missing."""
     base = docker_engine.use_shared_engine(monkeypatch, "python")
-    files = {f"{_FOLDER}/{name}": path for name, path in _files()}
-    return docker_engine.shared_engine().image_with_files("ipython", base, files)
+    return docker_engine.shared_engine().image_with_files(
+        "ipython", base, lambda: {f"{_FOLDER}/{name}": path for name, path in _files()}
+    )
 
 
 def _files() -> Iterator[tuple[str, Path]]:

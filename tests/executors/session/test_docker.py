@@ -16,6 +16,8 @@ from tests.containers import docker_engine
 from tests.executors.session import session_image
 from tests.executors.session.live_session import LiveSession, forked, run_async
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:

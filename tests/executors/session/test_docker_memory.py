@@ -15,6 +15,8 @@ from tests.containers import docker_engine
 from tests.executors.session import session_image
 from tests.executors.session.test_docker import container, session
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:

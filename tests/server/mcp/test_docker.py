@@ -20,6 +20,8 @@ from tests.server.mcp.mcp_client import (
     run_code,
 )
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
