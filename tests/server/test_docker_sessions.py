@@ -148,7 +148,7 @@ def test_programs_of_trainers_are_judged(server: Server, key: str) -> None:
         assert (late["status"], late["stdout"]) == ("TimeLimitExceeded", "up\n")
 
 
-def test_the_end_of_a_session_removes_its_container_and_folder(
+def test_the_end_of_a_session_and_sigterm_remove_containers_and_folders(
     image: str, temp_dir: Path, tmp_path: Path
 ) -> None:
     with serving(tmp_path, "--executor", "docker", "--image", image) as server:
@@ -161,11 +161,6 @@ def test_the_end_of_a_session_removes_its_container_and_folder(
             assert api.delete(path).status_code == 204
             assert containers(server) == []
             assert set(temp_dir.rglob("*")) == empty
-
-
-def test_sigterm_removes_all_containers(image: str, temp_dir: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, "--executor", "docker", "--image", image) as server:
-        with server.client(server.add_key("k"), "/v1") as api:
             run(api, _start_session(api), "x = 1")
             start(api, _start_session(api), FOREVER)
         assert len(containers(server)) == 2

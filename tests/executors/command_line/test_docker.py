@@ -23,6 +23,7 @@ from cellblock import (
     PackageError,
 )
 from cellblock.limits import MIB
+from cellblock.testing.liveness import wait_until
 from tests.containers import docker_engine
 
 pytestmark = pytest.mark.engine
@@ -131,10 +132,15 @@ def test_only_the_block_that_was_killed_reports_out_of_memory(image: str) -> Non
         async with DockerCommandLineCodeExecutor(
             image, limits=Limits(memory_bytes=150 * MIB)
         ) as executor:
-            hungry = run(executor, "import time; time.sleep(0.3); b'x' * (900 << 20)")
-            modest, ended = await asyncio.gather(
-                run(executor, "import time; time.sleep(1.5); print('fine')"), hungry
+            code = (
+                "open('begun', 'w').close(); import os, time\n"
+                "while not os.path.exists('over'): time.sleep(0.01)\nprint('fine')"
             )
+            waiting = asyncio.create_task(run(executor, code))
+            await wait_until((executor.work_dir / "begun").exists, "the other block runs")
+            ended = await run(executor, "b'x' * (900 << 20)")
+            (executor.work_dir / "over").touch()
+            modest = await waiting
             assert (modest.output, modest.outcome) == ("fine\n", "ok")
             assert ended.outcome == "out_of_memory", ended
 
@@ -228,8 +234,7 @@ def test_an_unavailable_runtime_raises_a_clear_error(image: str) -> None:
 
 def test_the_init_command_runs_first_and_its_failure_is_reported(image: str) -> None:
     assert (
-        result_of("cat ready", "sh", image=image, init_command="sleep 0.3; echo yes > ready").output
-        == "yes\n"
+        result_of("cat ready", "sh", image=image, init_command="echo yes > ready").output == "yes\n"
     )
     with pytest.raises(BackendError, match=r"init_command.*7.*no luck"):
         result_of("print(1)", image=image, init_command="echo no luck; exit 7")

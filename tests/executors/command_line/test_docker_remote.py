@@ -183,7 +183,7 @@ def test_a_container_survives_an_engine_that_restarts_it_late(
     )
 
     async def late(container: Container) -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(0.5)
         await kill_processes(container)
 
     async def main() -> None:

@@ -16,7 +16,7 @@ from cellblock import (
     DockerCommandLineCodeExecutor,
     Limits,
 )
-from cellblock.testing.liveness import assert_dead
+from cellblock.testing.liveness import assert_dead, wait_until
 from tests.containers import docker_engine
 from tests.executors.command_line.test_docker_endings import container_state, until
 
@@ -101,11 +101,12 @@ def test_a_time_limit_and_a_cancelled_token_kill_the_process_tree(
                 "begun\n\nTimeout",
             )
             await assert_dead(tmp_path / "beat")
+            (tmp_path / "beat").unlink()
             token = CancellationToken()
             running = asyncio.create_task(
                 run(executor, f"echo begun; {HEARTBEAT}", cancellation_token=token)
             )
-            await asyncio.sleep(0.6)
+            await wait_until((tmp_path / "beat").exists, "the block runs")
             token.cancel()
             result = await running
             assert (result.exit_code, result.outcome) == (125, "cancelled")
@@ -118,7 +119,9 @@ def test_a_time_limit_and_a_cancelled_token_kill_the_process_tree(
 def test_processes_left_running_by_a_block_are_killed(image: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image, work_dir=tmp_path) as executor:
-            result = await run(executor, f"({HEARTBEAT}) & sleep 0.2; echo over")
+            result = await run(
+                executor, f"({HEARTBEAT}) & while [ ! -e beat ]; do sleep 0.01; done; echo over"
+            )
             assert (result.exit_code, result.output) == (0, "over\n")
             await assert_dead(tmp_path / "beat")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import CodeBlock, JupyterCodeResult, sync
+from cellblock import CodeBlock, CodeResult, Event, JupyterCodeResult, Output, fold, sync
 
 # If this variable is set, ipykernel does not capture the output of child processes.
 _RUN_IPYKERNEL = (
@@ -50,3 +50,18 @@ def run(executor: sync.SyncCodeExecutor, code: str, language: str = "python") ->
     result = executor.execute_code_blocks([CodeBlock(code, language)])
     assert isinstance(result, JupyterCodeResult)
     return result
+
+
+def run_and_end(executor: sync.SyncCodeExecutor, ending: str, folder: Path) -> CodeResult:
+    """Run a block that prints "x", and `ending` once the output has arrived: it could be lost.
+
+    `folder` is the current folder of the kernel.
+    """
+    code = "import os, time\nprint('x', flush=True)\n"
+    code += f"while not os.path.exists('seen'): time.sleep(0.01)\nos.remove('seen')\n{ending}"
+    events = list[Event]()
+    for event in executor.execute_stream([CodeBlock(code, "python")]):
+        events.append(event)
+        if isinstance(event, Output) and event.text.startswith("x"):
+            (folder / "seen").touch()
+    return fold(events)

