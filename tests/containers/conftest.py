@@ -16,4 +16,9 @@ from tests.containers.docker_engine import Engine
 def rootless_engines() -> Iterator[Callable[[str], Engine]]:
     """Yield a function that returns the engine "docker_engine" or "podman_engine"."""
     with contextlib.ExitStack() as stack:
-        yield functools.cache(lambda name: stack.enter_context(getattr(rootless_engine, name)()))
+
+        @functools.cache
+        def start(name: str) -> Engine:
+            return stack.enter_context(getattr(rootless_engine, name)())
+
+        yield start

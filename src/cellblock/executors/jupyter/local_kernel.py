@@ -151,6 +151,13 @@ class LocalKernel(Kernel):
         super().__init__(self._client.session.session, _language(manager))
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def is_dead(self) -> bool:
+        """See `Kernel`. True before the last messages have arrived: no block can run any more."""
+        provisioner = self._manager.provisioner
+        has_ended = isinstance(provisioner, CellProvisioner) and provisioner.died.done()
+        return has_ended or super().is_dead
+
     async def connect(self) -> None:
         """Connect, and wait until the kernel replies. Raise `BackendError` if it does not."""
         self._client.start_channels(hb=False)
