@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import socket
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,7 @@ class TenantServer(SharedServer):
         self._tenant_count = 0
         self._starting = asyncio.Lock()
         self._listener: socket.socket | None = None
+        self._removals = set[asyncio.Task[None]]()
 
     @property
     def has_exited(self) -> bool:
@@ -259,6 +261,19 @@ class TenantServer(SharedServer):
             self.close_listener()
             await self.close()
 
+    def remove_collected_tenant(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Remove a tenant that was garbage-collected, in any thread. `loop` is the background loop.
+
+        Do nothing in a child of the process that started the server.
+        """
+        if self._launched_by == os.getpid():
+            loop.call_soon_threadsafe(self._begin_removal)
+
+    def _begin_removal(self) -> None:
+        removal = asyncio.ensure_future(self.remove_tenant())
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
+
     def close_listener(self) -> None:
         """Close our end of the socket over which the server receives new streams."""
         if self._listener is not None:
@@ -271,9 +286,13 @@ class SharedConnection(Connection):
     def __init__(self, transport: Transport, server: TenantServer) -> None:
         super().__init__(transport)
         self._server = server
+        # For executors that are garbage-collected without `stop`.
+        self._removal = weakref.finalize(self, server.remove_collected_tenant, self._loop)
+        self._removal.atexit = False
 
     async def close(self, *, keep: Sequence[str] = ()) -> None:
         """See `Connection`. The server deletes the paths of a tenant only when it ends itself."""
+        self._removal.detach()
         try:
             await super().close(keep=keep)
         finally:
