@@ -240,7 +240,7 @@ def test_limit_of_files_is_in_the_summary() -> None:
 @pytest.mark.usefixtures("sandbox")
 def test_memory_limit_applies() -> None:
     done = run_command("run", "--memory", "64M", "-c", "x = bytearray(500_000_000)")
-    assert done.returncode == 137 or "MemoryError" in done.stderr
+    assert done.returncode == 137
     assert run_command("run", "--memory", "1G", "-c", "x = bytearray(500_000_000)").returncode == 0
 
 

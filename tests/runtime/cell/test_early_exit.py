@@ -193,6 +193,19 @@ def test_an_exceeded_cpu_limit_is_reported_also_after_the_block_has_ended(
     assert (result.exit_code, result.limit) == (124, "cpu_seconds")
 
 
+@pytest.mark.parametrize("kind", [sandbox, local])
+def test_an_exceeded_memory_limit_is_reported_also_after_the_block_has_ended(
+    kind: Callable[..., SyncCodeExecutor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sandbox", "host"):  # as on a machine without control groups
+        monkeypatch.setattr(f"cellblock.backends.{module}.plan_cgroups", lambda _limits: None)
+    small, large = ([CodeBlock(f"bytearray({size} << 20)", "python")] for size in (1, 24))
+    with kind(limits=Limits(memory_bytes=12 * MIB)) as executor:
+        assert executor.execute_code_blocks(small).exit_code == 0
+        results = [executor.execute_code_blocks(large) for _ in range(5)]
+    assert {(result.exit_code, result.limit) for result in results} == {(137, "memory_bytes")}
+
+
 @pytest.mark.parametrize("kind", [sandbox, local, SandboxSessionCodeExecutor])
 def test_cpu_time_of_children_that_are_not_waited_for_counts(
     kind: Callable[..., SyncCodeExecutor],

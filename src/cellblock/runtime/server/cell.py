@@ -228,7 +228,9 @@ class Cell:
             cpu = self._usage.cpu_seconds() or cpu
             peak = self._usage.group_peak_bytes() or max(peak, self._usage.peak_bytes)
             if why is None and (
-                self._usage.oom_kills() or (self._was_killed() and self._usage.shared_oom_kills())
+                self._usage.oom_kills()
+                or (self._was_killed() and self._usage.shared_oom_kills())
+                or self._usage.exceeded_memory_at_end(self._limits, peak)
             ):
                 why = "memory_bytes"
         why = why or exceeded_cpu_limit(self._limits, cpu)

@@ -150,6 +150,20 @@ class UsageMeter:
             left = min(left, self._stat_bytes("file", "cache"))  # cgroup v2, v1
         return max(0, self._group_peak() - left)
 
+    def exceeded_memory_at_end(self, limits: dict[str, Any], peak: int) -> bool:
+        """Return True if a block that has ended held too much memory before it could be checked.
+
+        `peak` is the most memory that one of its processes had, with what it shares with the first
+        process. With control groups the kernel has checked already.
+        """
+        limit = limits.get("memory_bytes")
+        if not limit or peak <= limit or self._cgroups.peak is not None:
+            return False
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            shared = int(_read(f"/proc/{self.pid}/statm").split()[1]) * _PAGE
+            return peak - shared > limit
+        return False
+
     def can_measure_another(self) -> bool:
         """Return True if the cell can run another block, whose use can be told from this one's.
 
