@@ -33,9 +33,12 @@ class Library:
     """A process that has imported a library, and runs scenarios in forks of itself."""
 
     def __init__(self, name: str, python: Path) -> None:
+        # AutoGen's executors start a program `python`, which Debian does not have.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        settings = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), "AUTOGEN_USE_DOCKER": "0"}
         self._process = subprocess.Popen(
             [python, "-X", "utf8", HERE / "run_scenario.py", name],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "AUTOGEN_USE_DOCKER": "0"},
+            env={**os.environ, **settings},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
