@@ -197,8 +197,11 @@ def test_an_exceeded_cpu_limit_is_reported_also_after_the_block_has_ended(
 def test_an_exceeded_memory_limit_is_reported_also_after_the_block_has_ended(
     kind: Callable[..., SyncCodeExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("sandbox", "host"):  # as on a machine without control groups
-        monkeypatch.setattr(f"cellblock.backends.{module}.plan_cgroups", lambda _limits: None)
+    def no_cgroups(_limits: Limits) -> None:
+        """Plan as on a machine without control groups."""
+
+    for module in ("sandbox", "host"):
+        monkeypatch.setattr(f"cellblock.backends.{module}.plan_cgroups", no_cgroups)
     small, large = ([CodeBlock(f"bytearray({size} << 20)", "python")] for size in (1, 24))
     with kind(limits=Limits(memory_bytes=12 * MIB)) as executor:
         assert executor.execute_code_blocks(small).exit_code == 0
