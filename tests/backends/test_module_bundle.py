@@ -62,7 +62,9 @@ def test_nothing_is_sent_before_the_magic_number() -> None:
         transport.send(b"first")
         for part in (b"a message of the engine", magic[:2]):
             stream.add_output(part)
-            await asyncio.sleep(0.05)
+            while not stream.output.empty():
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
             assert stream.written == []
         stream.add_output(magic[2:])
         while not stream.written:

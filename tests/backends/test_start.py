@@ -30,10 +30,10 @@ def test_start_cancelled_at_any_moment_leaves_nothing(
     work_dir = tmp_path_factory.mktemp("work")
 
     async def main() -> None:
-        for number in range(40):
+        for number in range(20):
             executor = SandboxCommandLineCodeExecutor(work_dir=work_dir)
             starting = asyncio.ensure_future(executor.start())
-            await asyncio.sleep(0.002 + 0.003 * number)
+            await asyncio.sleep(0.002 + 0.006 * number)
             starting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await starting

@@ -82,7 +82,7 @@ DIFFERENCES = {
 UNRELIABLE = {
     (
         "jupyter",
-        "gigabyte_of_output_is_truncated_and_marked",
+        "large_output_is_truncated_and_marked",
     ): "takes a minute, and output printed within 0.2 s arrives in one piece of any size",
     (
         "jupyter",

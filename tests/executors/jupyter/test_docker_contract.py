@@ -50,7 +50,7 @@ LEFT_OUT = {
     "grandchild_with_open_pipes_is_killed": _LIVES,
     "daemon_with_closed_pipes_is_killed": _LIVES,
     "daemon_with_open_pipes_is_killed": _LIVES,
-    "gigabyte_of_output_is_truncated_and_marked": "takes minutes",
+    "large_output_is_truncated_and_marked": "takes minutes",
     "memory_limit_covers_the_process_tree": "if a child process is killed, the block continues",
     "cpu_time_limit_covers_the_process_tree": _OUTSIDE,
     "written_bytes_limit_is_reported": _OUTSIDE,

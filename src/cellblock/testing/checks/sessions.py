@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-
 from ...blocks import CodeBlock
 from ...executors.base import CodeExecutor
 from ...results import CodeResult
+from ..liveness import wait_until
 from ..registry import check_live
 from ..target import ConformanceTarget
-
-_RECOVERY_SECONDS = 20.0  # much more than a session needs to recover from a crash
 
 
 async def _run(executor: CodeExecutor, code: str) -> CodeResult:
@@ -67,7 +63,9 @@ async def restart_clears_variables(target: ConformanceTarget) -> None:
 async def variables_survive_a_time_limit(target: ConformanceTarget) -> None:
     async with target.executor(timeout=1) as (executor, _):
         await _run(executor, "x = 1")
-        result = await _run(executor, "x = 2\nprint('so far', flush=True)\nwhile True: pass")
+        result = await _run(
+            executor, "import time\nx = 2\nprint('so far', flush=True)\ntime.sleep(60)"
+        )
         assert (result.exit_code, result.output) == (124, "so far\n\nTimeout"), result
         assert (await _run(executor, "print(x)")).output == "2\n"
 
@@ -78,17 +76,16 @@ async def session_recovers_from_every_kind_of_crash(target: ConformanceTarget) -
         "import os; os._exit(3)",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
         "import ctypes; ctypes.string_at(0)",
-        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: signal.pause()",
+        "import signal\nwhile True:\n    try:\n        while True: signal.pause()\n"
+        "    except BaseException: pass",
     )
-    async with target.executor(timeout=2) as (executor, _):
+    async with target.executor(timeout=1) as (executor, _):
         for code in endings:
             ended = await _run(executor, code)
             assert ended.exit_code != 0, (code, ended)
-            started = time.monotonic()
             result = await _run(executor, "print('alive')")
             assert (result.exit_code, result.output) == (0, "alive\n"), (code, result)
-            assert time.monotonic() - started < _RECOVERY_SECONDS, code
 
 
 @check_live
@@ -100,9 +97,17 @@ async def input_fails_immediately_with_a_reason(target: ConformanceTarget) -> No
 
 @check_live
 async def output_between_blocks_belongs_to_the_next_block(target: ConformanceTarget) -> None:
-    code = "import threading\nthreading.Timer(0.3, lambda: print('late', flush=True)).start()"
-    async with target.executor() as (executor, _):
+    code = """
+import os, threading, time
+def late():
+    while not os.path.exists("go"): time.sleep(0.01)
+    print("late", flush=True)
+    open("said", "w").close()
+threading.Thread(target=late, daemon=True).start()
+"""
+    async with target.executor() as (executor, folder):
         assert (await _run(executor, code)).output == ""
-        await asyncio.sleep(0.8)
+        (folder / "go").touch()
+        await wait_until((folder / "said").exists, "the thread prints")
         result = await _run(executor, "print('next')")
         assert result.output == "late\nnext\n", result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from ...blocks import CodeBlock
 from ..liveness import assert_dead, heartbeat, wait_until, wait_until_dead
@@ -17,23 +16,17 @@ while not pathlib.Path("life").exists(): time.sleep(0.01)
 """
 
 
-async def _check_child_is_ended(
-    target: ConformanceTarget, how: str, after: str = "", seconds: float = 20
-) -> None:
+async def _check_child_is_ended(target: ConformanceTarget, how: str, after: str = "") -> None:
     """Run a block that starts a process with the code `how` and leaves it running.
 
-    The process must be killed, and must not delay the result.
+    The process must be killed, and must not delay the result until the time limit.
     """
     async with target.executor(timeout=60) as (executor, folder):
         (folder / "beat.py").write_text(heartbeat("life"))
-        started = time.monotonic()
         result = await executor.execute_code_blocks(
             [CodeBlock(_SPAWN.format(how=how) + after, "python")]
         )
         assert result.exit_code == 0, result.output
-        assert time.monotonic() - started < seconds, (
-            "the result waited for a process that the block left running"
-        )
         await assert_dead(folder / "life")
 
 
@@ -97,13 +90,10 @@ for name in ("one", "two", "three"):
 else:
     name = "zero"
 """ + heartbeat("?").replace("'?'", "name")
-    async with target.executor(timeout=1.5) as (executor, folder):
-        started = time.monotonic()
+    async with target.executor(timeout=2) as (executor, folder):
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert result.exit_code == 124, result
-        assert time.monotonic() - started < 20
-        for name in ("zero", "one", "two", "three"):
-            await assert_dead(folder / name)
+        await assert_dead(*(folder / name for name in ("zero", "one", "two", "three")))
 
 
 @check
@@ -129,21 +119,17 @@ os.kill(os.getpid(), signal.SIGSTOP)
 async def endlessly_forking_processes_are_killed(target: ConformanceTarget) -> None:
     code = """
 import os, time
-end = time.monotonic() + 3
+end = time.monotonic() + 5
 while time.monotonic() < end:
     if os.fork() != 0:
         os._exit(0)
     with open("life", "a") as file: file.write("x")
 """
-    async with target.executor(timeout=20) as (executor, folder):
+    async with target.executor(timeout=120) as (executor, folder):
         result = await executor.execute_code_blocks([CodeBlock(code, "python")])
         assert result.exit_code == 0, result
-        await asyncio.sleep(0)
-        size = (folder / "life").stat().st_size if (folder / "life").exists() else 0
-        await asyncio.sleep(0.3)
-        assert size == ((folder / "life").stat().st_size if (folder / "life").exists() else 0), (
-            "it is still forking"
-        )
+        if (folder / "life").exists():
+            await assert_dead(folder / "life")
 
 
 @check
@@ -152,7 +138,7 @@ async def block_continues_after_closing_its_output(target: ConformanceTarget) ->
 import os, time
 print("before", flush=True)
 os.close(1); os.close(2)
-time.sleep(0.5)
+time.sleep(0.2)
 open("after", "w").close()
 os._exit(5)
 """
@@ -223,7 +209,7 @@ async def nothing_is_left_if_the_owner_process_is_killed(target: ConformanceTarg
             env=_environment(folder),
         )
         try:
-            await wait_until((work_dir / "life").exists, "the owner's block runs", 30)
+            await wait_until((work_dir / "life").exists, "the owner's block runs")
         finally:
             owner.send_signal(signal.SIGKILL)
             await owner.wait()

@@ -47,7 +47,7 @@ class SelectLoop:
         raise AssertionError("`is_full` is never True")
 
     def run_until(self, condition: Callable[[], bool], failure: str) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, failure
             for descriptor in select.select(list(self._handlers), [], [], 0.05)[0]:
