@@ -134,6 +134,7 @@ def test_agents_in_the_sandbox_say_what_they_said_before(example: str, tmp_path:
     assert matches(output, (OUTPUT / f"{Path(example).stem}.txt").read_text()), output
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("example", AGENTS)
 def test_agents_with_docker_say_the_same(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,6 +153,7 @@ def test_missing_library_is_installed_at_a_persons_request_in_the_sandbox(tmp_pa
     draw_stock_plot(tmp_path)
 
 
+@pytest.mark.engine
 def test_missing_library_is_installed_at_a_persons_request_in_docker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,10 @@ KINDS: dict[str, tuple[type[CodeExecutor], dict[str, Any]]] = {
     "session": (SandboxSessionCodeExecutor, {}),
 }
 BLOCKS = ("sandbox", "landlock", "local")  # a session needs IPython in the virtual environment
-pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+pytestmark = [
+    pytest.mark.pythons,
+    pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from cellblock.environments.virtualenv import (
 )
 from cellblock.errors import BackendError, PackageError
 
+pytestmark = pytest.mark.pythons
 _WHEEL = "tiny-1.0-py3-none-any.whl"
 _WHEEL_FILES = {
     "METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",

@@ -36,6 +36,10 @@ KINDS: dict[str, Callable[[Path], CodeExecutor]] = {
     "session": lambda folder: SandboxSessionCodeExecutor(work_dir=folder),
     "jupyter": lambda folder: JupyterCodeExecutor(work_dir=folder),
 }
+# The kinds, marked by what starting one needs.
+STARTED = [
+    pytest.param(kind, marks=pytest.mark.kernel if kind == "jupyter" else ()) for kind in KINDS
+]
 
 
 class AutoGenToken:
@@ -88,7 +92,7 @@ def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_an_autogen_token_cancels_the_running_block_but_not_the_next_one(
     kind: str, tmp_path: Path
 ) -> None:
@@ -156,7 +160,7 @@ def test_a_cancellation_at_the_end_of_a_block_does_not_affect_the_next_block() -
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_autogen_blocks_run(kind: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with KINDS[kind](tmp_path) as executor:

@@ -21,6 +21,7 @@ from cellblock.aio.background_loop import background_loop
 from cellblock.backends.socket_reader import SocketReader
 from cellblock.errors import BackendError, ExecutorStopped
 from cellblock.executors.command_line.base import CommandLineExecutor
+from cellblock.testing.liveness import wait_until
 from tests.executors.session.live_session import skip_without_sandbox
 
 KINDS = {"sandbox": SandboxCommandLineCodeExecutor, "session": SandboxSessionCodeExecutor}
@@ -39,7 +40,7 @@ async def run(one: CommandLineExecutor, code: str) -> CodeResult:
 def background_loop_blocked() -> Generator[threading.Event]:
     """Block the background loop until the event is set or the context ends."""
     unblock = threading.Event()
-    background_loop().loop.call_soon_threadsafe(unblock.wait, 30)
+    background_loop().loop.call_soon_threadsafe(unblock.wait)
     try:
         yield unblock
     finally:
@@ -54,9 +55,7 @@ def test_a_started_executor_runs_blocks_without_the_background_loop(
         async with executor(kind, tmp_path) as one:
             with background_loop_blocked():
                 for number in range(3):
-                    assert (
-                        await asyncio.wait_for(run(one, f"print({number})"), 10)
-                    ).output == f"{number}\n"
+                    assert (await run(one, f"print({number})")).output == f"{number}\n"
 
     asyncio.run(main())
 
@@ -69,7 +68,7 @@ def test_a_large_folder_is_scanned_on_the_background_loop_not_the_callers_loop(
             await run(one, "for n in range(300): open(f'{n}.txt', 'w').close()")
             with background_loop_blocked() as unblock:
                 running = asyncio.create_task(run(one, "print('done')"))
-                await asyncio.wait([running], timeout=1)
+                await asyncio.wait([running], timeout=0.3)
                 assert not running.done()
                 unblock.set()
                 assert (await running).output == "done\n"
@@ -80,10 +79,12 @@ def test_a_large_folder_is_scanned_on_the_background_loop_not_the_callers_loop(
 def test_a_busy_loop_gets_its_result_later(tmp_path: Path) -> None:
     async def main() -> None:
         async with executor("sandbox", tmp_path) as one:
-            running = asyncio.create_task(run(one, "print('x' * 500_000)"))
-            await asyncio.sleep(0.05)
-            time.sleep(1)  # noqa: ASYNC251 - callers do this
+            code = "print('x' * 500_000)\nopen('printed', 'w').close()"
+            running = asyncio.create_task(run(one, code))
+            await asyncio.sleep(0)
+            time.sleep(0.1)  # noqa: ASYNC251 - callers do this
             assert len((await running).output) == 500_001
+            assert (tmp_path / "printed").exists()
 
     asyncio.run(main())
 
@@ -92,20 +93,21 @@ def test_a_busy_loop_whose_block_prints_a_lot_does_not_delay_other_loops(tmp_pat
     one = executor("sandbox", tmp_path)
     chatty = (
         "import os, time\nfor _ in range(5000): os.write(1, b'x\\n'); os.write(2, b'y\\n')\n"
-        "time.sleep(1)"
+        "open('printed', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)"
     )
 
     def other() -> None:
-        time.sleep(1)  # until much has been printed that the busy loop has not read
+        # Until much has been printed that the busy loop has not read.
+        asyncio.run(wait_until((tmp_path / "printed").exists, "the block prints"))
         assert asyncio.run(run(one, "print('mine')")).output == "mine\n"
+        (tmp_path / "go").touch()
 
     async def main() -> None:
         running = asyncio.create_task(run(one, chatty))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)
         thread = threading.Thread(target=other)
         thread.start()
-        thread.join(15)  # blocks this loop
-        assert not thread.is_alive()
+        thread.join()  # blocks this loop
         assert len((await running).output) == 20_000
 
     asyncio.run(one.start())
@@ -118,18 +120,22 @@ def test_when_two_loops_start_at_once_and_one_ends_the_other_is_unaffected(
 ) -> None:
     one, read_on = executor("sandbox", tmp_path), SocketReader.read_on
 
+    reads, both_read = threading.Event(), threading.Barrier(2)
+
     def read_slowly(reader: SocketReader, loop: asyncio.AbstractEventLoop) -> bool:
-        time.sleep(0.2)
+        reads.set()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_read.wait(0.3)  # the second one may have to wait for the first
         return read_on(reader, loop)
 
     async def main() -> None:
-        assert (
-            await asyncio.wait_for(run(one, "import time; time.sleep(1); print('long')"), 10)
-        ).output == "long\n"
+        code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('long')"
+        assert (await run(one, code)).output == "long\n"
 
     def other() -> None:
-        time.sleep(0.1)  # the first loop is about to read
+        reads.wait()  # the first loop is about to read
         asyncio.run(run(one, "print('short')"))
+        (tmp_path / "go").touch()
 
     asyncio.run(one.start())
     monkeypatch.setattr(SocketReader, SocketReader.read_on.__name__, read_slowly)
@@ -149,16 +155,18 @@ def test_after_a_loop_was_closed_during_a_block_other_loops_can_use_the_executor
     one = executor(kind, tmp_path)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(one.start())
-    task = loop.create_task(run(one, "import time; time.sleep(60)"))
-    loop.run_until_complete(asyncio.sleep(0.3))
+    code = "import time; open('here', 'w').close(); time.sleep(60)"
+    task = loop.create_task(run(one, code))
+    loop.run_until_complete(wait_until((tmp_path / "here").exists, "the block runs"))
     loop.close()
+    task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - intended here
     with contextlib.suppress(RuntimeError, AttributeError):  # asyncio's; from 3.13 on the latter
         task.get_coro().close()
     del task
     gc.collect()
 
     async def main() -> None:
-        for _ in range(100):  # a session is busy until the previous block has been killed
+        while True:  # a session is busy until the previous block has been killed
             with contextlib.suppress(BackendError):
                 assert (await run(one, "print('done')")).output == "done\n"
                 break
@@ -166,7 +174,7 @@ def test_after_a_loop_was_closed_during_a_block_other_loops_can_use_the_executor
         assert (await run(one, "print('again')")).output == "again\n"
         await one.stop()
 
-    asyncio.run(asyncio.wait_for(main(), 15))
+    asyncio.run(main())
 
 
 def test_many_loops_in_sequence_leave_no_open_descriptors(tmp_path: Path) -> None:

@@ -164,7 +164,8 @@ def test_executor_meets_the_contract(
         pytest.skip(str(reason))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["sandbox", "session"])
 def test_the_sandbox_meets_the_contract_without_root(name: str) -> None:
     made = unprivileged_command("-m", "cellblock.testing.conformance", name)

@@ -17,6 +17,10 @@ KINDS: dict[str, Callable[[Path], sync.SyncCodeExecutor]] = {
     "session": lambda folder: sync.SandboxSessionCodeExecutor(work_dir=folder),
     "jupyter": lambda folder: sync.JupyterCodeExecutor(work_dir=folder),
 }
+# The kinds, marked by what starting one needs.
+STARTED = [
+    pytest.param(kind, marks=pytest.mark.kernel if kind == "jupyter" else ()) for kind in KINDS
+]
 CONFIG = CodeBlock("# filename: made/config.yaml\nname: x\n", "yaml")
 READ = CodeBlock("print(open('made/config.yaml').read())", "python")
 
@@ -28,7 +32,7 @@ def _kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_a_block_with_a_file_name_is_saved_for_the_next_block(kind: str, tmp_path: Path) -> None:
     with KINDS[kind](tmp_path) as executor:
         result = executor.execute_code_blocks([CONFIG, READ])
@@ -38,7 +42,7 @@ def test_a_block_with_a_file_name_is_saved_for_the_next_block(kind: str, tmp_pat
         assert read.output == CONFIG.code + "\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_the_code_file_is_absolute_also_in_a_relative_work_folder(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

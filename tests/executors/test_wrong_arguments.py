@@ -32,6 +32,10 @@ KINDS: dict[str, Callable[..., Any]] = {
     "local": LocalCommandLineCodeExecutor,
     "jupyter": JupyterCodeExecutor,
 }
+# The kinds, marked by what starting one needs.
+STARTED = [
+    pytest.param(kind, marks=pytest.mark.kernel if kind == "jupyter" else ()) for kind in KINDS
+]
 BLOCK = CodeBlock("print(1)", "python")
 # Arguments, and what the message of the `ValueError` says.
 OF_ALL: list[tuple[dict[str, Any], str]] = [
@@ -137,7 +141,7 @@ def test_the_home_is_expanded(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
 # no time limit
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_none_is_no_time_limit(kind: str, tmp_path: Path) -> None:
     async def main() -> list[tuple[int, str]]:
         executor: Any = KINDS[kind](timeout=None, work_dir=tmp_path)
@@ -151,7 +155,7 @@ def test_none_is_no_time_limit(kind: str, tmp_path: Path) -> None:
     assert asyncio.run(main()) == [(0, "1\n"), (0, "2\n")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_a_very_long_time_limit_is_possible(kind: str, tmp_path: Path) -> None:
     async def main() -> str:
         async with KINDS[kind](timeout=1e9, work_dir=tmp_path) as executor:
@@ -160,7 +164,7 @@ def test_a_very_long_time_limit_is_possible(kind: str, tmp_path: Path) -> None:
     assert asyncio.run(main()) == "1\n"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTED)
 def test_a_limit_of_time_holds_without_a_timeout(kind: str, tmp_path: Path) -> None:
     async def main() -> int:
         limits = Limits(wall_seconds=0.5)

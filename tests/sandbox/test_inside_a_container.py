@@ -11,6 +11,7 @@ import pytest
 import cellblock
 from tests.containers import docker_engine
 
+pytestmark = pytest.mark.engine
 DOCUMENTED = ["--security-opt=seccomp=unconfined", "--security-opt=systempaths=unconfined"]
 START = """
 from cellblock import CodeBlock, SandboxUnavailable

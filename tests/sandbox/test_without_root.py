@@ -17,12 +17,14 @@ import pytest
 from cellblock.sandbox.setup import namespaces
 from tests.plain_user import unprivileged_command
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 FILES = [
     "test_isolation.py",
     "test_leftovers.py",
     "test_mounts.py",
     "test_programs.py",
     "test_reuse.py",
+    "test_seccomp.py",
 ]
 
 
@@ -53,23 +55,20 @@ except SandboxUnavailable as error:
 """
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", [*FILES, "test_seccomp.py"])
-def test_without_root(name: str) -> None:
-    _run_tests(name, *_unprivileged_python(), [])
+def test_without_root() -> None:
+    _run_tests(FILES, *_unprivileged_python(), [])
 
 
-@pytest.mark.parametrize("name", ["test_isolation.py", "test_programs.py"])
-def test_as_root_of_a_user_namespace(name: str) -> None:
-    _run_tests(name, *_unprivileged_python(), AS_ROOT)
+def test_as_root_of_a_user_namespace() -> None:
+    _run_tests(["test_isolation.py", "test_programs.py"], *_unprivileged_python(), AS_ROOT)
 
 
-@pytest.mark.parametrize("name", ["test_isolation.py", "test_programs.py", "test_leftovers.py"])
-def test_as_root_without_mount_rights(name: str) -> None:
+def test_as_root_without_mount_rights() -> None:
     if not namespaces.can_use_outer_users():
         pytest.skip("not root")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    _run_tests(name, [sys.executable], environment, CONTAINER_ROOT)
+    names = ["test_isolation.py", "test_programs.py", "test_leftovers.py"]
+    _run_tests(names, [sys.executable], environment, CONTAINER_ROOT)
 
 
 @pytest.mark.parametrize("inside", STILL_ROOT)
@@ -96,9 +95,9 @@ def _unprivileged_python() -> tuple[list[str], dict[str, str]]:
 
 
 def _run_tests(
-    name: str, python: list[str], environment: dict[str, str], wrapper: list[str]
+    names: list[str], python: list[str], environment: dict[str, str], wrapper: list[str]
 ) -> None:
-    """Run the tests of file `name`. `wrapper` is inserted before the program of `python`."""
+    """Run the tests of some files. `wrapper` is inserted before the program of `python`."""
     here = Path(__file__).parent
     options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not network"]
     argv = [
@@ -115,7 +114,7 @@ def _run_tests(
         Path(folder).chmod(0o777)
         environment = {**environment, "PYTEST_DEBUG_TEMPROOT": folder}
         done = subprocess.run(
-            [*argv, str(here / name)],
+            [*argv, *(str(here / name) for name in names)],
             env=environment,
             cwd="/",
             capture_output=True,

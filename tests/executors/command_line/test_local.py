@@ -154,6 +154,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return builder.ensure_directories(folder)
 
 
+@pytest.mark.pythons
 def test_a_venv_context_sets_python_and_path(context: SimpleNamespace, tmp_path: Path) -> None:
     code = (
         "import os, sys\nprint(sys.executable, sys.prefix, os.environ['PATH'].split(':')[0], "
@@ -164,11 +165,13 @@ def test_a_venv_context_sets_python_and_path(context: SimpleNamespace, tmp_path:
     assert result.output == f"{context.env_exe} {folder} {context.bin_path} {folder}\n"
 
 
+@pytest.mark.pythons
 def test_a_venv_context_applies_to_shell_blocks(context: SimpleNamespace, tmp_path: Path) -> None:
     result = run("command -v python", "sh", work_dir=tmp_path, virtual_env_context=context)
     assert result.output == f"{context.bin_path}/python\n"
 
 
+@pytest.mark.pythons
 def test_a_venv_context_with_env_comes_first_in_path(context: SimpleNamespace) -> None:
     result = run("echo $PATH", "sh", virtual_env_context=context, env={"PATH": "/usr/bin:/bin"})
     assert result.output == f"{context.bin_path}:/usr/bin:/bin\n"

@@ -96,6 +96,7 @@ none_left = signal.setitimer(signal.ITIMER_REAL, 0)
     assert set(result.stderr) == {"!"}
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, DockerSessionCodeExecutor])
 def test_a_non_blocking_stream_in_a_container_keeps_all_output(
     kind: type, monkeypatch: pytest.MonkeyPatch

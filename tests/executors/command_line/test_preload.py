@@ -79,6 +79,7 @@ def test_a_missing_module_is_reported(kind: str) -> None:
     )
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_module_that_fails_to_import_is_reported(
@@ -89,6 +90,8 @@ def test_a_module_that_fails_to_import_is_reported(
     assert len(message) < 3000
 
 
+@pytest.mark.pythons
+@pytest.mark.slow
 @pytest.mark.timeout(180)  # 50 seconds is what an import may take
 def test_a_module_that_never_ends_is_reported(context: SimpleNamespace) -> None:
     options = {"preload": ["json", "hangs"], "virtual_env_context": context}
@@ -96,6 +99,7 @@ def test_a_module_that_never_ends_is_reported(context: SimpleNamespace) -> None:
     check(message, "hangs", "The import did not end within 50 s.")
 
 
+@pytest.mark.pythons
 def test_a_start_that_waits_for_an_import_can_be_cancelled(context: SimpleNamespace) -> None:
     async def main() -> None:
         executor = SandboxCommandLineCodeExecutor(preload=["hangs"], virtual_env_context=context)

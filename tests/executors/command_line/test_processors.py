@@ -68,6 +68,7 @@ def test_a_block_gets_its_share_of_the_cpus_and_no_more(make: Any) -> None:
     assert cpu_share(make, SHARE) < 2 * SHARE < cpu_share(make, None)
 
 
+@pytest.mark.engine
 def test_a_container_in_docker_gets_its_share_of_the_cpus_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cellblock.executors.workspace import folder_scan
 from cellblock.executors.workspace.workspace import Workspace
 from cellblock.runtime.linux.rmtree import remove_tree
 from cellblock.sandbox.setup.chown import chown_tree
@@ -64,28 +65,36 @@ def fill(folder: Path, count: int) -> None:
             os.link(folder / f".{first}", folder / f".{number}")
 
 
+@pytest.fixture
+def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scans stop at a tenth of the usual cost."""
+    monkeypatch.setattr(folder_scan, "_MAX_COST", folder_scan._MAX_COST // 10)
+
+
+@pytest.mark.usefixtures("low_limit")
 def test_only_a_part_of_many_hidden_files_is_scanned(
     workspace: Workspace, counted: EntryCounter
 ) -> None:
-    fill(workspace.path, 130_000)
+    fill(workspace.path, 13_000)
     with_running_block = Workspace(workspace.path)
     with_running_block.write_temporary(workspace.temporary_name("py"), "")
     for scanned in (workspace, workspace, with_running_block):
         counted.entries = 0
         scanned.list_changes(0, exclude="")
-        assert counted.entries < 110_000
+        assert counted.entries < 11_000
         assert not scanned.is_small
 
 
+@pytest.mark.usefixtures("low_limit")
 def test_only_a_part_of_many_folders_is_scanned(
     workspace: Workspace, counted: EntryCounter
 ) -> None:
-    for number in range(100):
-        for inner in range(100):
+    for number in range(32):
+        for inner in range(32):
             (workspace.path / str(number) / str(inner)).mkdir(parents=True)
     counted.folders = 0  # ignore those that mkdir read
     workspace.list_changes(0, exclude="")
-    assert counted.folders < 6_000
+    assert counted.folders < 600
     assert not workspace.is_small
 
 
@@ -101,9 +110,9 @@ def test_only_a_part_of_many_folders_is_scanned(
 def test_a_folder_with_many_files_is_processed_without_listing_them_in_memory(
     process_tree: Callable[[str], None], tmp_path: Path
 ) -> None:
-    fill(tmp_path, 20_000)
+    fill(tmp_path, 10_000)
     (tmp_path / "folder").mkdir()
-    fill(tmp_path / "folder", 20_000)
+    fill(tmp_path / "folder", 10_000)
     tracemalloc.start()
     try:
         process_tree(str(tmp_path))

@@ -95,6 +95,7 @@ def test_an_untested_version_still_runs(tmp_path: Path) -> None:
     assert done.stderr.count("RuntimeWarning: Cellblock has not been tested on") == 1
 
 
+@pytest.mark.pythons
 def test_blocks_behave_like_scripts_on_the_oldest_python_of_images(
     tmp_path: Path,
 ) -> None:

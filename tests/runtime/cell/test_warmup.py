@@ -1,10 +1,7 @@
 """The warm-up of the zygote: forks copy fewer pages, and blocks see no trace of it."""
 
-import os
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cellblock import CodeBlock
@@ -87,62 +84,6 @@ print(sys.argv, sorted(namespace), resource.getrusage(resource.RUSAGE_SELF).ru_m
 def test_pretouching_leaves_no_trace_and_prints_nothing() -> None:
     namespaces = [_run(_PRETOUCH, when).rpartition(" ")[0] for when in ("after", "never")]
     assert namespaces[0] == namespaces[1] != ""
-
-
-LONG = "import os, time\nwhile not os.path.exists('enough'): time.sleep(0.01)"
-FAULTS = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)"
-
-
-def faults_after_a_while(executor: SandboxCommandLineCodeExecutor) -> int:
-    time.sleep(0.2)
-    return int(executor.execute_code_blocks([CodeBlock(FAULTS, "python")]).output)
-
-
-def test_a_waiting_process_pretouches_memory_unless_blocks_run() -> None:
-    faults, long = [CodeBlock(FAULTS, "python")], [CodeBlock(LONG, "python")]
-    at_once = list[int]()
-    with SandboxCommandLineCodeExecutor() as executor:
-        for _ in range(20):
-            at_once.append(int(executor.execute_code_blocks(faults).output))
-        few = min(at_once) + 20
-        wait_until_pretouched(executor, few)
-        with ThreadPoolExecutor(1) as threads:
-            running = threads.submit(executor.execute_code_blocks, long)
-            for _ in range(10):  # until the pretouched processes are used up
-                executor.execute_code_blocks(faults)
-            time.sleep(0.2)
-            beside = int(executor.execute_code_blocks(faults).output)
-            was_running = not running.done()
-            Path(executor.work_dir, "enough").touch()
-    assert was_running
-    assert few > beside
-
-
-def wait_until_pretouched(executor: SandboxCommandLineCodeExecutor, few: int) -> None:
-    """Wait for a block with few page faults. This needs a moment without load on the machine."""
-    deadline = time.monotonic() + 60
-    while faults_after_a_while(executor) <= few:
-        assert time.monotonic() < deadline
-
-
-def test_waiting_processes_do_not_pretouch_memory_while_the_cpus_are_busy() -> None:
-    with SandboxCommandLineCodeExecutor() as executor:
-        few = 20 + min(
-            int(executor.execute_code_blocks([CodeBlock(FAULTS, "python")]).output)
-            for _ in range(20)
-        )
-        busy = [
-            subprocess.Popen([sys.executable, "-c", "while True: pass"])
-            for _ in range(2 * (os.cpu_count() or 1))
-        ]
-        try:
-            for _ in range(5):  # until the pretouched processes are used up
-                executor.execute_code_blocks([CodeBlock("1", "python")])
-            assert max(faults_after_a_while(executor) for _ in range(5)) < few
-        finally:
-            for process in busy:
-                process.kill()
-                process.wait()
 
 
 def test_a_block_sees_no_trace_of_the_warm_up() -> None:

@@ -110,6 +110,26 @@ def test_cells_pretouch_memory_only_while_all_pools_of_the_server_are_idle(
         end.close()
 
 
+@pytest.mark.parametrize("seconds", [3600.0, 0.0])
+def test_idle_cells_stay_until_their_time_is_over_and_one_stays_for_ever(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cellblock.runtime.server.pool, "_TRIM_AFTER", seconds)
+    ours, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pool = Pool(NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=Scheduler())
+    cells = [Cell(str(number), SPEC, CellCgroups([], [])) for number in range(8)]
+    pool._ready.extend(cells)
+    pool._schedule_idle_work()  # the last block has ended
+    for _ in cells:
+        pool.on_timer()
+    assert list(pool._ready) == (cells if seconds else cells[-1:])
+    for cell in cells:
+        cell.close()
+        cell._peer.close()
+    for end in (ours, zygote):
+        end.close()
+
+
 def test_idle_cells_are_retired_also_after_all_waiting_blocks_were_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

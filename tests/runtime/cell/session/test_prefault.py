@@ -3,9 +3,6 @@
 import json
 import subprocess
 import sys
-import time
-
-from tests.executors.session.live_session import open_session
 
 PROGRAM = """
 import gc, json, mmap, os, resource, sys
@@ -53,17 +50,3 @@ def test_only_pages_that_are_written_to_repeatedly_are_copied_in_advance() -> No
     assert min(first, second, busy) >= 300, "nothing can be known yet, or the session is busy"
     assert max(*others[1:], last) < 100
     assert found["once"] >= 300
-
-
-def test_an_idle_session_copies_the_pages_that_its_next_block_will_write_to() -> None:
-    code = """before = resource.getrusage(0).ru_minflt
-for one in rows: one[0] += 1
-print(resource.getrusage(0).ru_minflt - before)"""
-    with open_session(None) as live:
-        live.run_ok("import resource; rows = [[0] * 1000 for _ in range(300)]")
-        found = list[int]()
-        for _ in range(10):
-            time.sleep(0.5)
-            found.append(int(live.run_ok(code)))
-    assert found[0] >= 300, "each row has pages of its own"
-    assert max(found[-3:]) < 100
