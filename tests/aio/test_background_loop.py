@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ class Work:
     """A coroutine that waits until it is cancelled, and then cleans up slowly."""
 
     def __init__(self) -> None:
-        self.started = threading.Event()
+        self.started, self.may_end = threading.Event(), threading.Event()
         self.cleaned = False
 
     async def run(self) -> None:
@@ -25,7 +24,7 @@ class Work:
             self.started.set()
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(self.may_end.wait)
             self.cleaned = True
 
 
@@ -58,12 +57,15 @@ def test_work_cancelled_before_it_starts_ends() -> None:
     async def main() -> None:
         work = Work()
         # Block the loop, so that it sees the start and the cancellation at the same time.
-        background_loop().loop.call_soon_threadsafe(time.sleep, 0.2)
+        unblock = threading.Event()
+        background_loop().loop.call_soon_threadsafe(unblock.wait)
         task = asyncio.create_task(background_loop().call(work.run()))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         task.cancel()
+        await asyncio.sleep(0)
+        unblock.set()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 10)
+            await task
         assert not work.started.is_set()
 
     asyncio.run(main())
@@ -78,6 +80,7 @@ def test_cancellation_waits_for_clean_up_even_when_repeated() -> None:
             task.cancel()
             await asyncio.sleep(0.005)
         assert not task.done()
+        work.may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert work.cleaned
@@ -181,7 +184,7 @@ def test_slow_reader_pauses_the_producer() -> None:
     numbers = Numbers(100_000)
     items = background_loop().iterate(numbers.run())
     assert next(items) == 0
-    background_loop().run(asyncio.sleep(0.1))
+    background_loop().run(asyncio.sleep(0.05))
     assert numbers.produced < 5000
     assert sum(1 for _ in items) == 99_999
 
@@ -254,6 +257,6 @@ def test_forked_child_has_its_own_loop_and_cannot_use_the_parent_s_executor(tmp_
         USE_IN_CHILD,
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=15, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     message = "This executor was started in another process. Create one in this process.\n"
     assert (done.stdout, done.stderr) == (f"{message}True hi\n\n0 hi\n\n", "")

@@ -94,7 +94,7 @@ def build(*packages: str, cache: Path, progress: Callable[[str], None] | None = 
 
 
 def run(*argv: str | Path) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=15)
+    done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -297,7 +297,7 @@ def test_concurrent_processes_build_once(tmp_path: Path, listener: socket.socket
     processes.append(start_requesting_process(requirement, tmp_path / "cache"))
     output = next(iter(processes[1].stdout or ()))
     let_build_continue(builder)
-    first, second = (process.communicate(timeout=15)[0] for process in processes)
+    first, second = (process.communicate()[0] for process in processes)
     assert output.startswith("Waiting for another process")
     assert "Installed 1 package" in first
     assert second == first.splitlines(keepends=True)[-1]
@@ -352,7 +352,7 @@ def test_cancellation_while_another_process_builds_stops_the_wait(
             asyncio.wait_for(environment_for([requirement], cache_dir=tmp_path / "cache"), 0.5)
         )
     let_build_continue(builder)
-    assert other.communicate(timeout=15)[0]
+    assert other.communicate()[0]
     assert other.returncode == 0
     assert len(folders(tmp_path / "cache")) == 1
 
@@ -365,7 +365,7 @@ def test_killed_builder_leaves_no_environment_that_looks_complete(
     killed = start_requesting_process(requirement, cache)
     builder, _ = listener.accept()
     killed.kill()
-    killed.communicate(timeout=15)
+    killed.communicate()
     assert [name.endswith(".partial") for name in folders(cache)] == [True]
     next_one = start_requesting_process(requirement, cache)
     # The uv of the killed process still writes there.
@@ -373,7 +373,7 @@ def test_killed_builder_leaves_no_environment_that_looks_complete(
     builder.close()
     builder, _ = listener.accept()
     let_build_continue(builder)
-    output = next_one.communicate(timeout=15)[0]
+    output = next_one.communicate()[0]
     (name,) = folders(cache)
     assert output.splitlines()[-1] == str(cache / name)
     assert run(cache / name / "bin" / "tiny") == "42"
@@ -384,7 +384,7 @@ def test_environment_is_readable_by_all_users_whatever_the_umask(tmp_path: Path)
     # Fill uv's cache with files that only their owner can read. uv copies files with their modes.
     for arguments in (["venv", "private"], ["pip", "install", "--python", "private", requirement]):
         argv = [find_uv_bin(), "--quiet", *arguments]
-        subprocess.run(argv, cwd=tmp_path, umask=0o077, timeout=15, check=True)
+        subprocess.run(argv, cwd=tmp_path, umask=0o077, check=True)
     before = os.umask(0o077)
     try:
         environment = build(requirement, cache=tmp_path / "cache")

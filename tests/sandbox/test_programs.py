@@ -217,7 +217,7 @@ table = sqlite3.connect("/workspace/base"); table.execute("pragma journal_mode=w
 table.execute("create table t(x)")
 os.chmod("/workspace/base", 0o600); os.mkfifo("/workspace/pipe")
 os.link("/workspace/base", "/workspace/second")
-child = subprocess.Popen(["sleep", "9"], start_new_session=True)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 os.killpg(child.pid, signal.SIGKILL)
 print(child.wait(), pwd.getpwuid(os.getuid()).pw_name, os.path.expanduser("~"))
 """

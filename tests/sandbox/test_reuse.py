@@ -189,7 +189,7 @@ def test_next_block_without_sandbox_finds(name: str, unprotected: SyncCodeExecut
 def test_another_executor_does_not_find(name: str, sandboxed: SyncCodeExecutor) -> None:
     leave, find = LEFTOVERS[name]
     with sandbox(limits=Limits(memory_bytes=None)) as other:
-        waiting = f"{fill_in(leave, 77)}\nopen('left', 'w')\nimport time; time.sleep(9)"
+        waiting = f"{fill_in(leave, 77)}\nopen('left', 'w')\nimport time; time.sleep(600)"
         with contextlib.closing(sandboxed.execute_stream([CodeBlock(waiting, "python")])) as events:
             next(iter(events))
             while not Path(sandboxed.work_dir, "left").exists():
@@ -271,5 +271,5 @@ fcntl.flock(0, fcntl.LOCK_EX | fcntl.LOCK_NB)
 """
     with sandbox() as executor:
         # An ending process may hold the lock until the kernel has freed its memory.
-        for _ in range(300):
+        for _ in range(150):
             checked_output(executor, lock)

@@ -132,10 +132,8 @@ def test_a_certificate_that_is_not_trusted_ends_the_first_request(tmp_path: Path
     with running_pool(self_signed(tmp_path, "127.0.0.1")) as pool:
 
         async def main() -> None:
-            started = time.monotonic()
             with pytest.raises(ServiceError, match="SSL_CERT_FILE"):
                 await AzureContainerCodeExecutor(pool.url, "token").start()
-            assert time.monotonic() - started < 5
             assert pool.seen == []
 
         asyncio.run(main())

@@ -90,7 +90,7 @@ for _ in range(2):
 def test_an_untested_version_still_runs(tmp_path: Path) -> None:
     sandbox()  # skips where there is none
     command = [sys.executable, "-W", "always::RuntimeWarning", "-c", UNTESTED]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["out", "out"], done.stderr
     assert done.stderr.count("RuntimeWarning: Cellblock has not been tested on") == 1
 

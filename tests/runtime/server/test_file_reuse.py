@@ -184,7 +184,7 @@ def test_code_files_are_reused_for_blocks_of_any_user(user: str) -> None:
         pytest.skip("there is no Python 3.11 or later that an unprivileged user can start")
     argv, environment = made
     done = subprocess.run(
-        argv, env=environment, cwd="/", capture_output=True, text=True, check=False, timeout=50
+        argv, env=environment, cwd="/", capture_output=True, text=True, check=False
     )
     # One inode with two names. A new file could have the inode number of the last one.
     assert re.fullmatch(r"\{\('\d+', '2'\)\}\n", done.stdout), done.stdout + done.stderr
