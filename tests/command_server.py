@@ -34,7 +34,14 @@ from cellblock.cli import main
 # What each command imports when it is used.
 _SESSION = ("cellblock.executors.session.sandbox", "cellblock.backends.sandbox")
 _MODULES = {
-    "chat": ("cellblock.cli.chat.terminal", "cellblock.models.openai", *_SESSION),
+    "chat": (  # not chat.command: it would replace the command of the same name
+        "cellblock.cli.chat.setup",
+        "cellblock.cli.chat.terminal_loop",
+        "openai.resources.chat",
+        *_SESSION,
+    ),
+    "compat": ("cellblock.compat.check.report", "cellblock.compat.check.source_files"),
+    "keys": ("cellblock.server.keys.key_store", "sqlalchemy.dialects.sqlite"),
     "mcp": ("cellblock.server.doors.mcp.stdio", "cellblock.server.doors.mcp.loopback", *_SESSION),
     "repl": ("cellblock.cli.repl.loop", "IPython.core.inputtransformer2", *_SESSION),
     "run": ("cellblock.cli.run_blocks", "cellblock.executors.command_line.sandbox", *_SESSION),

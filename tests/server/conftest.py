@@ -1,9 +1,9 @@
-"""A server and a key for the tests of each file."""
+"""A server for all files of a process, and a key for the tests of each file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -11,18 +11,24 @@ import pytest
 from .serving import Server, serving
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with small limits of size."""
-    folder: Path = tmp_path_factory.mktemp("server")
+    folder = tmp_path_factory.mktemp("server")
     with serving(folder, "--max-body", "1M", "--max-file", "8M", "--timeout", "20") as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def key(server: Server) -> str:
-    """Return the key of most tests."""
-    return server.add_key("tests")
+def server(shared_server: Server) -> Server:
+    """Return the shared server, with the lines that it writes from now on."""
+    return replace(shared_server, first_line=len(shared_server.all_lines))
+
+
+@pytest.fixture(scope="module")
+def key(server: Server, request: pytest.FixtureRequest) -> str:
+    """Return the key of most tests of a file."""
+    return server.add_key(f"tests of {request.module.__name__}")
 
 
 @pytest.fixture

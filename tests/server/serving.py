@@ -23,12 +23,17 @@ OLD, NEW = "2024-02-02-preview", "2025-02-02-preview"
 
 @dataclass
 class Server:
-    """A running server. `lines` grows with what it writes to standard error."""
+    """A running server. `lines` has what it wrote to standard error since `first_line`."""
 
     process: subprocess.Popen[str]
     url: str
     keys: KeyStore
-    lines: list[str] = field(default_factory=list[str])
+    all_lines: list[str] = field(default_factory=list[str])
+    first_line: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        return self.all_lines[self.first_line :]
 
     def add_key(
         self, name: str, quotas: Quotas | None = None, overrides: Overrides | None = None
@@ -75,7 +80,7 @@ def serving(folder: Path, *options: str) -> Generator[Server]:
 def _wait_for_url(server: Server) -> str:
     assert server.process.stderr is not None
     for line in server.process.stderr:
-        server.lines.append(line)
+        server.all_lines.append(line)
         _, found, url = line.partition("serving on ")
         if found:
             return url.strip()
@@ -84,7 +89,7 @@ def _wait_for_url(server: Server) -> str:
 
 def _read(server: Server) -> None:
     assert server.process.stderr is not None
-    server.lines.extend(server.process.stderr)
+    server.all_lines.extend(server.process.stderr)
 
 
 def run_old(client: httpx.Client, code: str, identifier: str = "main") -> httpx.Response:

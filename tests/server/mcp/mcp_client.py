@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import anyio
 from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp.types import CallToolResult, jsonrpc_message_adapter
+
+from tests.command_server import CommandProcess
 
 COMMAND = ("-m", "cellblock", "mcp")
 SECONDS = 50
@@ -21,9 +26,9 @@ SECONDS = 50
 
 @dataclass(frozen=True)
 class Connection:
-    """How a test talks to the server."""
+    """How a test talks to the server. The SDK itself starts a "program", which takes longer."""
 
-    transport: Literal["stdio", "http"]
+    transport: Literal["stdio", "http", "program"]
     mode: Literal["auto", "legacy"]
 
     def __str__(self) -> str:
@@ -49,37 +54,70 @@ def run_async(work: Coroutine[Any, Any, None]) -> None:
 @contextlib.asynccontextmanager
 async def connect(connection: Connection, *options: str, **settings: Any) -> AsyncGenerator[Client]:
     """Start `cellblock mcp` with `options`, and yield a client with `settings`."""
-    if connection.transport == "stdio":
-        server: Any = StdioServerParameters(command=sys.executable, args=[*COMMAND, *options])
-        async with Client(server, mode=connection.mode, **settings) as client:
-            yield client
-        return
-    async with (
-        serve_http(*options) as url,
-        Client(url, mode=connection.mode, **settings) as client,
-    ):
-        yield client
+    async with contextlib.AsyncExitStack() as stack:
+        server: Any
+        if connection.transport == "program":
+            server = StdioServerParameters(command=sys.executable, args=[*COMMAND, *options])
+        elif connection.transport == "stdio":
+            server = _pipes(*options)
+        else:
+            server = await stack.enter_async_context(serve_http(*options))
+        yield await stack.enter_async_context(Client(server, mode=connection.mode, **settings))
+
+
+@contextlib.asynccontextmanager
+async def _pipes(*options: str) -> AsyncGenerator[tuple[Any, Any]]:
+    """Start the command, and yield a stream of its messages and one of those that it gets."""
+    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    process = CommandProcess[bytes](
+        ["mcp", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=get_default_environment(),
+    )
+
+    async def receive() -> None:
+        async with received:
+            while line := await asyncio.to_thread(stdout.readline):
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                await received.send(SessionMessage(message))
+
+    async def send() -> None:
+        async with sent:
+            async for message in sent:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await asyncio.to_thread(stdin.write, f"{text}\n".encode())
+                await asyncio.to_thread(stdin.flush)
+
+    with process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            async with anyio.create_task_group() as tasks, messages:
+                tasks.start_soon(receive)
+                tasks.start_soon(send)
+                async with outgoing:
+                    yield messages, outgoing
+                stdin.close()
+        finally:
+            process.kill()
 
 
 @contextlib.asynccontextmanager
 async def serve_http(*options: str) -> AsyncGenerator[str]:
     """Start `cellblock mcp --http` on a free port, and yield its URL."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *COMMAND, "--http", "0", *options), stderr=asyncio.subprocess.PIPE
-    )
-    try:
+    arguments = ["mcp", "--http", "0", *options]
+    with CommandProcess[str](arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        seen = list[str]()
-        while line := (await process.stderr.readline()).decode():
-            seen.append(line)
-            if found := re.search(r"serving on (\S+)", line):
-                yield found[1]
-                return
-        raise AssertionError(f"The server did not start: {seen}")
-    finally:
-        if process.returncode is None:
+        try:
+            line = await asyncio.to_thread(process.stderr.readline)
+            assert "serving on" in line, line
+            yield line.split()[-1]
+        finally:
             process.terminate()
-        await process.communicate()
+            await asyncio.to_thread(process.communicate)
 
 
 async def run_code(client: Client, code: str, **arguments: Any) -> dict[str, Any]:
