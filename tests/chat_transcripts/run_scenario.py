@@ -1,9 +1,6 @@
 """Run scenarios with one library: run_scenario.py LIBRARY.
 
-LIBRARY is "autogen" or "cellblock". It is imported once. Each line of standard input is a request,
-a JSON array: the file of a scenario, and the folder that it runs in, in a process of its own. The
-folder has the file `answers`, which the process reads as its standard input; its output goes to
-the files `transcript` and `errors`. The answer to a request is a line with the exit code.
+LIBRARY is "autogen" or "cellblock". It is imported once; see tests/scenario_process.py.
 
 A scenario has a function `run(lib)` that yields values; each is printed as a line that starts with
 the name of its class. What agents print and ask is between them, as a user sees it. `lib` has the
@@ -14,15 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.util
 import json
 import logging
-import os
 import re
 import sys
 import warnings
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, cast
+
+from tests.scenario_process import next_scenario
 
 # Where a library has its public names. The first that has a name is the one that counts.
 MODULES = {
@@ -46,7 +43,6 @@ MODULES = {
     ),
 }
 
-WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -91,16 +87,6 @@ def line(value: Any) -> str:
     return f"{type(value).__name__} {ADDRESS.sub('', text)}"
 
 
-def load_scenario(path: str) -> ModuleType:
-    """Import the file of a scenario."""
-    spec = importlib.util.spec_from_file_location("scenario", path)
-    assert spec is not None
-    assert spec.loader is not None
-    scenario = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scenario)
-    return scenario
-
-
 def print_line(text: str) -> None:
     sys.stdout.write(text + "\n")
 
@@ -109,33 +95,17 @@ def print_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
     print_line(f"{category.__name__} {message}")
 
 
-def run_scenario(lib: SimpleNamespace, path: str, folder: str) -> None:
-    """Run a scenario in `folder`, in a forked process."""
-    os.chdir(folder)
-    for descriptor, name in enumerate(("answers", "transcript", "errors")):
-        os.dup2(os.open(name, WRITE if descriptor else os.O_RDONLY, 0o600), descriptor)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
-    scenario = load_scenario(path)
-    logging.disable()  # AutoGen's log goes to standard output
-    warnings.simplefilter("ignore")
-    warnings.simplefilter("always", UserWarning)
-    warnings.showwarning = print_warning
-    for value in scenario.run(lib):
-        print_line(line(value))
-
-
 def main(library: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what AutoGen imports
         lib = load_library(library)
-    for request in sys.stdin:
-        if child := os.fork():
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            print_line(str(status))
-            sys.stdout.flush()
-        else:
-            run_scenario(lib, *json.loads(request))
-            return
+    if scenario := next_scenario():
+        logging.disable()  # AutoGen's log goes to standard output
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = print_warning
+        for value in scenario.run(lib):
+            print_line(line(value))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from tests.autogen import ROOT, autogen_python, run_python
 
 __all__ = ["autogen_python"]
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.autogen, pytest.mark.network, pytest.mark.timeout(300)]
 
 IMPORTS = """\
 import asyncio, json, sys, warnings

@@ -14,7 +14,7 @@ from tests.autogen import autogen_python, run_python
 
 __all__ = ["autogen_python"]
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.autogen, pytest.mark.network, pytest.mark.timeout(300)]
 
 SAVE = """\
 import asyncio, json

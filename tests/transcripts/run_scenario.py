@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib
-import importlib.util
 import json
 import sys
 import warnings
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
+
+from tests.scenario_process import next_scenario
 
 MODULES = {
     "autogen": (
@@ -95,15 +96,17 @@ def lines(values: Any) -> list[str]:
     return [line(value) for value in cast(list[Any], values or [])]
 
 
-async def main(library: str, path: str) -> None:
-    spec = importlib.util.spec_from_file_location("scenario", path)
-    assert spec is not None
-    assert spec.loader is not None
-    scenario = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scenario)
-    async for item in scenario.run(load_library(library)):
+async def print_values(library: SimpleNamespace, scenario: ModuleType) -> None:
+    async for item in scenario.run(library):
         sys.stdout.write(line(item) + "\n")
 
 
-warnings.simplefilter("ignore")
-asyncio.run(main(*sys.argv[1:]))
+def main(name: str) -> None:
+    warnings.simplefilter("ignore")
+    library = load_library(name)
+    if scenario := next_scenario():
+        asyncio.run(print_values(library, scenario))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

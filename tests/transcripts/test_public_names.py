@@ -12,7 +12,7 @@ from tests.autogen import ROOT, autogen_python, run_python
 
 __all__ = ["autogen_python"]
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.autogen, pytest.mark.network, pytest.mark.timeout(300)]
 
 # Module of AutoGen -> our package, and the names that it does not have.
 MODULES: dict[str, tuple[str, str]] = {

@@ -7,31 +7,42 @@ lines (-) to ours (+), with the reasons in lines that start with #.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.autogen import autogen_python, run_python
+from tests.autogen import autogen_python
+from tests.scenario_process import ScenarioProcess
 
 __all__ = ["autogen_python"]
 
 HERE = Path(__file__).parent
+PROGRAM = HERE / "run_scenario.py"
 SCENARIOS = sorted((HERE / "scenarios").glob("*.py"))
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.autogen, pytest.mark.network, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def theirs(autogen_python: Path) -> Iterator[ScenarioProcess]:
+    with ScenarioProcess(autogen_python, PROGRAM, "autogen") as library:
+        yield library
+
+
+@pytest.fixture(scope="module")
+def ours(autogen_python: Path) -> Iterator[ScenarioProcess]:
+    with ScenarioProcess(autogen_python, PROGRAM, "cellblock") as library:
+        yield library
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[path.stem for path in SCENARIOS])
 def test_transcripts_are_the_same_but_for_declared_differences(
-    scenario: Path, autogen_python: Path
+    scenario: Path, theirs: ScenarioProcess, ours: ScenarioProcess, tmp_path: Path
 ) -> None:
-    theirs, ours = (
-        run_python(autogen_python, str(HERE / "run_scenario.py"), library, str(scenario))
-        for library in ("autogen", "cellblock")
-    )
-    assert theirs
-    assert ours
-    diff = difflib.unified_diff(theirs.splitlines(), ours.splitlines(), n=0, lineterm="")
+    before = theirs.transcript(scenario, tmp_path / "theirs")
+    after = ours.transcript(scenario, tmp_path / "ours")
+    diff = difflib.unified_diff(before, after, n=0, lineterm="")
     found = [each for each in diff if not each.startswith(("---", "+++", "@@"))]
     declared = scenario.with_suffix(".differences")
     expected = declared.read_text().splitlines() if declared.exists() else []
