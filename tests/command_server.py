@@ -112,7 +112,7 @@ class _Server:
         self._lock = threading.Lock()
         with theirs:
             number = str(theirs.fileno())
-            argv = [sys.executable, __file__, number]
+            argv = [sys.executable, "-P", __file__, number]  # no modules of this folder
             self._process = subprocess.Popen(argv, pass_fds=(theirs.fileno(),))
 
     def start(self, request: dict[str, Any], files: list[int]) -> int:
@@ -176,7 +176,7 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     os.environ.update(request["environment"])
     tempfile.tempdir = None
     sys.argv = ["cellblock", *request["arguments"]]
-    sys.path[0] = request["cwd"]
+    sys.path.insert(0, request["cwd"])
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
         file = open(
