@@ -357,9 +357,8 @@ def test_what_was_seen_before_a_cancellation_goes_on_afterwards(executor: Any) -
 
 @pytest.mark.parametrize("by_token", [True, False])
 def test_output_before_a_cancellation_stays_in_the_context(executor: Any, by_token: bool) -> None:
-    endless = "```python\nprint('begun', flush=True)\nwhile True: pass\n```"
     token = CancellationToken()
-    agent = CodeExecutorAgent("a", executor, model_client=model(endless))
+    agent = CodeExecutorAgent("a", executor, model_client=model(FOREVER))
 
     async def run() -> list[Any]:
         async def read() -> None:
@@ -374,5 +373,5 @@ def test_output_before_a_cancellation_stays_in_the_context(executor: Any, by_tok
         return [message.content for message in await agent.model_context.get_messages()]
 
     *_, code, output = asyncio.run(run())
-    assert code == endless
+    assert code == FOREVER
     assert "begun\n\nCancelled: " in output

@@ -122,7 +122,7 @@ def test_a_person_who_selects_does_not_block_the_loop() -> None:
     class Waits(ScriptedConsole):
         def input(self, prompt: str = "", *, password: bool = False) -> str:
             asked.set()
-            assert ticked.wait(10), "The loop is blocked."
+            assert ticked.wait(60), "The loop is blocked."
             return "2"
 
     async def tick() -> None:

@@ -46,7 +46,7 @@ def chat_at_prompt() -> Generator[tuple[subprocess.Popen[bytes], int]]:
 def test_a_typed_line_is_the_reply() -> None:
     with chat_at_prompt() as (process, terminal):
         os.write(terminal, "größer bitte\n".encode())
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate()
     assert "STORED ['hi', 'größer bitte']" in output.decode()
     assert process.returncode == 0
 
@@ -54,7 +54,7 @@ def test_a_typed_line_is_the_reply() -> None:
 def test_the_end_of_input_at_a_terminal_ends_the_chat_with_an_error() -> None:
     with chat_at_prompt() as (process, terminal):
         os.write(terminal, b"\x04")
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate()
     assert b"STORED ['hi']" in output
     assert b"EOFError" in errors
 
@@ -62,7 +62,7 @@ def test_the_end_of_input_at_a_terminal_ends_the_chat_with_an_error() -> None:
 def test_ctrl_c_ends_the_chat_at_once_and_the_messages_are_still_there() -> None:
     with chat_at_prompt() as (process, _):
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate()
     assert b"STORED ['hi']" in output
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT

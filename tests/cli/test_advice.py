@@ -138,7 +138,6 @@ def test_run_without_file_at_a_terminal_is_a_usage_error() -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=20,
         check=False,
     )
     assert done.returncode == 2

@@ -37,7 +37,8 @@ async def _prompt_after_two_events() -> list[str]:
     await screen.progress.add(Started(0, "python"))
     asking = asyncio.create_task(prompter.read_answer(prompt))
     for text in ("a", "b"):
-        await asyncio.sleep(0.05)
+        for _ in range(10):  # it would ask now if it did not wait
+            await asyncio.sleep(0)
         await screen.show(text)
     assert await asking == "answer"
     return screen.seen

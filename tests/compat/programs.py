@@ -24,7 +24,6 @@ def run_python(
         input=given,
         capture_output=True,
         text=True,
-        timeout=50,
         check=False,
     )
 

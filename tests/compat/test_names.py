@@ -119,12 +119,14 @@ def unexplained_names(python: Path, *tops: str) -> list[str]:
     )
 
 
+@pytest.mark.autogen
 @pytest.mark.network
 @pytest.mark.timeout(300)
 def test_every_public_name_of_autogen_0_7_is_offered_or_advised_on(autogen_python: Path) -> None:
     assert unexplained_names(autogen_python, *TOP_MODULES[1:]) == []
 
 
+@pytest.mark.autogen
 @pytest.mark.network
 @pytest.mark.timeout(300)
 def test_every_public_name_of_autogen_0_2_is_offered_or_advised_on(
@@ -133,6 +135,7 @@ def test_every_public_name_of_autogen_0_2_is_offered_or_advised_on(
     assert unexplained_names(autogen_02_python, "autogen") == []
 
 
+@pytest.mark.autogen
 @pytest.mark.network
 @pytest.mark.timeout(300)
 def test_an_installed_autogen_stays_until_it_is_replaced(autogen_python: Path) -> None:

@@ -84,7 +84,8 @@ SCRIPTS = {
     "at exit": "import atexit\natexit.register(lambda: print('exit', __name__))\n1 / 0\n",
     "thread": (
         "import threading, time\n"
-        "def work():\n    time.sleep(0.1)\n    print('end', __name__, time.__name__)\n"
+        "def work():\n    threading.main_thread().join()\n"
+        "    print('end', __name__, time.__name__)\n"
         "threading.Thread(target=work).start()\n"
     ),
     "pickle": (
@@ -171,6 +172,7 @@ print(result.chat_history, result.summary, result.human_input)
 """
 
 
+@pytest.mark.autogen
 @pytest.mark.network
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("given", ["\nexit\n", "Be quick.\n\nexit\n", ""])

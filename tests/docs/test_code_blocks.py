@@ -32,6 +32,12 @@ from tests.executors.session import session_image
 LANGUAGES = {"python", "sh", "console", "text"}
 PROGRAMS = {"cd", "docker", "git", "pip"}  # of console blocks, besides ours
 MODULES = ("numpy", "pandas", "matplotlib", "pyarrow")
+# The mark of a page whose code has a pattern.
+NEEDS = {
+    pytest.mark.network: r"packages=|--package",
+    pytest.mark.engine: "Docker",
+    pytest.mark.kernel: "Jupyter",
+}
 IMAGE, IPYTHON_IMAGE = "python:3-slim", "ipython:latest"
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,7 +57,7 @@ def runnable_pages() -> list[object]:
         pytest.param(
             page,
             id=page_name(page) + (" docker" if is_docker_page(page) else ""),
-            marks=[pytest.mark.network] if re.search(r"packages=|--package", code_of(page)) else [],
+            marks=[mark for mark, pattern in NEEDS.items() if re.search(pattern, code_of(page))],
         )
         for page in PAGES
         if code_of(page)
@@ -113,6 +119,7 @@ class PageRun:
         return done.stdout
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", runnable_pages())
 def test_code_of_a_page_does_what_the_page_shows(
     page: Path,

@@ -14,7 +14,7 @@ from jupyter_client.manager import KernelManager
 
 from tests.cli.cli_process import run_command
 
-_TIMEOUT = 20.0  # seconds, for one request
+_TIMEOUT = None  # the hang guard ends a test
 
 
 @dataclass

@@ -13,6 +13,7 @@ import nbformat
 import pexpect
 import pytest
 
+pytestmark = pytest.mark.kernel
 _CELLS = (
     "import matplotlib.pyplot as plt\nimport pandas as pd\n"
     "table = pd.DataFrame({'x': [1, 2, 3]})\ntable['square'] = table.x ** 2\ntable",
@@ -35,7 +36,7 @@ def test_nbclient_runs_a_notebook_with_plots_and_a_crash(kernels: Path) -> None:
     folder.mkdir()
     resources = {"metadata": {"path": str(folder)}}
     nbclient.NotebookClient(
-        notebook, timeout=30, kernel_name="cellblock", resources=resources
+        notebook, timeout=None, kernel_name="cellblock", resources=resources
     ).execute()
     nbformat.validate(notebook)  # pyright: ignore[reportUnknownMemberType] - untyped
     outputs = [cell.outputs for cell in notebook.cells]
@@ -58,7 +59,7 @@ def test_jupyter_console_runs_cells(kernels: Path) -> None:
     (folder := kernels / "console").mkdir()
     terminal: Any = pexpect
     with terminal.spawn(
-        *(command[0], command[1:]), cwd=str(folder), encoding="utf-8", timeout=30, echo=False
+        *(command[0], command[1:]), cwd=str(folder), encoding="utf-8", timeout=None, echo=False
     ) as console:
         console.expect_exact("In [1]:")
         console.sendline("6 * 7")

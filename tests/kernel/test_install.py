@@ -11,6 +11,8 @@ import pytest
 from tests.cli.cli_process import run_command
 from tests.kernel.live_kernel import jupyter_folders, open_kernel
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cellblock.kernel.magics import Magic, split_cell
 from tests.kernel.live_kernel import LiveKernel, open_kernel
+
+pytestmark = pytest.mark.kernel
 
 
 def test_restore_brings_variables_and_files_back(kernel: LiveKernel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,7 +76,9 @@ class HTTPService:
         assert task is not None
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
-        await self._answer(reader, writer)
+        # A client may leave before its request is complete.
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._answer(reader, writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

@@ -30,7 +30,7 @@ from cellblock.models import (
 )
 
 # The model shares the processors with other tests.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ResultT = TypeVar("ResultT")
 INFO = ModelInfo(
     vision=False,

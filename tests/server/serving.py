@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -48,12 +52,18 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str) -> Generator[Server]:
-    """Yield a server whose state is in `folder`. SIGTERM must end it with exit code 0."""
+def serving(folder: Path, *options: str, is_forked: bool = True) -> Generator[Server]:
+    """Yield a server whose state is in `folder`. SIGTERM must end it with exit code 0.
+
+    A test that sends SIGTERM itself waits for the end: a second one may kill an ending Python.
+    It is a fork of a process that has imported Cellblock already, unless `is_forked` is false.
+    """
     url = f"sqlite:///{folder}/server.db"
     keys = KeyStore(open_database(url))
-    process = CommandProcess[str](
-        ["serve", "--port", "0", "--drain", "5", *options],
+    arguments = ["serve", "--port", "0", "--drain", "5", *options]
+    start = CommandProcess[str] if is_forked else subprocess.Popen[str]
+    process = start(
+        arguments if is_forked else [sys.executable, "-m", "cellblock", *arguments],
         env={**os.environ, "CELLBLOCK_DATABASE": url, "XDG_STATE_HOME": str(folder)},
         stderr=subprocess.PIPE,
         text=True,
@@ -90,6 +100,20 @@ def _wait_for_url(server: Server) -> str:
 def _read(server: Server) -> None:
     assert server.process.stderr is not None
     server.all_lines.extend(server.process.stderr)
+
+
+@contextlib.contextmanager
+def leaving_post(
+    server: Server, client: httpx.Client, path: str, body: dict[str, Any]
+) -> Generator[None]:
+    """Send a request with the headers of `client`, and close its connection without reading."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"))
+    headers = {"Authorization": client.headers["Authorization"], "Content-Type": "application/json"}
+    try:
+        connection.request("POST", path, json.dumps(body), headers)
+        yield
+    finally:
+        connection.close()
 
 
 def run_old(client: httpx.Client, code: str, identifier: str = "main") -> httpx.Response:

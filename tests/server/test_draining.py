@@ -18,7 +18,6 @@ from .serving import NEW, OLD, Server, run_old, serving
 
 _LONG = ("--drain", "300")  # far above the time of a test
 _SHORT = ("--drain", "1", "--max-running", "8")
-_EXIT_SECONDS = 60  # far above what a stop without runs takes, also on a loaded machine
 
 
 def _gauge(client: httpx.Client, name: str) -> int:
@@ -76,7 +75,7 @@ def test_after_the_drain_time_each_door_answers_with_its_own_error(tmp_path: Pat
         codes = [each.json()["error"]["code"] for each in answers[:4]]
         assert codes == ["ServerStopping"] * 4
         assert answers[4].json()["process_status"] == "error"
-        assert server.process.wait(_EXIT_SECONDS) == 0
+        assert server.process.wait() == 0
     assert "Traceback" not in "".join(server.lines)
     assert '"level": "error"' not in "".join(server.lines)
 
@@ -93,6 +92,7 @@ def test_a_waiting_run_is_answered_after_the_drain_time(tmp_path: Path) -> None:
         wait_for(lambda: _gauge(client, "runs_waiting") == 1)
         server.process.send_signal(signal.SIGTERM)
         assert [each.result().status_code for each in (active, waiting)] == [503, 503]
+        assert server.process.wait() == 0
 
 
 def test_a_stream_ends_with_its_last_event_after_the_drain_time(tmp_path: Path) -> None:
@@ -106,7 +106,8 @@ def test_a_stream_ends_with_its_last_event_after_the_drain_time(tmp_path: Path) 
             assert next(events).name == "run"
             server.process.send_signal(signal.SIGTERM)
             last = list(events)[-1]
-        assert (last.name, last.data["code"]) == ("failed", "ServerStopping")
+            assert (last.name, last.data["code"]) == ("failed", "ServerStopping")
+        assert server.process.wait() == 0
 
 
 def test_a_draining_server_answers_all_but_new_work_until_the_last_run_ends(
@@ -134,7 +135,7 @@ def test_a_draining_server_answers_all_but_new_work_until_the_last_run_ends(
             assert next(events).name == "run"
             assert httpx.post(f"{server.url}/v1{run}/cancel", headers=client.headers).is_success
             assert list(events)[-1].data["outcome"] == "cancelled"
-        assert server.process.wait(_EXIT_SECONDS) == 0
+        assert server.process.wait() == 0
 
 
 def _gauge_of(server: Server, name: str) -> int:
@@ -154,7 +155,7 @@ def test_a_second_signal_ends_the_drain_time(tmp_path: Path, number: signal.Sign
         _begin_drain(server)
         server.process.send_signal(number)
         assert running.result().status_code == 503
-        assert server.process.wait(_EXIT_SECONDS) == 0
+        assert server.process.wait() == 0
 
 
 def test_an_open_event_stream_of_mcp_does_not_delay_the_end(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_an_open_event_stream_of_mcp_does_not_delay_the_end(tmp_path: Path) -> N
             assert answer.status_code == 200
             server.process.send_signal(signal.SIGTERM)
             answer.read()  # raises an error if the end is missing
-        assert server.process.wait(_EXIT_SECONDS) == 0
+        assert server.process.wait() == 0
     assert '"level": "error"' not in "".join(server.lines)
 
 
@@ -199,6 +200,7 @@ def test_a_stalled_upload_is_answered_after_the_drain_time(tmp_path: Path) -> No
             answer = b"".join(iter(lambda: one.recv(65536), b""))
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b'"code":"ServerStopping"' in answer
+        assert server.process.wait() == 0
     assert "Traceback" not in "".join(server.lines)
 
 
@@ -216,20 +218,20 @@ def test_a_client_that_does_not_read_does_not_delay_the_end(tmp_path: Path) -> N
             )
             assert slow.recv(1)  # and nothing more
             server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(_EXIT_SECONDS) == 0
+            assert server.process.wait() == 0
     assert "Traceback" not in "".join(server.lines)
 
 
 def test_a_program_ends_with_its_session(server: Server, client: httpx.Client) -> None:
     query = {"api-version": NEW, "identifier": "program"}
     body = {"shellCommand": "sleep 1000"}
-    with server.client(server.add_key("reader")) as reader, ThreadPoolExecutor() as pool:
+    with server.client(server.add_key("reader of gauges")) as reader, ThreadPoolExecutor() as pool:
         running: Future[httpx.Response] = pool.submit(
             client.post, "/executions", params=query, json=body
         )
         wait_for(lambda: _gauge(reader, "runs_active") == 1)
         assert client.delete("/session", params=query).is_success
-        assert running.result(timeout=10).status_code == 404  # a run may take 20 s here
+        assert running.result().status_code == 404  # not the answer of a time limit
 
 
 def _address(server: Server) -> tuple[str, int]:

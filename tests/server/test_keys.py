@@ -33,10 +33,10 @@ def _status(client: httpx.Client) -> int:
 
 
 def _wait_for_refusal(client: httpx.Client) -> float:
-    """Send requests until the key is refused. Return the time of the last accepted one."""
-    accepted = time.time()
+    """Send requests until the key is refused. Return when the last accepted one was sent."""
+    accepted = sent = time.time()
     while (status := _status(client)) == 200:
-        accepted = time.time()
+        accepted, sent = sent, time.time()
     assert status == 401
     return accepted
 
@@ -46,7 +46,7 @@ def test_a_revoked_key_is_refused_within_a_second(server: Server) -> None:
         assert _status(client) == 200
         server.keys.revoke("revoked")
         revoked = time.time()
-        assert _wait_for_refusal(client) - revoked < 1.2
+        assert _wait_for_refusal(client) - revoked < 1.2  # the last request, however long it took
 
 
 def test_an_expired_key_is_refused(server: Server) -> None:
@@ -59,7 +59,7 @@ def test_a_key_is_refused_from_the_second_in_which_it_expires(server: Server) ->
     expires_at = int(time.time()) + 2
     _, key = server.keys.add("short-lived", expires_at=expires_at)
     with server.client(key) as client:
-        assert _status(client) == 200
+        assert _status(client) == 200 or time.time() >= expires_at
         assert _wait_for_refusal(client) - expires_at < 0.2
 
 

@@ -15,7 +15,7 @@ def test_without_the_extra_the_answer_says_what_to_install(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with serving(tmp_path) as server:
+    with serving(tmp_path, is_forked=False) as server:
         for method in ("GET", "POST"):
             answer = httpx.request(method, f"{server.url}/mcp")
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NotFound")

@@ -15,6 +15,7 @@ _CHECKS = "not_a_server_error,status_code_conformance,response_schema_conformanc
 _SECONDS = "20"
 
 
+@pytest.mark.slow  # its import alone takes seconds
 def test_requests_from_the_document_are_never_a_server_error(tmp_path: Path) -> None:
     pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     options = ("--timeout", "5", "--max-body", "1M", "--max-file", "1M", "--idle", "30")

@@ -25,7 +25,6 @@ def _check_usage_error(*arguments: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert done.returncode == 2
     assert done.stderr.startswith(f"cellblock: Invalid value for '{arguments[-2]}'")

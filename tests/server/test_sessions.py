@@ -7,30 +7,21 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from cellblock.server.owners import Quotas
 
-from .serving import OLD, Server, run_old, serving
+from .rest.requesting import FOREVER, wait_for
+from .serving import OLD, Server, leaving_post, run_old, serving
 
 _BEGIN = "open('begun', 'w').close()\n"
 _WAIT_FOR_FILE = (
     f"{_BEGIN}import os, time\nwhile not os.path.exists('/mnt/data/go'): time.sleep(0.02)"
 )
-
-
-def _wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "the condition was not met in time"
-    return found
 
 
 def _has_begun(client: httpx.Client, identifier: str) -> bool:
@@ -40,11 +31,9 @@ def _has_begun(client: httpx.Client, identifier: str) -> bool:
 
 def test_an_unused_session_ends(tmp_path: Path) -> None:
     with serving(tmp_path, "--idle", "1") as server, server.client(server.add_key("a")) as client:
-        run_old(client, "kept = 1")
-        folder = run_old(client, "kept").json()
-        assert folder["properties"]["result"] == 1
+        assert run_old(client, "kept = 1").json()["properties"]["status"] == "Success"
         params = {"api-version": OLD, "identifier": "main"}
-        _wait(lambda: client.get("/session", params=params).status_code == 404)
+        wait_for(lambda: client.get("/session", params=params).status_code == 404)
         assert run_old(client, "kept").json()["properties"]["status"] == "Failure"
 
 
@@ -65,9 +54,9 @@ def test_a_full_queue_answers_429(tmp_path: Path) -> None:
         ThreadPoolExecutor() as pool,
     ):
         first = pool.submit(run_old, client, _WAIT_FOR_FILE, "first")
-        _wait(lambda: _has_begun(client, "first"))
+        wait_for(lambda: _has_begun(client, "first"))
         second = pool.submit(run_old, client, "2", "second")
-        _wait(lambda: "cellblock_runs_waiting 1.0" in client.get("/metrics").text)
+        wait_for(lambda: "cellblock_runs_waiting 1.0" in client.get("/metrics").text)
         third = run_old(client, "3", "third")
         assert third.status_code == 429
         assert int(third.headers["retry-after"]) >= 1
@@ -77,37 +66,27 @@ def test_a_full_queue_answers_429(tmp_path: Path) -> None:
 
 
 def test_a_client_that_leaves_ends_its_run(server: Server, client: httpx.Client) -> None:
-    code = (
-        f"{_BEGIN}import time\nfor n in range(100):\n    time.sleep(0.1)\nopen('end', 'w').close()"
-    )
-    thread = threading.Thread(target=_run_and_leave, args=(server, client, code))
-    thread.start()
-    _wait(lambda: _has_begun(client, "leaver"))
-    thread.join()
-    began = time.monotonic()
-    done = run_old(client, "import os; os.path.exists('end'), n < 99", "leaver")
-    assert done.json()["properties"]["result"] == "(False, True)"
-    assert time.monotonic() - began < 5
-
-
-def _run_and_leave(server: Server, client: httpx.Client, code: str) -> None:
-    with httpx.Client(base_url=server.url, headers=client.headers, timeout=2) as other:
-        try:
-            run_old(other, code, "leaver")
-        except httpx.TimeoutException:
-            return
-    raise AssertionError("the run ended before the client left")
+    query = f"api-version={OLD}&identifier=leaver"
+    body = {"properties": {"codeInputType": "inline", "executionType": "synchronous"}}
+    body["properties"]["code"] = f"{_BEGIN}{FOREVER}"
+    with leaving_post(server, client, f"/code/execute?{query}", body):
+        wait_for(lambda: _has_begun(client, "leaver"))
+    # The session runs one code after the other.
+    assert run_old(client, "6 * 7", "leaver").json()["properties"]["result"] == 42
 
 
 def test_sigterm_lets_current_runs_end(tmp_path: Path) -> None:
     with serving(tmp_path) as server, server.client(server.add_key("a")) as client:
         with ThreadPoolExecutor() as pool:
-            code = f"{_BEGIN}import time; time.sleep(2)\n'done'"
-            current = pool.submit(run_old, client, code)
-            _wait(lambda: _has_begun(client, "main"))
+            current = pool.submit(run_old, client, f"{_WAIT_FOR_FILE}\n'done'")
+            wait_for(lambda: _has_begun(client, "main"))
             server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: httpx.get(f"{server.url}/ready").status_code == 503)
+            params = {"api-version": OLD, "identifier": "main"}
+            upload = {"file": ("go", b"")}
+            assert client.post("/files/upload", params=params, files=upload).is_success
             assert current.result().json()["properties"]["result"] == "done"
-        assert server.process.wait(timeout=20) == 0
+        assert server.process.wait() == 0
 
 
 def test_a_killed_server_leaves_no_folder_and_no_process(tmp_path: Path) -> None:
@@ -124,8 +103,13 @@ def test_a_killed_server_leaves_no_folder_and_no_process(tmp_path: Path) -> None
     process.wait()
     assert process.stderr is not None
     process.stderr.close()
-    _wait(lambda: not list(temporary.glob("cellblock-work-*")))
-    _wait(lambda: mark not in subprocess.run(["ps", "ax"], capture_output=True, text=True).stdout)
+    wait_for(lambda: not list(temporary.glob("cellblock-work-*")))
+    wait_for(lambda: not _has_process(mark))
+
+
+def _has_process(mark: str) -> bool:
+    done = subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True)
+    return mark in done.stdout
 
 
 def _start_server(folder: Path, temporary: Path) -> tuple[subprocess.Popen[str], str, str]:

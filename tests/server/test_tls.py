@@ -31,7 +31,6 @@ def _refusal(folder: Path, *options: str | Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert done.returncode != 0
     assert "serving on" not in done.stderr

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chat.model_service import answer, model_service
-from tests.cli.cli_process import COMMAND, run_command
+from tests.cli.cli_process import run_command
+from tests.command_server import CommandProcess
 
 CODE = "I count.\n\n```python\nprint(6 * 7)\n```\n"
 
@@ -172,8 +173,8 @@ def test_ctrl_c_ends_the_command_and_keeps_the_output(cwd: Path) -> None:
     code = "```python\nimport time\nprint('be' + 'gun', flush=True)\ntime.sleep(60)\n```\n"
     with model_service(code, "Done.") as service:
         arguments = ["--base-url", service.url, "--model", "local", "--approve", "never"]
-        process = subprocess.Popen(
-            [*COMMAND, "chat", *arguments, "--save", "notes.md", "a task"],
+        process = CommandProcess[bytes](
+            ["chat", *arguments, "--save", "notes.md", "a task"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -182,7 +183,7 @@ def test_ctrl_c_ends_the_command_and_keeps_the_output(cwd: Path) -> None:
         while process.stdout.readline() != b"begun\n":
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate()
         assert process.returncode == 130
         assert service.request_count == 1
         assert "begun" in (cwd / "notes.md").read_text()

@@ -21,7 +21,6 @@ from mcp.types import CallToolResult, jsonrpc_message_adapter
 from tests.command_server import CommandProcess
 
 COMMAND = ("-m", "cellblock", "mcp")
-SECONDS = 50
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,8 @@ CONNECTIONS = [
 
 
 def run_async(work: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine, with a time limit."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(SECONDS):
-            await work
-
-    asyncio.run(limited())
+    """Run a test's coroutine."""
+    asyncio.run(work)
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,6 @@ from mcp import Client, MCPError
 from tests.cli.cli_process import run_command
 from tests.server.mcp.mcp_client import (
     COMMAND,
-    SECONDS,
     STDIO,
     call_refused,
     connect,
@@ -178,7 +177,7 @@ def test_input_that_is_no_pipe_is_read_to_its_end(has_content: bool, tmp_path: P
         path.write_text(json.dumps({"jsonrpc": "2.0", "id": 1, **HELLO}) + "\n")
     with path.open("rb") as file:
         done = subprocess.run(
-            (sys.executable, *COMMAND), stdin=file, capture_output=True, text=True, timeout=SECONDS
+            (sys.executable, *COMMAND), stdin=file, capture_output=True, text=True
         )
     assert (done.returncode, done.stderr) == (0, "")
     assert has_content == ("serverInfo" in done.stdout)

@@ -94,9 +94,9 @@ def test_cancelling_a_call_kills_the_code_and_keeps_the_session(connection: Conn
         async with connect(connection) as client:
             await run_code(client, "x = 7")
             code = (  # an interrupt does not end it
-                "import time\nprint('started', flush=True)\nwhile True:\n"
-                "    try:\n        time.sleep(0.001); open('beat', 'a').write('x')\n"
-                "    except KeyboardInterrupt: pass"
+                "import fcntl, signal\nfile = open('held', 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+                "print('started', flush=True)\nwhile True:\n"
+                "    try: signal.pause()\n    except KeyboardInterrupt: pass"
             )
             run = asyncio.create_task(
                 client.call_tool("run_code", {"code": code}, progress_callback=on_progress)
@@ -105,9 +105,8 @@ def test_cancelling_a_call_kills_the_code_and_keeps_the_session(connection: Conn
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
-            code = "import os, time\nsize = os.path.getsize('beat'); time.sleep(0.2)\n"
-            code += "print(x, os.path.getsize('beat') - size)"
-            assert (await run_code(client, code))["stdout"] == "7 0\n"
+            code = "import fcntl; fcntl.flock(open('held'), fcntl.LOCK_EX); print(x)"
+            assert (await run_code(client, code))["stdout"] == "7\n"
 
     run_async(check())
 

@@ -10,7 +10,7 @@ import pytest
 from ..serving import Server
 from .requesting import FOREVER, ServerEvent, parse_events, run, start, wait_for
 
-_TICKS = "import time\nfor n in range(20):\n    print(n, flush=True)\n    time.sleep(0.05)"
+_TICKS = "import time\nfor n in range(20):\n    print(n, flush=True)\n    time.sleep(0.01)"
 
 
 def _all_events(

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..serving import Server
+from ..serving import Server, serving
 from .requesting import FOREVER, run, start, wait_for
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Yield a server of which nobody else uses sessions."""
+    with serving(tmp_path_factory.mktemp("server")) as one:
+        yield one
 
 
 def _values(client: httpx.Client) -> dict[tuple[str, str], float]:
