@@ -178,13 +178,14 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     sys.argv = ["cellblock", *request["arguments"]]
     sys.path.insert(0, request["cwd"])
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        old = getattr(sys, name)
-        file = open(
+        old: Any = getattr(sys, name)
+        new: Any = open(
             number, "w" if number else "r", encoding=old.encoding, errors=old.errors, closefd=False
         )
-        setattr(sys, name, file)
-        setattr(sys, f"__{name}__", file)
-    sys.stderr.reconfigure(line_buffering=True)
+        if new.name == 2:
+            new.reconfigure(line_buffering=True)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
 def _run() -> None:
@@ -197,7 +198,8 @@ def _run() -> None:
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
-    threading._shutdown()
+    end: Any = threading
+    end._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -28,7 +28,7 @@ def server(shared_server: Server) -> Server:
 @pytest.fixture(scope="module")
 def key(server: Server, request: pytest.FixtureRequest) -> str:
     """Return the key of most tests of a file."""
-    return server.add_key(f"tests of {request.module.__name__}")
+    return server.add_key(f"tests of {request.path.stem} in {request.path.parent.name}")
 
 
 @pytest.fixture

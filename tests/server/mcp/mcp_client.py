@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import IO, Any, Literal, cast
 
 import anyio
 from mcp import Client, StdioServerParameters
@@ -71,13 +71,13 @@ async def _pipes(*options: str) -> AsyncGenerator[tuple[Any, Any]]:
         env=get_default_environment(),
     )
 
-    async def receive() -> None:
+    async def receive(stdout: IO[bytes]) -> None:
         async with received:
             while line := await asyncio.to_thread(stdout.readline):
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 await received.send(SessionMessage(message))
 
-    async def send() -> None:
+    async def send(stdin: IO[bytes]) -> None:
         async with sent:
             async for message in sent:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -90,8 +90,8 @@ async def _pipes(*options: str) -> AsyncGenerator[tuple[Any, Any]]:
         assert stdout is not None
         try:
             async with anyio.create_task_group() as tasks, messages:
-                tasks.start_soon(receive)
-                tasks.start_soon(send)
+                tasks.start_soon(receive, stdout)
+                tasks.start_soon(send, stdin)
                 async with outgoing:
                     yield messages, outgoing
                 stdin.close()
