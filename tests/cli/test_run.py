@@ -26,8 +26,8 @@ HOLD_FOREVER = """
 import fcntl, os, signal
 file = open("held", "w")
 fcntl.flock(file, fcntl.LOCK_SH)
-os.fork()
-print("started", flush=True)
+if os.fork() == 0:
+    print("started", flush=True)
 while True:
     signal.pause()
 """

@@ -34,9 +34,9 @@ PROGRAMS = {"cd", "docker", "git", "pip"}  # of console blocks, besides ours
 MODULES = ("numpy", "pandas", "matplotlib", "pyarrow")
 # The mark of a page whose code has a pattern.
 NEEDS = {
-    pytest.mark.network: r"packages=|--package",
-    pytest.mark.engine: "Docker",
-    pytest.mark.kernel: "Jupyter",
+    "network": r"packages=|--package",
+    "engine": "Docker",
+    "kernel": "Jupyter",
 }
 IMAGE, IPYTHON_IMAGE = "python:3-slim", "ipython:latest"
 
@@ -51,13 +51,17 @@ def is_docker_page(page: Path) -> bool:
     return "Docker" in code_of(page)
 
 
+def needs_of(page: Path) -> list[str]:
+    return [name for name, pattern in NEEDS.items() if re.search(pattern, code_of(page))]
+
+
 def runnable_pages() -> list[object]:
     """Return the pages with code to run. Those with "docker" in their name share one process."""
     return [
         pytest.param(
             page,
             id=page_name(page) + (" docker" if is_docker_page(page) else ""),
-            marks=[mark for mark, pattern in NEEDS.items() if re.search(pattern, code_of(page))],
+            marks=[getattr(pytest.mark, name) for name in needs_of(page)],
         )
         for page in PAGES
         if code_of(page)
