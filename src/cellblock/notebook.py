@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 
+# The frame allows no scripts. This allows nothing to be loaded either, nor the names of servers to
+# be looked up.
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "style-src 'unsafe-inline'; img-src data:; media-src data:; font-src data:\">"
+    '<meta http-equiv="x-dns-prefetch-control" content="off">'
+)
+_LINK = re.compile(r"<(?=link\b)", re.IGNORECASE | re.ASCII)  # can open connections
+
 
 def result_html(output: str, displays: Iterable[Mapping[str, Any]]) -> str:
     """Return HTML that shows `output` and the pictures and pages among `displays`.
 
-    It runs no scripts of theirs: pages are shown in frames that allow nothing.
+    It runs no scripts of theirs and loads nothing: pages are shown in frames that allow neither.
     """
     parts = [f"<pre>{html.escape(output)}</pre>"] if output else []
     parts += [shown for data in displays if (shown := _display_html(data))]
@@ -27,6 +37,7 @@ def _display_html(data: Mapping[str, Any]) -> str:
                 content = base64.b64encode(content.encode(errors="replace")).decode()
             return f'<img src="data:{mime};base64,{html.escape("".join(content.split()))}">'
     if page := _text(data.get("text/html")):
+        page = _POLICY + _LINK.sub("<no-", page)
         return (
             f'<iframe sandbox srcdoc="{html.escape(page)}" width="100%" height="300" '
             'frameborder="0"></iframe>'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.kernel.safe_content import clean_bundle
+from cellblock.kernel.safe_output.bundle import CleanBundle, clean_bundle
 from tests.kernel.live_kernel import LiveKernel, install, open_kernel
 
 _SHOW_SCRIPTS = (
@@ -199,3 +199,197 @@ def test_a_chart_that_is_drawn_from_data_needs_no_script(kernel: LiveKernel) -> 
     assert "left out" in kernel.run(f"display({loader}, raw=True)").text("stderr")
     vega = kernel.run("display({'application/vnd.vegalite.v6.json': {}}, raw=True)")
     assert list(vega.of_kind("display_data")[0]["data"]) == ["application/vnd.vegalite.v6.json"]
+
+
+def _shown(mime: str, content: object) -> CleanBundle:
+    return clean_bundle({mime: content})
+
+
+def test_markdown_is_shown_as_clean_html() -> None:
+    text = "# T\n\n| a |\n|---|\n| *b* |\n\n~~c~~ $x_1 < y_2$ [d](https://example.org)\n"
+    bundle = _shown("text/markdown", text)
+    assert list(bundle.data) == ["text/html"]
+    html = bundle.data["text/html"]
+    for part in ("<h1>T</h1>", "<td><em>b</em></td>", "<s>c</s>", "$x_1 &lt; y_2$", "<a href="):
+        assert part in html
+    assert bundle.is_complete
+    both = clean_bundle({"text/markdown": "a", "text/html": "b"})
+    assert both.data == {"text/html": "b"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<img src=x onerror=alert(1)>",
+        "![x](https://example.org/x.png)",
+        "![x][a]\n\n[a]: https://example.org/x.png",
+        "<script>alert(1)</script>",
+        "<div class=jp-Dialog data-commandlinker-command=x>alert</div>",
+        "[x](javascript:alert(1))",
+        '$<img src=x onerror="alert(1)">$',
+        "\\begin{align}\n<img src=x onerror=alert(1)>\n\\end{align}",
+    ],
+)
+def test_active_markdown_is_cleaned(text: str) -> None:
+    data = _shown("text/markdown", text).data
+    assert not data.keys() - {"text/html"}
+    html = data.get("text/html", "")
+    for part in ("<img", "<script", "jp-", "data-", 'href="javascript'):
+        assert part not in html
+
+
+def test_long_markdown_does_not_hold_up_the_kernel() -> None:
+    html = _shown("text/markdown", "![" * 1_000_000).data["text/html"]
+    assert html.startswith("<pre>![![")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"\href{https://example.org}{x}",
+        r"\url{https://example.org}",
+        r"\style{background: red}{x}",
+        r"\class{jp-Dialog}{x}",
+        r"\cssId{main}{x}",
+        r"\data{a}{x}",
+        r"\htmlClass{jp-Dialog}{x}",
+        r"\mmlToken{mi}[href='x']{x}",
+        r"\bbox[border: 1px]{x}",
+        r"\fcolorbox{a}{b}{x}",
+        r"\enclose{box}[x]{x}",
+        r"\unicode[x]{1}",
+        r"\require{html}",
+        r"\includegraphics{x}",
+        r"\let\x\href \x{a}{b}",
+        r"\csname href\endcsname",
+        r"\begin{input}{x}\end{input}",
+        r"\input{/etc/passwd}",
+    ],
+)
+def test_commands_that_act_are_text_in_formulas(command: str) -> None:
+    name = re.findall(r"\\(?!let|x\b|endcs)(?:begin\{)?(\w+)", command)[0]
+    found = re.compile(rf"\\(?:(?:begin|end)\{{)?{name}")
+    assert found.search(f"${command}$")
+    assert not found.search(_shown("text/latex", f"${command}$").data["text/latex"])
+    for mime in ("text/html", "text/markdown"):
+        html = _shown(mime, f"<p>${command}$</p>").data["text/html"]
+        assert not found.search(html)
+        # The text is the same for people.
+        assert command.replace("&", "&amp;") in html.replace("<span></span>", "")
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        r"$\<wbr>href{x}{y}$",
+        r"$\<!-- -->href{x}{y}$",
+        r"$\<x-y>href{x}{y}$",
+        r"$\hr&#101;f{x}{y}$",
+        r"$&bsol;href{x}{y}$",
+        r"$\hr<script></script>ef{x}{y}$",
+        r'<b title=">">$\href{x}{y}$</b>',
+    ],
+)
+def test_commands_cannot_be_put_together_from_parts_of_html(html: str) -> None:
+    assert r"\href" not in _shown("text/html", html).data["text/html"]
+
+
+def test_formulas_that_only_draw_stay_as_they_are() -> None:
+    text = (
+        r"$\displaystyle \int_0^1 \sqrt{\frac{1}{x}}\, dx \leq \begin{bmatrix}1 & 2\end{bmatrix}$"
+    )
+    assert _shown("text/latex", text).data == {"text/latex": text}
+    assert _shown("text/html", text.replace("&", "&amp;")).data["text/html"].count("span") == 0
+
+
+def test_tex_is_neither_html_nor_markdown() -> None:
+    text = _shown("text/latex", "a<img src=x> &bsol;href ![x](https://example.org)").data
+    assert text == {"text/latex": "a< img src=x> & bsol;href ![x] (https://example.org)"}
+
+
+@pytest.mark.parametrize("mime", ["image/png", "image/jpeg", "image/gif", "image/webp"])
+def test_pictures_are_nothing_but_base64(mime: str) -> None:
+    assert _shown(mime, "aGk=\n").data == {mime: "aGk=\n"}
+    for content in ('aGk="onerror="alert(1)', "<svg>", {"a": 1}):
+        bundle = _shown(mime, content)
+        assert bundle.data == {}
+        assert not bundle.is_complete
+
+
+def test_only_sizes_and_flags_are_kept_of_metadata() -> None:
+    given = {
+        "image/png": {"width": 9, "height": '9" onerror=1', "needs_background": "dark", "x": 1},
+        "text/html": {"isolated": True},
+        "application/geo+json": {"url_template": "https://example.org"},
+        "expanded": True,
+        "embed_options": {"config": "https://example.org"},
+    }
+    bundle = clean_bundle({"image/png": "aGk=", "text/html": "a"}, given)
+    known = {"width": 9, "needs_background": "dark"}
+    assert bundle.metadata == {"image/png": known, "expanded": True}
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("class='dataframe'", True),
+        ("class='data row0 col1'", True),
+        ("class='jp-Dialog'", False),
+        ("class='modal fade in'", False),
+        ("class='tex2jax_process'", False),
+    ],
+)
+def test_only_classes_of_tables_are_kept(value: str, kept: bool) -> None:
+    bundle = _shown("text/html", f"<table {value}><tr><td>x</td></tr></table>")
+    assert ("class=" in bundle.data["text/html"]) == kept
+    assert bundle.is_complete
+
+
+def test_tables_of_data_frames_cause_no_note(kernel: LiveKernel) -> None:
+    reply = kernel.run(
+        "import pandas as pd\n"
+        "columns = pd.MultiIndex.from_product([['a', 'b'], ['c', 'd']], names=['x', 'y'])\n"
+        "table = pd.DataFrame([[1, 2, 3, 4]], columns=columns)\n"
+        "display(table, table.T, table.style)"
+    )
+    assert all("text/html" in shown["data"] for shown in reply.of_kind("display_data"))
+    assert reply.text("stderr") == ""
+    polars = "<style>.dataframe > thead > tr { white-space: pre-wrap; }</style><table></table>"
+    assert _shown("text/html", polars).is_complete
+
+
+def test_a_rule_for_a_class_that_is_left_out_is_reported() -> None:
+    html = "<style>#T_1 .hot { color: red }</style><table id=T_1><td class=hot>x</table>"
+    assert not _shown("text/html", html).is_complete
+
+
+def test_a_display_is_changed_by_its_name_and_by_nothing_else(kernel: LiveKernel) -> None:
+    reply = kernel.run(
+        "get_ipython().display_pub.publish({'text/plain': 'x'}, "
+        "transient={'display_id': 'one', 'other': '<b>'})"
+    )
+    assert reply.of_kind("display_data")[0]["transient"] == {"display_id": "one"}
+
+
+def test_values_of_user_expressions_have_known_fields_only(kernel: LiveKernel) -> None:
+    kernel.run(
+        "get_ipython().user_expressions = lambda names: {'x': {'status': 'ok', 'html': '<b>', "
+        "'data': {'text/plain': 'x'}, 'metadata': {'text/plain': {'a': 1}}}, "
+        "'y': {'status': 'error', 'ename': 1, 'evalue': 'v', 'data': {'text/html': '<script>'}}}"
+    )
+    values = kernel.run("0", user_expressions={"x": "x"}).content["user_expressions"]
+    assert values == {
+        "x": {"status": "ok", "data": {"text/plain": "x"}, "metadata": {}},
+        "y": {"status": "error", "ename": "", "evalue": "v", "traceback": []},
+    }
+
+
+def test_metadata_passes_where_scripts_are_allowed(kernels: Path) -> None:
+    install("--allow-scripts", name="scripts")
+    with open_kernel(kernels / "scripts", "scripts") as kernel:
+        reply = kernel.run(
+            "display({'text/markdown': '<b>'}, raw=True, metadata={'text/markdown': {'a': 1}})"
+        )
+    (shown,) = reply.of_kind("display_data")
+    assert shown["data"] == {"text/markdown": "<b>"}
+    assert shown["metadata"] == {"text/markdown": {"a": 1}}

@@ -19,8 +19,8 @@ from .cells import CellRequest, CellRunner
 from .history import CellHistory, to_entries
 from .magics import complete_magic
 from .output import CellOutput, describe_failure
-from .reports import as_mapping
-from .safe_content import clean_bundle
+from .reports import as_error, as_mapping
+from .safe_output.bundle import clean_bundle, drop_widgets
 from .session import KernelSession
 from .stdin import StdinChannel
 from .stream_buffer import StreamBuffer
@@ -177,9 +177,14 @@ class SandboxKernel(Kernel):
         return {name: self._clean_value(as_mapping(value)) for name, value in values.items()}
 
     def _clean_value(self, value: dict[str, Any]) -> dict[str, Any]:
-        if self._allows_scripts or "data" not in value:
-            return value
-        return {**value, "data": clean_bundle(as_mapping(value["data"])).data}
+        if value.get("status") != "ok":
+            return as_error(value)
+        return {"status": "ok", **self._clean(value.get("data"), value.get("metadata"))}
+
+    def _clean(self, data: object, metadata: object) -> dict[str, Any]:
+        clean = drop_widgets if self._allows_scripts else clean_bundle
+        bundle = clean(as_mapping(data), as_mapping(metadata))
+        return {"data": bundle.data, "metadata": bundle.metadata}
 
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
         """Return what Tab offers."""
@@ -195,11 +200,11 @@ class SandboxKernel(Kernel):
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
     ) -> dict[str, Any]:
         """Return the documentation of the name at the cursor."""
-        data = dict[str, Any]()
+        answer = dict[str, Any]()
         with contextlib.suppress(CellblockError):
             answer = await self._ask(f"inspect({code!r}, {cursor_pos!r}, {detail_level!r})")
-            data = clean_bundle(answer).data
-        return {"status": "ok", "found": bool(data), "data": data, "metadata": {}}
+        bundle = self._clean(answer, {})
+        return {"status": "ok", "found": bool(bundle["data"]), **bundle}
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
         """Return whether `code` can be run as it is, and how far to indent its next line."""

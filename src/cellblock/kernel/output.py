@@ -10,7 +10,7 @@ from ..events import Display, Ended, Event, Output, OutputTruncated
 from ..results import truncation_marker
 from .endings import as_notebook_text
 from .reports import ReportReader, SessionReport, as_mapping
-from .safe_content import CleanBundle, clean_bundle, drop_widgets
+from .safe_output.bundle import CleanBundle, clean_bundle, drop_widgets
 
 Message = tuple[str, dict[str, Any]]  # its type and its content
 # Executors replace the escape character by U+FFFD. What follows it can only change the colours.
@@ -84,14 +84,16 @@ class CellOutput:
                 yield from self._bundle(report)
 
     def _bundle(self, report: SessionReport) -> Iterator[Message]:
-        content: dict[str, Any] = report.content
+        content = dict(report.content)
         if report.kind == "execute_result":
-            content = {**content, "execution_count": self._count}
+            content["execution_count"] = self._count
+        else:
+            content["transient"] = _display_id(content["transient"])
         clean = drop_widgets if self._allows_scripts else clean_bundle
-        bundle = clean(as_mapping(content["data"]))
+        bundle = clean(as_mapping(content["data"]), as_mapping(content["metadata"]))
         self._notes.add(bundle)
         if bundle.data or report.kind != "display_data" or content["transient"]:
-            yield report.kind, {**content, "data": bundle.data}
+            yield report.kind, {**content, "data": bundle.data, "metadata": bundle.metadata}
 
     def _end(self, ended: Ended) -> Iterator[Message]:
         for note in self._notes.lines():
@@ -144,6 +146,12 @@ def _allowed_payload(payload: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield {"source": "set_next_input", "text": text, "replace": replace}
             case _:
                 pass
+
+
+def _display_id(transient: dict[str, Any]) -> dict[str, Any]:
+    """Return the name by which a cell changes a display later; clients know no other entry."""
+    name = transient.get("display_id")
+    return {"display_id": name} if isinstance(name, str) else {}
 
 
 def _describe_error(ended: Ended) -> dict[str, Any]:

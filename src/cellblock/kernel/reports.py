@@ -85,6 +85,13 @@ def as_mapping(value: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
+def as_error(value: object) -> dict[str, Any]:
+    """Return a value from JSON as the content of an error; what it lacks is empty."""
+    given = as_mapping(value)
+    known = {name: given[name] for name, check in _ERROR.items() if check(given.get(name))}
+    return {"status": "error", "ename": "", "evalue": "", "traceback": [], **known}
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import re
 from pathlib import Path
@@ -100,7 +101,7 @@ class Image:
         return {"type": "image_url", "image_url": {"url": self.data_uri, "detail": detail}}
 
     def _repr_html_(self) -> str:
-        return f'<img src="{self.data_uri}"/>'
+        return f'<img src="{html.escape(self.data_uri)}"/>'
 
     def __repr__(self) -> str:
         return f"<Image {self.mime_type}, {len(self.data)} bytes>"

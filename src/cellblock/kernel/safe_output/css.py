@@ -19,12 +19,20 @@ _PROPERTIES = {
 }
 # The form of the ids of pandas' Styler. Others could stand for elements of the client's page.
 STYLER_ID = re.compile(r"T_[\w-]{1,80}", re.ASCII)
+# The classes of pandas' tables. Others could be those of a client's dialogs and menus.
+STYLER_CLASS = re.compile(
+    r"dataframe|data|blank|foot|pd-t|index_name|(?:row|col)_(?:heading|trim)|(?:row|col|level)\d+"
+)
 _COMMENT = re.compile(r"/\*(?:(?!/\*).)*?\*/", re.DOTALL)
 # Elements in the one with the id. `+` and `~` would reach those beside it.
 _SELECTOR = re.compile(rf"#{STYLER_ID.pattern}(?:[\s.:>#][\w\s.:>#*()-]*)?", re.ASCII)
 _FUNCTION = re.compile(r"(?<![\w\\-])(?:linear-gradient|rgba?|hsla?)\(")
 _VALUE = re.compile(r"(?:[\w\s#.,%!+/()-]|'[\w\s-]*'|\"[\w\s-]*\")+", re.ASCII)
 _NEGATIVE = re.compile(r"(?<!\w)-[\s\d.]")  # it can move an element out of the output
+
+
+_DEFAULTS = {"vertical-align", "text-align", "white-space"}
+_CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
 
 
 def clean_css(text: str) -> tuple[str, bool]:
@@ -40,7 +48,9 @@ def clean_css(text: str) -> tuple[str, bool]:
         elif _select_output(selectors):
             kept = clean_declarations(body)
             rules.append(f"{' '.join(selectors.split())} {{ {kept} }}")
-            is_complete = is_complete and len(_split(kept)) == len(_split(body))
+            has_known_classes = all(map(STYLER_CLASS.fullmatch, _CLASS.findall(selectors)))
+            is_whole = has_known_classes and len(_split(kept)) == len(_split(body))
+            is_complete = is_complete and is_whole
         else:
             is_complete = is_complete and _is_default(selectors, body)
     return "\n".join(rules), is_complete
@@ -56,9 +66,9 @@ def _split(declarations: str) -> list[str]:
 
 
 def _is_default(selectors: str, body: str) -> bool:
-    """Return True for the rules that pandas adds to each table. Clients have their own."""
+    """Return True for rules that pandas and polars add to each table. Clients have their own."""
     names = {line.partition(":")[0] for line in _split(body)}
-    return selectors.strip().startswith(".dataframe ") and names <= {"vertical-align", "text-align"}
+    return selectors.strip().startswith(".dataframe ") and names <= _DEFAULTS
 
 
 def _select_output(selectors: str) -> bool:

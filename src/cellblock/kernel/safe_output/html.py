@@ -1,4 +1,9 @@
-"""Take active content out of HTML. Pure: no I/O."""
+"""Take active content out of HTML. Pure: no I/O.
+
+What is left has text, tables, embedded pictures, sounds and films, and links. Its attributes load
+nothing and name nothing of the client's page, its styles stay in the output, and its formulas have
+no command that would bring back what was taken out.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,11 @@ from xml.etree import ElementTree
 
 import nh3
 
-from .safe_css import STYLER_ID, clean_css, clean_declarations
+from .css import STYLER_CLASS, STYLER_ID, clean_css, clean_declarations
+from .tex import part_commands
 
-_TAGS = nh3.ALLOWED_TAGS | {
+# Without `wbr`, across which clients read formulas.
+_TAGS = (nh3.ALLOWED_TAGS - {"wbr"}) | {
     *("audio", "video", "source", "progress", "font", "label", "section", "tfoot", "main")
 }
 _PLAYER = {"controls", "loop", "muted", "autoplay", "width", "height", "src", "preload"}
@@ -41,9 +48,12 @@ _SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 _STYLE = re.compile(r"<style\b[^<>]*>((?:(?!<style\b).)*?)</style\s*>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<([a-z][a-z0-9-]{0,30})", re.IGNORECASE)
 _ALL_SCHEMES = {"http", "https", "mailto", "data", "javascript", "file", "ftp", "blob", "vbscript"}
+_UNSEEN_CHARACTERS = re.compile(r"[\x00-\x20]+")  # browsers ignore them in addresses
 # Without them, HTML looks as it did.
-_UNSEEN_TAGS = {"html", "head", "body", "title"}
-_UNSEEN_ATTRIBUTES = re.compile(r"id|for|name|role|rel|tabindex|type|xmlns|(?:data|aria)-.*")
+_UNSEEN_TAGS = {"html", "head", "body", "title", "wbr"}
+_UNSEEN_ATTRIBUTES = re.compile(
+    r"id|class|for|name|role|rel|tabindex|type|xmlns|[hv]align|(?:data|aria)-.*"
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def clean_html(text: str) -> CleanHtml:
     rules = "\n".join(css for css, _ in sheets if css)
     is_styled = all(is_whole for _, is_whole in sheets)
     return CleanHtml(
-        f"<style>\n{rules}\n</style>\n{cleaned}" if rules else cleaned,
+        (f"<style>\n{rules}\n</style>\n" if rules else "") + part_commands(cleaned),
         is_complete=is_styled and not before.seen - after.seen,
         is_empty=not after.has_content,
         has_lost_style=any(not css and not is_whole for css, is_whole in sheets),
@@ -125,12 +135,17 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
             return value if source is not None and source.fullmatch(value) else None
         case "id":
             return value if STYLER_ID.fullmatch(value) else None
+        case "class":
+            return " ".join(filter(STYLER_CLASS.fullmatch, value.split())) or None
+        case "href":
+            address = _UNSEEN_CHARACTERS.sub("", value).lower()
+            return None if address.startswith("data:") else value
         case "target":
             return value if value == "_blank" else None
         case "style":
             return clean_declarations(value) or None
         case _:
-            return None if value.lstrip().lower().startswith("data:") else value
+            return value
 
 
 class _Elements(HTMLParser):
