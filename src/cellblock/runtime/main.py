@@ -62,9 +62,9 @@ def main(launch_sandbox: LaunchSandbox | None) -> dict[str, Any]:
     from_server.close()
     if broker:
         broker.close()
-    if listener:  # each cell of each tenant needs about ten descriptors
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # Each cell needs about ten descriptors, and each session twenty.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     from .server.server import Server  # not before the fork, see above
 
     server = Server(control_in, control_out, to_zygote, to_broker, listener, spec, decoder)

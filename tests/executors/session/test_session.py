@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -456,3 +458,16 @@ def test_stopping_one_session_of_a_server_ends_its_block(shared: SandboxSessionS
     one = SandboxSessionCodeExecutor(server=shared)
     with pytest.raises(ExecutorStopped):
         asyncio.run(run_and_stop(one))
+
+
+def test_many_sessions_fit_the_soft_limit_of_descriptors_that_most_users_have() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 4096:
+        pytest.skip(f"the hard limit of descriptors is {before[1]}: 60 sessions need more")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    try:
+        with open_server() as server, contextlib.ExitStack() as stack:
+            sessions = [stack.enter_context(open_session(server)) for _ in range(60)]
+            assert {session.run_ok("print(1)") for session in sessions} == {"1"}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
