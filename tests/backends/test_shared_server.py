@@ -50,10 +50,7 @@ CONNECT = "import socket; socket.create_connection(('127.0.0.1', 4567)); print('
 
 
 def tenant(*, limits: Limits | None = None, **settings: Any) -> SandboxCommandLineCodeExecutor:
-    """Create an executor that shares a server also without control groups.
-
-    There, the kernel counts the processes of all tenants together.
-    """
+    """Create an executor that shares a server also without control groups."""
     limits = replace(limits or Limits(), processes=None)
     return SandboxCommandLineCodeExecutor(limits=limits, **settings)
 
@@ -211,10 +208,8 @@ def test_other_settings_start_another_server(settings: dict[str, Any]) -> None:
 
 def test_executors_with_a_limit_of_processes_share_a_server_only_with_control_groups() -> None:
     async def main() -> None:
-        async with (
-            SandboxCommandLineCodeExecutor() as one,
-            SandboxCommandLineCodeExecutor() as other,
-        ):
+        kind = SandboxCommandLineCodeExecutor
+        async with kind() as one, kind() as other:
             (named,) = (item for item in one.guarantees() if item.property == "processes")
             is_counted_together = "counts all blocks of a server together" in named.mechanism
             assert (server_of(one) != server_of(other)) is is_counted_together

@@ -67,7 +67,7 @@ print(sorted(os.listdir(parent)))
 def folder() -> Iterator[Path]:
     """Yield a folder that every user can write to."""
     path = Path(tempfile.mkdtemp(prefix="cellblock-test-snapshot-"))
-    for name in ("", "work", "parent"):
+    for name in ("", "given", "parent"):
         (path / name).mkdir(exist_ok=True)
         (path / name).chmod(0o777)
     yield path
@@ -75,7 +75,7 @@ def folder() -> Iterator[Path]:
 
 
 def run_unprivileged(program: str, folder: Path) -> str:
-    made = unprivileged_command("-c", program, str(folder / "work"), str(folder / "parent"))
+    made = unprivileged_command("-c", program, str(folder / "given"), str(folder / "parent"))
     if made is None:
         pytest.skip("there is no Python that an unprivileged user can start")
     argv, environment = made
@@ -88,16 +88,16 @@ def run_unprivileged(program: str, folder: Path) -> str:
 
 def test_files_without_permissions_are_copied_and_restored(folder: Path) -> None:
     if os.geteuid() == 0:  # only the owner may change permissions
-        os.chown(folder / "work", USER, USER)
+        os.chown(folder / "given", USER, USER)
     assert run_unprivileged(LOCK, folder) == "content inside\n" * 4 + "['copy']\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
 def test_locked_file_of_another_user_is_named(folder: Path) -> None:
-    (folder / "work/inner").mkdir()
-    (folder / "work/inner/locked").touch(mode=0o600)
+    (folder / "given/inner").mkdir()
+    (folder / "given/inner/locked").touch(mode=0o600)
     assert run_unprivileged(TAKE, folder) == (
-        f"'{folder}/work/inner/locked' belongs to another user, and cannot be copied or replaced: "
+        f"'{folder}/given/inner/locked' belongs to another user, and cannot be copied or replaced: "
         "Permission denied. Change its permissions, or move it out of the work folder.\n"
     )
     assert list((folder / "parent").iterdir()) == []
