@@ -186,10 +186,8 @@ lost = Executor()
 asyncio.run(lost.execute_code_blocks(hi))
 killed = lost._connection.pid
 os.kill(killed, signal.SIGKILL)
-while os.path.exists(f"/proc/{killed}"):
-    time.sleep(0.01)
 del lost
-while count() > first + 5:
+while count() > first + 5 or os.path.exists(f"/proc/{killed}"):
     time.sleep(0.01)
 print(count() <= first + 5)
 """
