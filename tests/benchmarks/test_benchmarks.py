@@ -180,6 +180,7 @@ def test_unmeasurable_row_does_not_stop_the_others() -> None:
     assert (figure.measure, figure.ok, figure.note) == ("preload", None, "pandas is not installed.")
 
 
+@pytest.mark.slow
 def test_command_prints_and_writes_json(tmp_path: Path) -> None:
     if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
@@ -221,6 +222,7 @@ SESSIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", SESSIONS)
 def test_live_sessions_are_measured(row: str) -> None:
     if reason := unavailable_reason():
@@ -244,6 +246,7 @@ def test_live_sessions_are_measured(row: str) -> None:
     assert all(figure["ours"] > 0 for figure in figures), figures
 
 
+@pytest.mark.slow
 def test_growth_of_resources_is_measured() -> None:
     if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
@@ -263,6 +266,7 @@ CONTAINERS = {
 }
 
 
+@pytest.mark.engine
 def test_docker_blocks_are_compared_with_the_docker_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -290,6 +294,7 @@ SERVE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", SERVE)
 def test_the_server_is_measured(row: str) -> None:
     if reason := unavailable_reason():

@@ -11,6 +11,8 @@ import pytest
 from cellblock.kernel.safe_output.bundle import CleanBundle, clean_bundle
 from tests.kernel.live_kernel import LiveKernel, install, open_kernel
 
+pytestmark = pytest.mark.kernel
+
 _SHOW_SCRIPTS = (
     "from IPython.display import HTML, Javascript, display\n"
     "display(HTML('<b>shown</b><script>alert(1)</script>'))\n"

@@ -179,6 +179,7 @@ def test_tools_of_mcp_say_that_the_quota_is_used_up(server: Server) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.engine
 def test_runs_in_containers_have_what_remains(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         image = session_image.use_session_image(patch)

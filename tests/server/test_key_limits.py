@@ -191,6 +191,7 @@ def _children(server: Server) -> list[int]:
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
+@pytest.mark.engine
 def test_keys_on_a_server_with_containers(tmp_path: Path) -> None:
     small = Overrides(limits=Limits(memory_bytes=200 * MIB))
     variable = Overrides(policy={"environment": {"A": "1"}})
