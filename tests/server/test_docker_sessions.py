@@ -178,8 +178,8 @@ def test_a_killed_server_leaves_nothing(image: str, temp_dir: Path, tmp_path: Pa
         server.process.kill()
         with pytest.raises(AssertionError):  # its exit code is not 0
             stack.close()
-    wait_for(lambda: containers(server) == [], 60)
-    wait_for(lambda: list(temp_dir.iterdir()) == [], 60)
+    wait_for(lambda: containers(server) == [])
+    wait_for(lambda: list(temp_dir.iterdir()) == [])
 
 
 def test_an_image_without_ipython_ends_the_command_with_the_remedy(
