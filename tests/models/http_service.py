@@ -66,6 +66,7 @@ class HTTPService:
 
     async def __aexit__(self, *error: object) -> None:
         self._server.close()
+        await asyncio.sleep(0)  # what was accepted just now is one of the connections then
         for writer in self._connections.values():
             writer.transport.abort()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -76,9 +77,13 @@ class HTTPService:
         assert task is not None
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
-        # A client may leave before its request is complete.
+        # A client may leave before its request is complete, or has its answer.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await self._answer(reader, writer)
+            try:
+                await self._answer(reader, writer)
+            finally:
+                writer.close()
+                await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -95,5 +100,3 @@ class HTTPService:
         if reply.hangs:
             await reader.read()
             self.disconnected.set()
-        writer.close()
-        await writer.wait_closed()
