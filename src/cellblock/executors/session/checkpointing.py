@@ -200,7 +200,8 @@ class CheckpointableSession(SessionExecutor):
         async with self._session_lock.acquire():
             checkpoint = self._require_checkpoint(given)
             assert self._workspace is not None
-            await self._query_locked({"op": "kill"})
+            kill = {"op": "kill", "checkpoint_key": checkpoint.key}
+            check_answer((await self._query_locked(kill))[0], CheckpointError)
             try:
                 await asyncio.to_thread(
                     snapshot.restore_snapshot,
@@ -208,7 +209,7 @@ class CheckpointableSession(SessionExecutor):
                     self._workspace.path,
                     read_only=self._workspace.read_only,
                 )
-            except Exception:  # such as a full disk; the session still has to be usable
+            except BaseException:  # such as a full disk; the session still has to be usable
                 await self._resume(checkpoint)
                 raise
             check_answer(await self._resume(checkpoint), CheckpointError)

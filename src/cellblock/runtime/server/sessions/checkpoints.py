@@ -214,6 +214,10 @@ class CheckpointSet:
         else:
             self.named[name] = handle
 
+    def has_named(self, name: str) -> bool:
+        """Return True if the session can be resumed from checkpoint `name`."""
+        return name in self.named and self.named[name].alive
+
     def resume_named(self, name: str, session_channel: Channel) -> int:
         """Resume the session from checkpoint `name`. Return its number of blocks."""
         handle = self.named[name] = self.named[name].resume(self._loop, session_channel)

@@ -78,9 +78,15 @@ class SessionInitHandle:
         on_answer: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         """Send an order. `on_answer` is called with the answer."""
+        self.unpause()
         self._callbacks.append(on_answer or (lambda _answer: None))
         with contextlib.suppress(OSError):  # `_on_packet` handles the end of the process
             socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
+
+    def unpause(self) -> None:
+        """Continue the first process: in a container, user code can stop it."""
+        if self._pidfd is not None:
+            self._pidfd.send_signal(signal.SIGCONT)
 
     def _on_packet(self) -> None:
         room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4) + CREDENTIALS_SPACE

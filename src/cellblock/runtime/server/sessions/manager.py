@@ -57,6 +57,8 @@ class SessionManager:
         self._waiting: list[Callable[[LiveSession], None]] = []
         self._closing: list[LiveSession] = []
         self._pending_branches: dict[LiveSession, float] = {}  # with their deadlines
+        # What their clients wait for while no request of the session is under way.
+        self._unanswered: dict[LiveSession, Job] = {}
         self._sessions_by_run: dict[int, LiveSession] = {}
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         self._created = self._failures = 0
@@ -78,6 +80,8 @@ class SessionManager:
             case "close":
                 self._close_session(request["session"])
                 self._send_answer(job, {})
+            case "kill" if not session.checkpoints.has_named(request["checkpoint_key"]):
+                self._send_answer(job, {"error": _CHECKPOINT_GONE})
             case "resume":
                 self._resume_checkpoint(job, session)
             case "drop":
@@ -178,9 +182,9 @@ class SessionManager:
 
     def _open_session(self, job: Job, session: LiveSession) -> None:
         """Mount the folders of a session and let it change to its work folder."""
-        number = job.request["session"]
+        number, self._unanswered[session] = job.request["session"], job
         self._register(number, session, job)
-        session.on_gone = lambda _why: self._close_session(number)
+        session.on_gone = functools.partial(self._close_session, number)
         self._mount_client.fetch(
             job.request["mounts"], functools.partial(self._on_session_fetched, job, session)
         )
@@ -188,9 +192,11 @@ class SessionManager:
     def _on_session_fetched(
         self, job: Job, session: LiveSession, mounts: list[int], error: str
     ) -> None:
+        if self._unanswered.get(session) is not job:
+            _close_all(mounts)  # the session has ended meanwhile
+            return
         if error:
-            self._close_session(job.request["session"])
-            self._refuse(job, error)
+            self._close_session(job.request["session"], error)
             return
         targets = [mount["target"] for mount in job.request["mounts"]]
         self._set_folders(job, session)
@@ -207,9 +213,9 @@ class SessionManager:
 
     def _on_mounted(self, job: Job, session: LiveSession, answer: dict[str, Any]) -> None:
         if "error" in answer:
-            self._close_session(job.request["session"])
-            self._refuse(job, answer["error"])
+            self._close_session(job.request["session"], answer["error"])
             return
+        self._unanswered.pop(session, None)
         session.submit(Job(job.number, {"op": "enter"}, job.arrived))
 
     def _register(self, number: int, session: LiveSession, job: Job) -> None:
@@ -217,11 +223,13 @@ class SessionManager:
         self._folders_to_delete[number] = job.request["delete"]
         self._spec["delete"] += job.request["delete"]
 
-    def _close_session(self, number: int) -> None:
+    def _close_session(self, number: int, why: str = "the session was closed") -> None:
         for path in self._folders_to_delete.pop(number, ()):
             # Needed only if the server ends first: the client that closes a session deletes them.
             self._spec["delete"].remove(path)
         if (session := self._sessions.pop(number, None)) is not None:
+            if (job := self._unanswered.pop(session, None)) is not None:
+                self._refuse(job, why)
             session.close()
             self._retire(session)
 
@@ -244,17 +252,13 @@ class SessionManager:
     # named checkpoints and branches
 
     def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
-        handle = session.checkpoints.named.get(job.request["checkpoint_key"])
-        if handle is None or not handle.alive:
-            self._refuse(job, _CHECKPOINT_GONE)
-            return
-
         def on_ready() -> None:
             session.on_ready = lambda: None
+            self._unanswered.pop(session, None)
             self._send_answer(job, {"error": _NOT_RESUMED} if session.state_was_lost else {})
             session.begin_rollback_checkpoint(job.request)
 
-        session.on_ready = on_ready
+        session.on_ready, self._unanswered[session] = on_ready, job
         session.resume_checkpoint(job.request["checkpoint_key"])
 
     def _fork_branch(self, job: Job, session: LiveSession) -> None:
@@ -292,9 +296,10 @@ class SessionManager:
                 self._retire(branch)
             else:
                 session.on_answer = functools.partial(self._on_branch_answer, job, branch)
-        elif (handle := session.checkpoints.named.get(key)) is None or not handle.alive:
+        elif not session.checkpoints.has_named(key):
             self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
         else:
+            handle = session.checkpoints.named[key]
             branch.blocks = branch.base_blocks = handle.blocks
             handle.send_order(order, [branch.init.peer_fd])
             branch.init.close_peer()
@@ -325,11 +330,11 @@ class SessionManager:
         branch.blocks = session.blocks
         key = job.request.get("checkpoint_key")
         if key is not None:
-            if (handle := session.checkpoints.named.get(key)) is None or not handle.alive:
-                self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
-            else:
-                handle.send_order(_BRANCH_ORDER, descriptors)
+            if session.checkpoints.has_named(key):
+                session.checkpoints.named[key].send_order(_BRANCH_ORDER, descriptors)
                 channel.close_peer()
+            else:
+                self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
             return
         request = session.submit(Job(job.number, _BRANCH_ORDER, job.arrived), descriptors)
         channel.close_peer()
@@ -354,10 +359,13 @@ class SessionManager:
             self._on_branch_open(job, branch)
 
     def _on_branch_open(self, job: Job, branch: LiveSession) -> None:
+        if branch.base_blocks is None and branch.state_was_lost:
+            branch.on_gone("its process was killed")
+            return
         number = job.request["new_session"]
         self._pending_branches.pop(branch, None)
         branch.on_ready = lambda: None
-        branch.on_gone = lambda _why: self._close_session(number)
+        branch.on_gone = functools.partial(self._close_session, number)
         branch.init.close_namespaces()
         self._register(number, branch, job)
         self._send_answer(job, {})

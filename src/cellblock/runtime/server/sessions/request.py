@@ -26,6 +26,7 @@ class SessionRequest:
         self._forwarded_bytes = 0
         self.exited_at = 0.0  # when the session's process has ended meanwhile
         self.exit_usage: tuple[int | None, float] | None = None  # its exit status, CPU seconds
+        self.clean_up_by = FOREVER
         self.restarted = False
 
     def wait_status(self) -> tuple[int | None, float]:

@@ -32,6 +32,8 @@ _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 _RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
 _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
+_CLEAN_UP_TIMEOUT = 30.0  # for killed processes to be gone
+_ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
 _MAX_FAILURES = 3
 
 
@@ -189,11 +191,15 @@ class LiveSession:
             self._loop.send(job.file_error_frame(error))
             return None
         request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
+        if not request.is_block:
+            run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
         if request.is_block:
             self.output.begin_block(run)
             self._check_usage_at = time.monotonic() + run.storage.check_after(_USAGE_CHECK_INTERVAL)
         if request.is_kill:
             self._kill_main(request)
+        elif self.main is None:  # it was killed to resume a checkpoint, which never happened
+            self._restart_main()
         elif self._main_ready:
             self._send_order(request)
         return request
@@ -204,8 +210,10 @@ class LiveSession:
         if self.main is None:
             request.exited_at = time.monotonic()
             self._finish_request()
-        else:
+        elif self.main.pid:
             self.main.kill()
+        else:
+            self.main.kill_and_close()
 
     def _send_order(self, request: SessionRequest) -> None:
         assert self.main is not None
@@ -306,7 +314,13 @@ class LiveSession:
         kills_all = request.exited_at or (
             request.is_block and not request.order.get("keep_processes")
         )
-        return not (kills_all and self._orphans.kill(self._main_pid))
+        if not (kills_all and self._orphans.kill(self._main_pid)):
+            return True
+        self.init.unpause()
+        request.clean_up_by = min(request.clean_up_by, now + _CLEAN_UP_TIMEOUT)
+        if now >= request.clean_up_by:
+            self._fail("processes that it has left cannot be killed")
+        return False
 
     def pause(self) -> None:
         """Stop all processes of the session."""
@@ -341,7 +355,10 @@ class LiveSession:
         self._start_main()
 
     def resume_checkpoint(self, name: str) -> None:
-        """Resume the session from the named checkpoint."""
+        """Resume the session from the named checkpoint, or start an empty one if it is gone."""
+        if not self.checkpoints.has_named(name):
+            self._restart_main()
+            return
         self._restore_state = "kept", 0
         self.blocks = self.checkpoints.resume_named(name, self.create_main_channel())
 
