@@ -130,8 +130,12 @@ class Session:
     def _run_interruptible(
         self, work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]
     ) -> dict[str, Any]:
-        """Run `work`, which SIGINT interrupts. Add its CPU seconds to the answer."""
+        """Run `work`, which SIGINT interrupts. Add its CPU seconds to the answer.
+
+        A child that user code has forked ends here, as it does at the end of a program.
+        """
         answer: dict[str, Any]
+        pid = os.getpid()
         before = time.process_time() + _children_seconds()
         self._interrupted = False
         self._restore_streams()
@@ -148,6 +152,8 @@ class Session:
             raise
         except Exception as error:
             answer = {"exit": 1, "error": f"{type(error).__name__}: {error}"}
+        if os.getpid() != pid:
+            os._exit(answer.get("exit", 0))
         answer["interrupted"] = self._interrupted
         answer["cpu"] = time.process_time() + _children_seconds() - before
         return answer
