@@ -10,10 +10,14 @@ import datetime
 import json
 import reprlib
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from .arrow_stream import check_stream
+
 _MAX_REPR = 120  # characters
+_CHECK_SECONDS = 60.0  # for a table, in the process that reads it
 # The methods of arrays and series that return a list, or the Python number of a NumPy scalar.
 _LIST_METHODS = ("tolist", "to_list")
 _ADVICE = (
@@ -57,9 +61,7 @@ def decode(kind: str, data: bytes) -> Any:
         case "bytes":
             return data
         case "arrow" | "frame":
-            table = _pyarrow().ipc.open_stream(data).read_all()
-            table.validate(full=True)  # forged offsets could make it read past its end
-            return table
+            return _read_table(data)
         case "json":
             return json.loads(data)
         case _:
@@ -84,6 +86,41 @@ def _to_arrow(value: Any) -> bytes:
     with pyarrow.ipc.new_stream(sink, value.schema) as writer:
         writer.write(value)
     return sink.getvalue().to_pybytes()
+
+
+def _read_table(data: bytes) -> Any:
+    """Return the table in `data`, which user code can forge. Raise `ValueError` and others."""
+    pyarrow = _pyarrow()
+    check_stream(data)
+    table, deadline = pyarrow.ipc.open_stream(data).read_all(), time.monotonic() + _CHECK_SECONDS
+    for column in table.columns:
+        for chunk in column.chunks:
+            _check_views(chunk, len(data))
+            # Forged offsets could make it read past its end.
+            chunk.validate(full=True)
+            if time.monotonic() > deadline:
+                raise ValueError(f"it takes more than {_CHECK_SECONDS:.0f} s to check the table")
+    return table
+
+
+def _check_views(chunk: Any, size: int) -> None:
+    """Raise `ValueError` if the texts of a column of views overlap.
+
+    To check such a column can take hours, because each text is checked.
+    """
+    pending = [chunk.type]
+    while pending:
+        kind = pending.pop()
+        if str(kind) in ("string_view", "binary_view"):
+            if kind != chunk.type:
+                raise ValueError("views in nested columns are not supported")
+            with memoryview(chunk.buffers()[1] or b"") as views:
+                lengths = views.cast("B").cast("i")[::4].tolist()
+            if sum(map(abs, lengths)) > size:
+                raise ValueError("the texts of a column overlap")
+        if hasattr(kind, "value_type"):
+            pending.append(kind.value_type)
+        pending += [kind.field(index).type for index in range(kind.num_fields)]
 
 
 def _pyarrow() -> Any:
