@@ -10,7 +10,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +27,11 @@ _SUFFIXES = {
     "text/html": "html",
     "application/pdf": "pdf",
 }
+_MAX_DEPTH = 100  # of nested lists and objects, which every JSON library can read
+_INVALID_DISPLAY = "A display was dropped because it is not valid JSON.\n"
+_DEEP_DISPLAY = f"A display was dropped because it is nested more than {_MAX_DEPTH} deep.\n"
+_NESTED = (dict, list, tuple)
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _TEXT_TYPES = ("image/svg+xml", "text/html")
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Terminal codes for colours, cursor moves, titles and links.
@@ -106,6 +111,45 @@ def save_display(files: DisplayFiles, display: Display) -> Iterator[Event]:
         yield Output(display.block, "stderr", f"{error}\n")
     else:
         yield dataclasses.replace(display, files=saved) if saved else display
+
+
+def display_event(block: int, data: object, metadata: object) -> Display | Output:
+    """Return the event of a display, or a message on stderr if it is invalid.
+
+    Nothing that handles a display later has to expect that it cannot be shown as JSON.
+    """
+    if not isinstance(data, dict) or not isinstance(metadata, dict):
+        return Output(block, "stderr", _INVALID_DISPLAY)
+    bundle, details = cast("dict[str, Any]", data), cast("dict[str, Any]", metadata)
+    if _is_too_deep([bundle, details]):
+        return Output(block, "stderr", _DEEP_DISPLAY)
+    return Display(block, _as_unicode(bundle), _as_unicode(details))
+
+
+def _is_too_deep(values: list[Any]) -> bool:
+    for _ in range(_MAX_DEPTH):
+        values = [part for value in values for part in _parts(value) if isinstance(part, _NESTED)]
+        if not values:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
+
+
+def _as_unicode(value: Any) -> Any:
+    """Return JSON without lone surrogates, which UTF-8 cannot hold."""
+    match value:
+        case str():
+            return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
+        case dict():
+            parts = cast("dict[str, Any]", value)
+            return {_as_unicode(name): _as_unicode(part) for name, part in parts.items()}
+        case list() if any(isinstance(part, (str, *_NESTED)) for part in cast("list[Any]", value)):
+            return [_as_unicode(part) for part in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def has_files(data: Mapping[str, Any]) -> bool:

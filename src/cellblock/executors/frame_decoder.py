@@ -11,6 +11,7 @@ from typing import Any, cast
 from ..events import Display, Ended, Event, Outcome, Output, OutputTruncated, Stream, Usage
 from ..limits import Limits
 from ..runtime import protocol
+from .displays import display_event
 
 EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
 TIMEOUT_TEXT = "\nTimeout"
@@ -28,6 +29,7 @@ class FrameDecoder:
     def __init__(self, block: int, limits: Limits) -> None:
         self._block, self._limits = block, limits
         self._decoders = dict[Stream, codecs.BufferedIncrementalDecoder]()
+        self._has_reported_display = False
         # When the server wrote the block's file, in nanoseconds. Set by the last frame.
         self.written_at: int | None = None
 
@@ -40,8 +42,7 @@ class FrameDecoder:
                 yield from self._text("stderr", frame.payload)
             case protocol.DISPLAY:
                 yield from self._flush()
-                if (display := _parse_display(frame)) is not None:
-                    yield Display(self._block, display["data"], display["metadata"])
+                yield from self._display(frame)
             case protocol.TRUNCATED:
                 yield from self._flush()
                 lost = frame.json()
@@ -71,6 +72,18 @@ class FrameDecoder:
             if self._decoders[stream].buffer:  # the first bytes of an incomplete character
                 yield from self._text(stream, b"", final=True)
 
+    def _display(self, frame: protocol.Frame) -> Iterator[Display | Output]:
+        """Yield the display in `frame`, which user code can forge."""
+        try:
+            display = frame.json()
+        except protocol.ProtocolError:
+            display = dict[str, Any]()
+        event = display_event(self._block, display.get("data"), display.get("metadata"))
+        # Once for each block: a forged frame can be far smaller than the message.
+        if isinstance(event, Display) or not self._has_reported_display:
+            self._has_reported_display |= isinstance(event, Output)
+            yield event
+
     def _ended(self, ending: dict[str, Any]) -> Ended:
         self.written_at = ending.get("code_ctime_ns")
         usage = Usage(
@@ -87,19 +100,6 @@ class FrameDecoder:
         restored, notice = _describe_restore(ending)
         lost = 0 if ending.get("session", "kept") == "kept" else int(ending.get("lost") or 0)
         return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice, lost)
-
-
-def _parse_display(frame: protocol.Frame) -> dict[str, Any] | None:
-    """Return the display that a session sent, or None if it is malformed.
-
-    User code can write to the session's stream, so the frame is not trusted.
-    """
-    try:
-        display = frame.json()
-    except protocol.ProtocolError:
-        return None
-    is_valid = all(isinstance(display.get(part), dict) for part in ("data", "metadata"))
-    return display if is_valid else None
 
 
 def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:

@@ -76,10 +76,9 @@ INVALID_DISPLAYS = {
 def test_an_invalid_display_is_not_shown(name: str, shared: SandboxSessionServer) -> None:
     kind, payload = INVALID_DISPLAYS[name]
     with open_session(shared, timeout=_MAX_SECONDS) as bad:
-        assert (
-            bad.run_ok(f"{SEND_FORGED_FRAME}\nsay({kind}, {payload!r})\nprint('printed')")
-            == "printed"
-        )
+        result = bad.run(f"{SEND_FORGED_FRAME}\nsay({kind}, {payload!r})\nprint('printed')")
+        assert (result.stdout, result.displays) == ("printed\n", [])
+        assert result.stderr in ("", "A display was dropped because it is not valid JSON.\n")
         assert bad.run_ok("1 + 1") == "2"
 
 

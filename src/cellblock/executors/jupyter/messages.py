@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from ...events import Display, Ended, Event, Outcome, Output
-from ..displays import display_text, strip_terminal_codes
+from ...events import Ended, Event, Outcome, Output
+from ..displays import display_event, display_text, strip_terminal_codes
 
 _DISPLAY_KINDS = ("display_data", "update_display_data", "execute_result")
 NO_INPUT_MESSAGE = "The code asked for input, but blocks have no standard input.\n"
@@ -90,7 +90,7 @@ class MessageDecoder:
             if text := display_text(data):
                 yield Output(self._block, "stdout", text)
             if data:
-                yield Display(self._block, data, _mapping(content.get("metadata")))
+                yield display_event(self._block, data, _mapping(content.get("metadata")))
 
     def _decode_reply(self, content: Mapping[str, Any]) -> Iterator[Event]:
         self.replied = True

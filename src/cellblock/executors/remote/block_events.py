@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ...events import Display, Outcome, Output, OutputTruncated, Stream
 from ...results import truncation_marker
-from ..displays import display_text, strip_terminal_codes
+from ..displays import display_event, display_text, strip_terminal_codes
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_KILLED, EXIT_TIMEOUT, TIMEOUT_TEXT
 from .dialects import Execution
 
@@ -98,7 +98,7 @@ def output_events(
         return
     if data := result_bundle(execution.result):
         yield Output(block, "stdout", display_text(data))
-        yield Display(block, data)
+        yield display_event(block, data, {})
 
 
 def _text_events(block: int, stream: Stream, text: str) -> Iterator[Output | OutputTruncated]:
