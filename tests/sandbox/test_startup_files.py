@@ -27,10 +27,22 @@ EXISTING = [
     HOOK,
     ".git/modules/sub/config",
     ".gitmodules",
-    ".idea/workspace.xml",
+    *(f".{name}" for name in ("dir-locals.el", "exrc", "gdbinit", "lldbinit", "mcp.json")),
+    *(f".{name}" for name in ("mise.toml", "npmrc", "nvim.lua", "yarnrc", "yarnrc.yml")),
+    *(f".{name}/settings" for name in ("cargo", "claude", "codex", "cursor", "devcontainer")),
+    *(f".{name}/settings" for name in ("gemini", "husky", "idea", "jj", "zed")),
+    ".hg/hgrc",
     ".vscode/tasks.json",
+    "any.code-workspace",
 ]
-NEW = [".git/commondir", ".git/config.worktree", ".git/hooks/post-commit", ".vscode/settings.json"]
+NEW = [
+    ".claude/settings.json",
+    ".hg/hgrc",
+    ".mcp.json",
+    ".vscode/settings.json",
+    "a.code-workspace",
+]
+REMOVED = [".git/commondir", ".git/config.worktree", ".git/hooks/post-commit"]
 # Each tries to replace a startup file in another way, and says whether that worked.
 ATTEMPTS = [
     "printf x >> {path}",
@@ -39,7 +51,7 @@ ATTEMPTS = [
     "ln -sf /etc/passwd {path}",
     "chmod 777 {path}",
 ]
-MOVED = [".git/modules/sub", ".git/hooks", ".vscode", ".git"]
+MOVED = [".git/modules/sub", ".git/hooks", ".vscode", ".git", ".hg", ".claude"]
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -154,6 +166,17 @@ def test_new_startup_files_are_named(kind: str, path: str, tmp_path: Path) -> No
         assert run(executor, code, "python").startup_files == [path]
 
 
+@pytest.mark.parametrize("path", REMOVED)
+def test_new_files_that_git_obeys_are_removed_and_named(
+    kind: str, path: str, tmp_path: Path
+) -> None:
+    with open_executor(kind, tmp_path) as executor:
+        for made in (path, f"sub/{path}"):
+            result = run(executor, f"mkdir -p $(dirname {made}) && echo x > {made}")
+            assert result.stderr.rstrip().endswith(f": {made}.")
+            assert (result.startup_files, (tmp_path / made).exists()) == ([], False)
+
+
 def test_a_folder_that_is_renamed_to_one_of_startup_files_is_named(
     kind: str, tmp_path: Path
 ) -> None:
@@ -162,7 +185,7 @@ def test_a_folder_that_is_renamed_to_one_of_startup_files_is_named(
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "tasks.json").write_text("")
     with open_executor(kind, tmp_path) as executor:
-        assert run(executor, "mv prepared .git").startup_files == [HOOK]
+        assert HOOK in run(executor, "mv prepared .git").stderr
         assert run(executor, "mv tasks .vscode").startup_files == [".vscode/tasks.json"]
         assert run(executor, "ln -s /tmp/x .envrc").startup_files == [".envrc"]
 

@@ -6,7 +6,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from ..startup_files import GIT_READ_ONLY_NAMES, READ_ONLY_NAMES
+from ..startup_files import READ_ONLY_INNER_NAMES, READ_ONLY_NAMES, READ_ONLY_SUFFIX
 
 
 class ProtectedPath(NamedTuple):
@@ -21,21 +21,31 @@ class ProtectedPath(NamedTuple):
 
 
 def find_protected_paths(work_dir: str) -> tuple[ProtectedPath, ...]:
-    """Return the startup files and folders at the top of `work_dir`, and those in its `.git`.
+    """Return the startup files and folders at the top of `work_dir`, and those in `.git` and `.hg`.
 
     Symbolic links are left out: nothing can be mounted on them.
     """
-    found = [ProtectedPath(name) for name in READ_ONLY_NAMES if _file_type(work_dir, name)]
-    match _file_type(work_dir, ".git"):
-        case "folder":
-            inner = (f".git/{name}" for name in GIT_READ_ONLY_NAMES)
-            found.append(ProtectedPath(".git", writable=True))
-            found += [ProtectedPath(path) for path in inner if _file_type(work_dir, path)]
-        case "file":  # it names the folder of the repository
-            found.append(ProtectedPath(".git"))
-        case _:
-            pass
+    workspaces = (name for name in _list_names(work_dir) if name.endswith(READ_ONLY_SUFFIX))
+    names = sorted((*READ_ONLY_NAMES, *workspaces))
+    found = [ProtectedPath(name) for name in names if _file_type(work_dir, name)]
+    for above, inner_names in READ_ONLY_INNER_NAMES.items():
+        match _file_type(work_dir, above):
+            case "folder":
+                inner = (f"{above}/{name}" for name in inner_names)
+                found.append(ProtectedPath(above, writable=True))
+                found += [ProtectedPath(path) for path in inner if _file_type(work_dir, path)]
+            case "file":  # it names the folder of the repository
+                found.append(ProtectedPath(above))
+            case _:
+                pass
     return tuple(found)
+
+
+def _list_names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _file_type(folder: str, path: str) -> str:

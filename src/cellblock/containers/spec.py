@@ -142,6 +142,7 @@ class ContainerSpec:
     network         "none", "bridge", "host", or the name of a network of the engine
     environment     variables in addition to PATH, HOME and those of the image
     ports           container port -> host port on 127.0.0.1, None: a free one, or (address, port)
+    protected       paths in the work folder to mount on themselves, and whether they are writable
     volumes         source -> {"bind": path in the container, "mode": "rw" or "ro"}
     hosts           name -> address, for /etc/hosts
     devices         DeviceRequests, as the engine takes them
@@ -162,6 +163,7 @@ class ContainerSpec:
     network: str = "none"
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     ports: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    protected: Sequence[tuple[str, bool]] = ()
     volumes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     hosts: Mapping[str, str] = field(default_factory=dict[str, str])
     devices: Sequence[Mapping[str, Any]] = ()
@@ -249,7 +251,18 @@ class ContainerSpec:
             **self._resource_limits(),
         }
         if self.work_dir is not None:
-            host["Mounts"] = [{"Type": "bind", "Source": self.work_dir, "Target": WORK_DIR}]
+            host["Mounts"] = [
+                {"Type": "bind", "Source": self.work_dir, "Target": WORK_DIR},
+                *(
+                    {
+                        "Type": "bind",
+                        "Source": f"{self.work_dir}/{path}",
+                        "Target": f"{WORK_DIR}/{path}",
+                        "ReadOnly": not is_writable,
+                    }
+                    for path, is_writable in self.protected
+                ),
+            ]
         if self.runtime is not None:
             host["Runtime"] = self.runtime
         return host

@@ -338,8 +338,8 @@ class CommandLineExecutor(CodeExecutor):
                     for event in decoder.decode(frame):
                         if isinstance(event, Ended):
                             since = file.written_at or decoder.written_at
-                            for path, size in workspace.list_changes(since, exclude=file.name):
-                                yield FileCreated(number, path, size)
+                            for change in workspace.change_events(number, since, exclude=file.name):
+                                yield change
                         yield event
             finally:
                 await frames.aclose()

@@ -17,6 +17,7 @@ from ...backends.base import Backend
 from ...backends.connection import Connection
 from ...backends.container import ContainerBackend
 from ...backends.module_bundle import compiled_modules
+from ...backends.protected_paths import ProtectedPath, find_protected_paths
 from ...cancellation import Token
 from ...containers import users
 from ...containers.client import EngineClient, connect
@@ -189,6 +190,9 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     async def _open(self) -> None:
         try:
             await super()._open()
+            if self._protects_startup_files:
+                assert self._workspace is not None
+                await asyncio.to_thread(self._workspace.record_startup_files, undo_git_files=True)
         except BaseException:
             await self._release_container(restarting=False)
             raise
@@ -229,6 +233,20 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         )
         return self._backend
 
+    @property
+    def _protects_startup_files(self) -> bool:
+        """Whether the caller's folder is mounted, with files that other programs run later."""
+        return self._given_work_dir is not None and self._options["transfer"] == "bind"
+
+    def _find_protected(self) -> tuple[ProtectedPath, ...]:
+        """Return the startup files in the work folder, which blocks may not change."""
+        assert self._workspace is not None
+        if not self._protects_startup_files:
+            return ()
+        found = find_protected_paths(str(self._workspace.path))
+        self._workspace.read_only = tuple(path for path, is_writable in found if not is_writable)
+        return found
+
     def _container_spec(self, client: EngineClient) -> ContainerSpec:
         assert self._workspace is not None
         options = self._options
@@ -246,6 +264,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             user=user,
             limits=self._limits,
             work_dir=str(self._bind_dir or self._workspace.path) if is_mounted else None,
+            protected=self._find_protected(),
             network=options["network"],
             environment=options["environment"],
             ports=options["ports"],

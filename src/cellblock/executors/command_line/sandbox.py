@@ -178,7 +178,10 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         Opening can change their owner, which would look like a change by a block.
         """
         if self._given_work_dir is not None and self._workspace is not None:
-            await asyncio.to_thread(self._workspace.record_startup_files)
+            await asyncio.to_thread(
+                self._workspace.record_startup_files,
+                undo_git_files=self._isolation == "full" and self._policy.protect_startup_files,
+            )
 
     def _python_path(self) -> str | None:
         return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)

@@ -14,7 +14,7 @@ from ...aio.cross_loop_lock import CrossLoopLock
 from ...backends.sandbox import WORK_DIR
 from ...blocks import CodeBlock, CodeBlockLike, file_name, silence_pip
 from ...cancellation import Token
-from ...events import Display, Ended, Event, FileCreated, Started
+from ...events import Display, Ended, Event, Started
 from ...languages import action_for, find_language
 from ...results import ResultBuilder, SessionCodeResult
 from ..command_line.base import CommandLineExecutor
@@ -123,8 +123,8 @@ class SessionExecutor(CommandLineExecutor):
                 async for frame in frames:
                     for event in decoder.decode(frame):
                         if isinstance(event, Ended):
-                            for path, size in workspace.list_changes(since, exclude=name):
-                                yield FileCreated(number, path, size)
+                            for change in workspace.change_events(number, since, exclude=name):
+                                yield change
                         for part in self._with_saved_display(event):
                             self._event_count += 1
                             yield part

@@ -42,7 +42,7 @@ class FolderScan:
                     self.cost += 1
                     name = entry.name
                     path = os.path.join(prefix, name)
-                    if name in startup_files.NAMES:
+                    if startup_files.is_startup_name(name):
                         is_folder = entry.is_dir(follow_symlinks=False)
                         self._add_startup_files(name, folder, path, is_folder, depth)
                     if (

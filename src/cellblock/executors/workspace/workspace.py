@@ -18,11 +18,14 @@ from typing import TypeVar
 
 from ... import startup_files
 from ...errors import WorkspaceError
+from ...events import Event, FileCreated, Output
 from ...runtime.linux import files
 from .fingerprint import FileFingerprint, fingerprint
 from .folder_scan import FolderScan
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_CONFIG = 1 << 16  # bytes
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _SMALL_FILES, _SMALL_SCAN_COST = 200, 2_000  # a scan up to this size takes negligible time
 _MAX_FINISHED_FILES = 20  # files of ended blocks in which later changes are reported
@@ -33,6 +36,7 @@ _MAX_LINKS, _MAX_PATH_LENGTH = 40, 4096
 _LINK_END = "/"  # a marker; no component of a path can contain it
 # The output of a block whose file name is outside the work folder. Part of the contract.
 OUTSIDE_WORKSPACE_TEXT = "Filename is not in the workspace"
+_UNDONE_TEXT = "Removed, because Git would obey it outside the sandbox: {}.\n"
 
 T = TypeVar("T")
 
@@ -76,6 +80,9 @@ class Workspace:
         self.is_small = True  # True until a scan finds otherwise
         # Startup files, as the last scan found them; None before the first scan.
         self._startup_files: dict[str, FileFingerprint] | None = None
+        # Git's files that existed before the first block; None if new ones are left alone.
+        self._kept_git_files: set[str] | None = None
+        self.undone: list[str] = []  # new files of Git that the last `list_changes` has removed
         # Paths of files and folders that blocks may not change, also not from outside the sandbox.
         self.read_only: tuple[str, ...] = ()
 
@@ -255,6 +262,7 @@ class Workspace:
         the cost does not grow with each block. Startup files are listed even so. Only a part of a
         very large folder is scanned.
         """
+        self.undone = []
         if since is None:
             return []
         if self.is_small and self._has_only_running_files():
@@ -273,15 +281,64 @@ class Workspace:
             if path != exclude and state not in (last.get(path), finished.get(path))
         }
         self._last_changes = recent
-        changes |= self._changed_startup_files(scan, since, last)
+        changes |= (changed := self._changed_startup_files(scan, since, last))
+        # Also old ones of bare repositories: a file beside them may have changed.
+        suspects = {path for path in scan.startup_files if os.path.basename(path) == "HEAD"}
+        self.undone = [path for path in sorted({*changed, *suspects}) if self._undo_git_file(path)]
+        for path in self.undone:
+            changes.pop(path, None)
         return sorted((_printable_path(path), size) for path, size in changes.items())
 
-    def record_startup_files(self) -> None:
-        """Record which startup files exist, before the first block runs."""
+    def change_events(self, block: int, since: int | None, *, exclude: str) -> Iterator[Event]:
+        """Yield an event for each file that `list_changes` returns, and name what was removed."""
+        for path, size in self.list_changes(since, exclude=exclude):
+            yield FileCreated(block, path, size)
+        if self.undone:
+            names = ", ".join(map(_printable_path, self.undone))
+            yield Output(block, "stderr", _UNDONE_TEXT.format(names))
+
+    def record_startup_files(self, *, undo_git_files: bool) -> None:
+        """Record which startup files exist, before the first block runs.
+
+        With `undo_git_files`, `list_changes` removes later ones that would make Git run programs.
+        """
         scan = FolderScan()
         for _ in self._scan(scan):
             pass
         self._startup_files = scan.startup_files
+        self._kept_git_files = set(scan.startup_files) if undo_git_files else None
+
+    def _undo_git_file(self, path: str) -> bool:
+        """Remove the new startup file `path` if Git would obey it. Return True if it is gone."""
+        if (
+            self._kept_git_files is None
+            or path in self._kept_git_files
+            or not startup_files.is_git_file(path)
+            or self._is_plain_git_file(path)
+        ):
+            return False
+        self.remove(path)
+        return self._stat_file(path) is None
+
+    def _is_plain_git_file(self, path: str) -> bool:
+        folder = os.path.dirname(path)
+        if os.path.basename(path) == "HEAD":  # of a bare repository; Git obeys the files beside it
+            names = [f"{folder}/{name}".lstrip("/") for name in ("config", "commondir")]
+            return all(self._stat_file(name) is None or self._is_plain(name) for name in names)
+        return self._is_plain(path)
+
+    def _is_plain(self, path: str) -> bool:
+        with (
+            contextlib.suppress(OSError, UnicodeDecodeError),
+            self._open_parent(path) as (top, name),
+        ):
+            descriptor = os.open(name, _READ_FLAGS, dir_fd=top)
+            with open(descriptor, "rb") as file:
+                content = file.read(_MAX_CONFIG + 1)
+            return len(content) <= _MAX_CONFIG and startup_files.is_plain_git_file(
+                path, content.decode()
+            )
+        return False
 
     def _changed_startup_files(
         self, scan: FolderScan, since: int, last: Mapping[str, FileFingerprint]
