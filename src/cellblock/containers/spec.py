@@ -40,6 +40,8 @@ _OVERHEAD_PROCESSES = 32
 _GVISOR_TASKS_PER_PROCESS = 16
 _GVISOR_HEADROOM_BYTES = 256 * MIB
 # Microseconds. Not NanoCpus: the engine refuses it if the host has fewer CPUs.
+# What Docker makes read-only in any case.
+_READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _CPU_PERIOD = 100_000
 _NO_CPU_LIMIT = (
     "This container engine cannot enforce Limits.processors: it is rootless and may not create "
@@ -250,6 +252,8 @@ class ContainerSpec:
             "PortBindings": dict(ports),
             **self._resource_limits(),
         }
+        if self.user.partition(":")[0] == "0":  # root could remove /dev/null for all later blocks
+            host["ReadonlyPaths"] = [*_READ_ONLY_PATHS, "/dev"]
         if self.work_dir is not None:
             host["Mounts"] = [
                 {"Type": "bind", "Source": self.work_dir, "Target": WORK_DIR},

@@ -38,11 +38,9 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 _TERMINAL_CODES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])"
 )
-_REPLACED_CHARACTERS = {
-    0: "\ufffd",
-    0x1B: "\ufffd",
-    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
-}
+_REPLACED_CHARACTERS = dict.fromkeys(
+    (0, 0x1B, *range(0x80, 0xA0), *range(0xD800, 0xE000)), "\ufffd"
+)
 
 
 class DisplayFiles:

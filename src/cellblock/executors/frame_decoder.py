@@ -17,7 +17,8 @@ EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
 TIMEOUT_TEXT = "\nTimeout"
 CANCELLED_TEXT = "\nCancelled: Code execution was cancelled."
 _Utf8 = cast("type[codecs.BufferedIncrementalDecoder]", codecs.getincrementaldecoder("utf-8"))
-_REPLACED_CHARACTERS = {0: "\ufffd", 0x1B: "\ufffd"}  # NUL and ESC, which starts terminal codes
+# NUL, and what starts terminal codes: ESC and the controls of 8 bits.
+_REPLACED_CHARACTERS = dict.fromkeys((0, 0x1B, *range(0x80, 0xA0)), "\ufffd")
 
 
 class FrameDecoder:

@@ -117,7 +117,7 @@ _NEEDED_TO_MAKE_CELLS: Final = ("mount", "umount2", "move_mount", "unshare", "se
 NEW_NAMESPACES: Final = 0x7E020000  # the CLONE_NEW* flags of clone
 SET_ID_BITS: Final = 0o6000
 CREATES_FILE: Final = 0o100 | 0o20000000
-_TIOCSTI, _TIOCLINUX, _FIONBIO = 0x5412, 0x541C, 0x5421
+_TIOCSTI, _TIOCLINUX, _FIONBIO, _TIOCSETD = 0x5412, 0x541C, 0x5421, 0x5423
 _F_SETFL, _O_NONBLOCK = 4, 0o4000
 _OUTPUT: Final = (1, 2)  # stdout and stderr
 _ALL_PROCESSES: Final = 0xFFFFFFFF  # -1 as the argument of kill(2)
@@ -265,7 +265,7 @@ def _argument_checks(column: int, sockets: bool) -> list[Instruction]:
         (41, 198)[column], _check_protocol() + _allow_values(0, families, errno.EAFNOSUPPORT)
     )
     code += _if_call((53, 199)[column], _allow_values(0, (UNIX,), errno.EAFNOSUPPORT))
-    code += _ioctl_checks(column, (_TIOCSTI, _TIOCLINUX)) + _fcntl_checks(column)
+    code += _ioctl_checks(column, (_TIOCSTI, _TIOCLINUX, _TIOCSETD)) + _fcntl_checks(column)
     code += _if_call((135, 92)[column], _allow_values(0, PERSONALITIES, errno.EPERM))
     # A user can lower the limits of its processes: a lower limit of the cell's first process would
     # also apply to later blocks.

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Callable, Container, Generator, Iterator, Mapping
@@ -66,7 +67,10 @@ class Workspace:
         self.display_path = display_path or str(path)
         self._path_text = str(self.path)  # cached, because `Path` computes it each time
         self._path_prefix = os.path.join(self._path_text, "")
-        self._identity = self._stat_identity()
+        self._owner_mode = 0
+        status = self._stat()
+        self._identity = status.st_dev, status.st_ino
+        self._owner_mode = status.st_mode & 0o700
         self._last_changes: dict[str, FileFingerprint] = {}
         # Files of running blocks. They are not reported as changes.
         self._running_files: set[str] = set()
@@ -86,7 +90,7 @@ class Workspace:
         # Paths of files and folders that blocks may not change, also not from outside the sandbox.
         self.read_only: tuple[str, ...] = ()
 
-    def _stat_identity(self) -> tuple[int, int]:
+    def _stat(self) -> os.stat_result:
         try:
             status = os.stat(self._path_text)
         except OSError as error:
@@ -94,11 +98,18 @@ class Workspace:
                 f"The work folder {self.display_path} cannot be opened: {error.strerror}. "
                 "Create it again and call restart()."
             ) from error
-        return status.st_dev, status.st_ino
+        if self._owner_mode & ~status.st_mode:
+            with contextlib.suppress(OSError):  # a block has changed it, as with `chmod 0 .`
+                os.chmod(self._path_text, stat.S_IMODE(status.st_mode) | self._owner_mode)
+        return status
 
     def check_identity(self) -> None:
-        """Raise `WorkspaceError` if the folder is missing or was replaced by another one."""
-        if self._stat_identity() != self._identity:
+        """Raise `WorkspaceError` if the folder is missing or was replaced by another one.
+
+        Restore the rights that its owner had to it.
+        """
+        status = self._stat()
+        if (status.st_dev, status.st_ino) != self._identity:
             raise WorkspaceError(
                 f"The work folder {self.display_path} was replaced by another folder. "
                 "Call restart() to use the new one."
@@ -265,6 +276,8 @@ class Workspace:
         self.undone = []
         if since is None:
             return []
+        with contextlib.suppress(WorkspaceError):
+            self._stat()
         if self.is_small and self._has_only_running_files():
             self._last_changes, self._startup_files = {}, {}
             return []

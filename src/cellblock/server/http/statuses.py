@@ -52,6 +52,11 @@ def status_of(error: Exception) -> ErrorStatus:
 
 def message_of(error: Exception) -> str:
     """Return what a client is told about `error`. Internals stay in the log."""
+    if isinstance(error, BackendError) and status_of(error).code == "BackendUnavailable":
+        return (
+            "The server cannot run code at present. Its log has the details under the ID of this "
+            "request. Send it again later."
+        )
     if status_of(error).status == 500:
         return "The server failed. Its log has the details under the ID of this request."
     return str(error)

@@ -71,7 +71,13 @@ def _sqlite_file_locked(url: URL) -> Generator[None]:
     if not url.database or url.database == ":memory:":
         raise BackendError("A database in memory would lose its keys. Use a file.")
     path = Path(url.database)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent == state_folder():
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.parent.is_dir():
+        raise BackendError(
+            f"The folder {path.parent} of the database does not exist. Create it, or correct the "
+            "URL of the database."
+        )
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

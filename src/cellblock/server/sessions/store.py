@@ -12,11 +12,11 @@ from typing import Protocol, Self, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
-from ...errors import BackendError, BackendLost, ExecutorStopped
+from ...errors import BackendError, BackendLost, ExecutorStopped, SessionError, WorkspaceError
 from ...events import Ended, Event
 from ...results import CodeResult
 from ..owners import Owner
-from ..refusals import Draining, SessionNotFound, TooManySessions
+from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
 from ..settings import SessionSettings
 from .disk_quota import DiskQuota
 from .executors import ServedSession
@@ -27,6 +27,7 @@ from .session import HostedSession, SessionRun
 T = TypeVar("T")
 Execute = Callable[[CodeBlock, float | None], Awaitable[CodeResult]]
 _log = logging.getLogger(__name__)
+_FAILED = "The server could not run the code. Its log has the details."
 
 
 class KeyUsageMeter(Protocol):
@@ -306,7 +307,10 @@ class SessionStore:
                 )
                 await work
         except Exception as error:
-            run.failure = str(error)
+            is_public = isinstance(error, Refusal | SessionError | WorkspaceError)
+            run.failure = str(error) if is_public else _FAILED
+            if not is_public:
+                _log.error("A run in the background failed", exc_info=error)
             if not admitted.done():
                 admitted.set_exception(error)
         except asyncio.CancelledError:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from ....blocks import CodeBlock
+from ....visible_text import visible
 from ..output import ChatOutput
 from ..terminal import ChatTerminal
 from .approver import Answer, Approved, Refused
@@ -27,7 +31,8 @@ class CodePrompt:
             self._output.note(f"look at {hint}")
         while True:
             what = "this" if len(blocks) == 1 else f"these {len(blocks)} blocks"
-            match await self._terminal.read_key(f"Run {what}?  {_KEYS}  ", "ynea"):
+            question = f"Run {what} ({self._length(blocks)})?  {_KEYS}  "
+            match await self._terminal.read_key(question, "ynea"):
                 case "y":
                     return Approved(blocks, is_edited)
                 case "a":
@@ -39,6 +44,15 @@ class CodePrompt:
                     edited = await self._edit(blocks)
                     is_edited = is_edited or list(edited) != list(blocks)
                     blocks = edited
+
+    def _length(self, blocks: Sequence[CodeBlock]) -> str:
+        """Return how long `blocks` are: nobody scrolls up to what they do not expect."""
+        columns, rows = shutil.get_terminal_size()
+        lines = [line for block in blocks for line in block.code.rstrip("\n").split("\n")]
+        screen_rows = sum(max(1, -(-cell_len(visible(line)) // columns)) for line in lines)
+        pages = -(-screen_rows // max(1, rows - 1))
+        text = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+        return text if pages == 1 else f"{text}, {pages} pages"
 
     async def _edit(self, blocks: Sequence[CodeBlock]) -> Sequence[CodeBlock]:
         """Return the blocks that the user edited, or `blocks` if that fails."""

@@ -14,6 +14,21 @@ from typing import ClassVar, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+_MAX_HEADER_BYTES = 16 * 1024
+
+
+class _StrictParser(h11.Connection):
+    """Refuses requests about whose end a proxy can have another opinion (RFC 9112, 6.1)."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event. Raise `h11.RemoteProtocolError`."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
 
 class LimitedConnection(H11Protocol):
     """One connection. Use `limited_connections` to set its limit."""
@@ -26,6 +41,7 @@ class LimitedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
         """Expect the headers of the first request."""
         super().connection_made(cast(asyncio.Transport, transport))
+        self.conn = _StrictParser(h11.SERVER, _MAX_HEADER_BYTES)
         self._set_header_timer()
 
     def data_received(self, data: bytes) -> None:
