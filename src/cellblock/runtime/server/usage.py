@@ -203,6 +203,19 @@ class UsageMeter:
             return int(text.split(None, 2)[1]) / 1e6
         return int(text) / 1e9 if text else None
 
+    def session_cpu_seconds(self, *, alone: bool) -> float:
+        """Return the CPU time of a block in a session, if no control group counts it.
+
+        `alone` as in `start_session_block`: processes that have ended and been reaped still count.
+        """
+        if not alone:
+            return self.sample().cpu_seconds
+        total = UsageSample()
+        for stat in (self._stat, self._tracked[0]):
+            with contextlib.suppress(ValueError, IndexError):
+                total.add_times(_text(stat).decode(errors="replace"))
+        return total.cpu_seconds - self._baseline_sample().cpu_seconds
+
     def sample(self) -> UsageSample:
         """Return what the block has used so far."""
         total = _sample(self._pids(), memory=self._cgroups.peak is None)

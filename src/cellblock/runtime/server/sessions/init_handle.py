@@ -25,6 +25,7 @@ from ..usage import UsageMeter, exceeded_cpu_limit
 
 _MAX_EXITS = 1000  # that are remembered
 _MAX_DESCRIPTORS = 16
+_CPU_PRECISION = 0.03  # seconds: /proc counts in ticks of 10 ms
 
 
 class SessionInitHandle:
@@ -205,13 +206,18 @@ class SessionInitHandle:
             with contextlib.suppress(OSError):  # it has ended already
                 self._usage.add_process(pid)
 
-    def start_block_usage(self, *, alone: bool) -> None:
-        """Start to measure the next block.
+    def _is_alone(self, main_pid: int, others: set[int]) -> bool:
+        """Return True if the cell has only its own processes and the `others`."""
+        children = {
+            *self._children_of(self.pid),
+            *(self._children_of(main_pid) if main_pid else ()),
+        }
+        return children <= {main_pid, *others}
 
-        `alone` means that only the session's own process is left of earlier blocks.
-        """
+    def start_block_usage(self, main_pid: int, others: set[int]) -> None:
+        """Start to measure the next block. `others` are the checkpoints."""
         if self._usage is not None:
-            self._usage.start_session_block(alone=alone)
+            self._usage.start_session_block(alone=self._is_alone(main_pid, others))
 
     def limit_that_ended(
         self, limits: dict[str, Any], cpu: float, status: int | None
@@ -229,9 +235,18 @@ class SessionInitHandle:
             return "memory_bytes"
         return exceeded_cpu_limit(limits, cpu)
 
-    def cpu_seconds(self) -> float | None:
-        """Return the CPU time of the block, or None without a control group that counts it."""
-        return None if self._usage is None else self._usage.cpu_seconds()
+    def cpu_seconds(self, main_pid: int, others: set[int], reported: float) -> float:
+        """Return the CPU time of the block, also that of children that nobody has waited for.
+
+        `reported` is what the session's process says: exact, but without children that nobody has
+        waited for, and with those of earlier blocks that somebody waits for now.
+        """
+        if self._usage is None:
+            return reported
+        if (counted := self._usage.cpu_seconds()) is not None:
+            return counted or reported
+        found = self._usage.session_cpu_seconds(alone=self._is_alone(main_pid, others))
+        return found if abs(found - reported) > _CPU_PRECISION else reported
 
     def peak_bytes(self) -> int:
         """Return the largest amount of memory that the block is known to have used."""

@@ -28,6 +28,7 @@ from .request import SessionRequest, parse_answer
 # All in seconds.
 _USAGE_CHECK_INTERVAL = 0.05
 _INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_SPENDING_GRACE = 0.1  # the same, for a block with other processes at the limit of CPU time
 _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 _RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
 _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
@@ -247,6 +248,17 @@ class LiveSession:
         if self.main is not None:
             self.main.signal(signal.SIGCONT)
             self.main.signal(signal.SIGINT)
+        self._stop_spending(request)
+
+    def _stop_spending(self, request: SessionRequest) -> None:
+        """At the limit of CPU time, end what the block has started.
+
+        A block that has started something gets little time to end itself: it may go on forking.
+        """
+        if request.run.why != "cpu_seconds" or request.exited_at or not self._main_ready:
+            return
+        if self._orphans.kill(self._main_pid):
+            request.kill_at = min(request.kill_at, time.monotonic() + _SPENDING_GRACE)
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
@@ -268,9 +280,13 @@ class LiveSession:
                 self.stop_request("wall_seconds")
             elif now >= self._check_usage_at:
                 storage = request.run.storage
-                if limit := self.init.exceeded_limit(self._limits, storage):
-                    self.stop_request(limit)
-                self._check_usage_at = now + storage.check_after(_USAGE_CHECK_INTERVAL)
+                if request.run.why is None:
+                    if limit := self.init.exceeded_limit(self._limits, storage):
+                        self.stop_request(limit)
+                else:
+                    self._stop_spending(request)
+                interval = _USAGE_CHECK_INTERVAL if request.run.why is None else _RECHECK_INTERVAL
+                self._check_usage_at = now + storage.check_after(interval)
         if now >= self._start_by and self.main is not None:
             self._start_by = FOREVER
             self.main.kill_and_close()
@@ -395,7 +411,7 @@ class LiveSession:
         self.blocks += not request.restarted
         if not request.restarted or self.checkpoints.rollback is None:
             self.begin_rollback_checkpoint(request.order)
-        self.init.start_block_usage(alone=not request.order.get("keep_processes"))
+        self.init.start_block_usage(self._main_pid, self.checkpoints.pids())
 
     def _build_answer(self, request: SessionRequest) -> dict[str, Any]:
         ended = {"error": "The session's process ended."}
@@ -406,7 +422,7 @@ class LiveSession:
 
     def _build_ending(self, request: SessionRequest) -> dict[str, Any]:
         status, cpu = request.wait_status()
-        cpu = self.init.cpu_seconds() or cpu
+        cpu = self.init.cpu_seconds(self._main_pid, self.checkpoints.pids(), cpu)
         return {
             "status": status,
             "why": request.run.why
