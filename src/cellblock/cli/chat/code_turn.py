@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
@@ -32,14 +33,19 @@ class CodeTurn:
     ) -> RunEntry:
         """Return what `blocks` did, which is in the transcript then.
 
-        Raise the errors of the executor. What happened until then is in the transcript.
+        Raise the errors of the executor. What happened until then is in the transcript, which also
+        says that a block has begun: a killed command cannot add that.
         """
         self._output.start_blocks(blocks)
         done: list[BlockRun] = []
         try:
+            self._transcript.add(self._entry_of_running(blocks, done, is_edited))
             async with aclosing(self._run_blocks(blocks, token)) as runs:
                 async for run in runs:
                     done.append(run)
+                    if len(done) < len(blocks) and run.exit_code == 0:
+                        entry = self._entry_of_running(blocks, done, is_edited)
+                        self._transcript.replace_last(entry)
         except CellblockError as error:
             block = blocks[len(done)]
             done.append(
@@ -50,8 +56,15 @@ class CodeTurn:
             self._output.start_new_line()
             rest = [BlockRun(block.code, block.language) for block in blocks[len(done) :]]
             entry = RunEntry((*done, *rest), is_edited)
-            self._transcript.add(entry)
+            self._transcript.replace_last(entry)
         return entry
+
+    def _entry_of_running(
+        self, blocks: Sequence[CodeBlock], done: Sequence[BlockRun], is_edited: bool
+    ) -> RunEntry:
+        """Return the entry of a run whose next block begins."""
+        running, *rest = (BlockRun(block.code, block.language) for block in blocks[len(done) :])
+        return RunEntry((*done, replace(running, has_no_end=True), *rest), is_edited)
 
     async def _run_blocks(
         self, blocks: Sequence[CodeBlock], token: CancellationToken

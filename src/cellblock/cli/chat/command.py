@@ -35,6 +35,7 @@ async def run_once(settings: ChatSettings) -> int:
                 conversation = chat.make_conversation(
                     client, executor, lambda: nullcontext(interrupts.token), None
                 )
+                chat.note_lost_run()
                 end = await chat.take_turn(conversation, task)
     finally:
         await client.close()

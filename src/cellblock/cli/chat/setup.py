@@ -33,6 +33,7 @@ from .model.system_prompt import system_prompt
 from .model.turn import ModelTurn
 from .output import ChatOutput
 from .settings import ChatSettings
+from .transcripts.entries import RunEntry
 from .transcripts.file import has_content, read_transcript
 from .transcripts.transcript import Transcript
 
@@ -112,6 +113,15 @@ class ChatSetup:
             max_turns=self.settings.max_turns,
             interruptible=interruptible,
         )
+
+    def note_lost_run(self) -> None:
+        """Print that the last code of a resumed conversation never ended, if so."""
+        entries = self.transcript.entries
+        if entries and isinstance(entries[-1], RunEntry) and entries[-1].has_no_end:
+            self.output.note(
+                "the last code never ended, because the command was killed: its output is lost, "
+                "and files that it wrote may be incomplete"
+            )
 
     async def take_turn(self, conversation: Conversation, text: str) -> TurnEnd:
         """Let the model answer `text`, and print why it is the user's turn, and the usage."""

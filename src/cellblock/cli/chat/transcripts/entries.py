@@ -15,6 +15,10 @@ from ....results import BlockResult, SessionCodeResult
 from .fences import fenced
 
 _NO_ANSWER = "(no answer)"
+_NO_END = (
+    "The code never ended: the program that ran it was killed. Its output and all variables are "
+    "lost. Files that it wrote may be incomplete."
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class CodePicture:
 class BlockRun:
     """A block of code, and what it did. `outcome` is None if the block did not run.
 
-    files   the files that it created, relative to the work folder
+    files        the files that it created, relative to the work folder
+    has_no_end   True if it has begun and not ended; also if the command was killed meanwhile
     """
 
     code: str
@@ -41,6 +46,7 @@ class BlockRun:
     notice: str = ""
     files: tuple[str, ...] = ()
     pictures: tuple[CodePicture, ...] = ()
+    has_no_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,11 @@ class RunEntry:
 
     blocks: tuple[BlockRun, ...]
     is_edited: bool = False
+
+    @property
+    def has_no_end(self) -> bool:
+        """Whether the command was killed while a block ran."""
+        return any(block.has_no_end for block in self.blocks)
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,7 @@ def model_message(entry: Entry, *, has_vision: bool) -> LLMMessage:
             text = f"Code execution was not approved. Reason: {reason or 'the user gave none'}"
             return UserMessage(content=text, source="user")
         case RunEntry(blocks=blocks):
-            text = _edited_code(entry) + _observed(blocks)
+            text = _edited_code(entry) + _observed(entry)
             pictures = chain.from_iterable(block.pictures for block in blocks)
             images = [picture.image for picture in pictures if picture.image is not None]
             content = [text, *images] if images and has_vision else text
@@ -120,11 +131,15 @@ def _edited_code(entry: RunEntry) -> str:
     return f"The user changed the code before it ran:\n\n{code}\n\nIts output:\n"
 
 
-def _observed(blocks: Sequence[BlockRun]) -> str:
+def _observed(entry: RunEntry) -> str:
     """Return what the model is shown of the blocks that ran: the result of one call."""
-    done = [block for block in blocks if block.outcome is not None]
-    if not done:
-        return "The code did not run."
+    done = [block for block in entry.blocks if block.outcome is not None]
+    if entry.has_no_end:
+        return f"{_observed_blocks(done)}\n{_NO_END}" if done else _NO_END
+    return _observed_blocks(done) if done else "The code did not run."
+
+
+def _observed_blocks(done: Sequence[BlockRun]) -> str:
     last = done[-1]
     result = SessionCodeResult(
         exit_code=last.exit_code,

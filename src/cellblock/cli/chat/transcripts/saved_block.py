@@ -18,6 +18,7 @@ class SavedBlock(BaseModel):
     number     its number in the run, from 0
     pictures   paths of pictures
     edited     True if the user changed the code of the run
+    no_end     True while it runs: a file with it is that of a command that was killed
     """
 
     number: int = 0
@@ -29,6 +30,7 @@ class SavedBlock(BaseModel):
     files: list[str] = Field(default_factory=list[str])
     pictures: list[str] = Field(default_factory=list[str])
     edited: bool = False
+    no_end: bool = False
 
     @classmethod
     def of(cls, block: BlockRun, number: int, *, is_edited: bool) -> Self:
@@ -43,6 +45,7 @@ class SavedBlock(BaseModel):
             files=list(block.files),
             pictures=[picture.path for picture in block.pictures if picture.path],
             edited=is_edited,
+            no_end=block.has_no_end,
         )
 
     def attributes(self) -> dict[str, Any]:
@@ -61,4 +64,5 @@ class SavedBlock(BaseModel):
             notice=self.notice,
             files=tuple(self.files),
             pictures=tuple(pictures),
+            has_no_end=self.no_end,
         )

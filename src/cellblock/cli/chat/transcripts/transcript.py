@@ -23,6 +23,11 @@ class Transcript:
         if self.path is not None:
             write_transcript(self.path, self.entries)
 
+    def replace_last(self, entry: Entry) -> None:
+        """Replace the last entry by `entry`, which says more. Raises as `add` does."""
+        self.entries.pop()
+        self.add(entry)
+
     def model_messages(self, *, has_vision: bool) -> list[LLMMessage]:
         """Return what the model is shown."""
         return [model_message(entry, has_vision=has_vision) for entry in self.entries]
