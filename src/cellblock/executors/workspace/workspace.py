@@ -23,10 +23,10 @@ from ...events import Event, FileCreated, Output
 from ...runtime.linux import files
 from .fingerprint import FileFingerprint, fingerprint
 from .folder_scan import FolderScan
+from .git_files import GitFiles
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MAX_CONFIG = 1 << 16  # bytes
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
 _SMALL_FILES, _SMALL_SCAN_COST = 200, 2_000  # a scan up to this size takes negligible time
 _MAX_FINISHED_FILES = 20  # files of ended blocks in which later changes are reported
@@ -84,8 +84,7 @@ class Workspace:
         self.is_small = True  # True until a scan finds otherwise
         # Startup files, as the last scan found them; None before the first scan.
         self._startup_files: dict[str, FileFingerprint] | None = None
-        # Git's files that existed before the first block; None if new ones are left alone.
-        self._kept_git_files: set[str] | None = None
+        self._git_files: GitFiles | None = None  # None if new files of Git are left alone
         self.undone: list[str] = []  # new files of Git that the last `list_changes` has removed
         # Paths of files and folders that blocks may not change, also not from outside the sandbox.
         self.read_only: tuple[str, ...] = ()
@@ -253,6 +252,12 @@ class Workspace:
             return fingerprint(os.stat(last, dir_fd=folder, follow_symlinks=False))
         return None
 
+    def _read_start(self, name: str, size: int) -> bytes:
+        """Return up to `size` bytes of the file `name`, not of one it links to. Raise `OSError`."""
+        with self._open_parent(name) as (folder, last):
+            with open(os.open(last, _READ_FLAGS, dir_fd=folder), "rb") as file:
+                return file.read(size)
+
     def remove(self, name: str) -> None:
         """Remove the file `name` if it still exists."""
         self._running_files.discard(name)
@@ -295,9 +300,11 @@ class Workspace:
         }
         self._last_changes = recent
         changes |= (changed := self._changed_startup_files(scan, since, last))
-        # Also old ones of bare repositories: a file beside them may have changed.
-        suspects = {path for path in scan.startup_files if os.path.basename(path) == "HEAD"}
-        self.undone = [path for path in sorted({*changed, *suspects}) if self._undo_git_file(path)]
+        if self._git_files is not None:
+            for path in self._git_files.find_harmful(changed, scan.startup_files):
+                self.remove(path)
+                if self._stat_file(path) is None:
+                    self.undone.append(path)
         for path in self.undone:
             changes.pop(path, None)
         return sorted((_printable_path(path), size) for path, size in changes.items())
@@ -319,39 +326,8 @@ class Workspace:
         for _ in self._scan(scan):
             pass
         self._startup_files = scan.startup_files
-        self._kept_git_files = set(scan.startup_files) if undo_git_files else None
-
-    def _undo_git_file(self, path: str) -> bool:
-        """Remove the new startup file `path` if Git would obey it. Return True if it is gone."""
-        if (
-            self._kept_git_files is None
-            or path in self._kept_git_files
-            or not startup_files.is_git_file(path)
-            or self._is_plain_git_file(path)
-        ):
-            return False
-        self.remove(path)
-        return self._stat_file(path) is None
-
-    def _is_plain_git_file(self, path: str) -> bool:
-        folder = os.path.dirname(path)
-        if os.path.basename(path) == "HEAD":  # of a bare repository; Git obeys the files beside it
-            names = [f"{folder}/{name}".lstrip("/") for name in ("config", "commondir")]
-            return all(self._stat_file(name) is None or self._is_plain(name) for name in names)
-        return self._is_plain(path)
-
-    def _is_plain(self, path: str) -> bool:
-        with (
-            contextlib.suppress(OSError, UnicodeDecodeError),
-            self._open_parent(path) as (top, name),
-        ):
-            descriptor = os.open(name, _READ_FLAGS, dir_fd=top)
-            with open(descriptor, "rb") as file:
-                content = file.read(_MAX_CONFIG + 1)
-            return len(content) <= _MAX_CONFIG and startup_files.is_plain_git_file(
-                path, content.decode()
-            )
-        return False
+        if undo_git_files:
+            self._git_files = GitFiles(scan.startup_files, self._read_start)
 
     def _changed_startup_files(
         self, scan: FolderScan, since: int, last: Mapping[str, FileFingerprint]

@@ -9,6 +9,8 @@ import signal
 from collections import defaultdict
 
 _SIGKILL = int(signal.SIGKILL)
+_EXITING = 4  # PF_EXITING, in the flags of /proc/PID/stat
+_KILL_BIT = 1 << (_SIGKILL - 1)
 _PAGE = 1 << 16
 _FULL = 4000  # bytes; a longer list may be incomplete: the kernel returns one page per read
 _ONE_THREAD = 3  # links of /proc/PID/task: itself, its parent, one thread
@@ -124,6 +126,19 @@ def has_ended(pid: int) -> bool:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
     except OSError:
         return True
+
+
+def is_ending(pid: int) -> bool:
+    """Return True if process `pid` has ended, is about to, or was killed and does not know yet."""
+    try:
+        state, *fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        status = _read(f"/proc/{pid}/status")
+    except OSError:
+        return True
+    if state in b"ZX" or int(fields[5]) & _EXITING:
+        return True
+    pending = (line.split()[1] for line in status.splitlines() if b"Pnd:" in line)
+    return any(int(signals, 16) & _KILL_BIT for signals in pending)
 
 
 def send_signal(pid: int, number: int) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
+from ...linux.process_tree import is_ending
 from ..interfaces import EventSource
 from .channel import Channel
 
@@ -216,7 +217,9 @@ class CheckpointSet:
 
     def has_named(self, name: str) -> bool:
         """Return True if the session can be resumed from checkpoint `name`."""
-        return name in self.named and self.named[name].alive
+        handle = self.named.get(name)
+        # The kernel may not have reported its end yet.
+        return handle is not None and handle.alive and not is_ending(handle.channel.pid)
 
     def resume_named(self, name: str, session_channel: Channel) -> int:
         """Resume the session from checkpoint `name`. Return its number of blocks."""

@@ -11,6 +11,8 @@ from ..event_loop import FOREVER
 
 _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of one block
 
+_ANSWER_TIMEOUT = 300.0  # seconds for what runs no block, if the request has no time limit
+
 
 class SessionRequest:
     """A block or another order that a session works on, and its progress."""
@@ -21,6 +23,8 @@ class SessionRequest:
         self.run, self.order, self.descriptors = run, order, descriptors
         self.payload = json.dumps(order).encode() if payload is None else payload
         self.is_block, self.is_kill = order["op"] == "run", order["op"] == "kill"
+        if not self.is_block:
+            run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
         self.answer: dict[str, Any] | None = None
         self.kill_at = FOREVER
         self._forwarded_bytes = 0

@@ -34,7 +34,6 @@ _RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
 _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
 _CLEAN_UP_TIMEOUT = 30.0  # for killed processes to be gone
-_ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
 _MAX_FAILURES = 3
 
 
@@ -192,8 +191,6 @@ class LiveSession:
             self._loop.send(job.file_error_frame(error))
             return None
         request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
-        if not request.is_block:
-            run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
         if request.is_block:
             self.output.begin_block(run)
             self._check_usage_at = time.monotonic() + run.storage.check_after(_USAGE_CHECK_INTERVAL)
