@@ -35,11 +35,9 @@ class TcpForwarder:
             docker_engine.shared_engine().host.removeprefix("unix://")
         )
         self._ends |= {writer, far_writer}
-        passing = [
-            asyncio.create_task(_pass(reader, far_writer)),
-            asyncio.create_task(_pass(far_reader, writer)),
-        ]
-        await asyncio.wait(passing)
+        # Python 3.11 logs an error for a handler that the end of the loop cancels.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(_pass(reader, far_writer), _pass(far_reader, writer))
 
     def cut(self) -> None:
         """Break all connections."""
