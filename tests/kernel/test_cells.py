@@ -127,7 +127,7 @@ def test_text_that_is_no_unicode_and_numbers_that_json_lacks_are_replaced(
         "display({'text/plain': '\\ud800|', 'application/json': [float('nan')]}, raw=True)"
     )
     (shown,) = reply.of_kind("display_data")
-    assert shown["data"] == {"text/plain": "?|", "application/json": ["NaN"]}
+    assert shown["data"] == {"text/plain": "\ufffd|", "application/json": ["NaN"]}
 
 
 def test_colours_of_programs_arrive(kernel: LiveKernel) -> None:

@@ -159,7 +159,7 @@ def test_a_missing_folder_of_a_key_costs_only_its_own_sessions(
     with server.client(server.add_key("early", overrides=overrides), "/v1") as client:
         refused = client.post("/runs", json={"code": "1"})
         assert refused.status_code == 503
-        assert str(folder) in refused.json()["error"]["message"]
+        assert str(folder) not in refused.text  # a path of this machine
         assert run(other, "", "6 * 7")["stdout"] == "42\n"
         folder.mkdir()
         assert run(client, "", "6 * 7")["stdout"] == "42\n"

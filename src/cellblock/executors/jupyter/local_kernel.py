@@ -95,6 +95,8 @@ class CellProvisioner(LocalProvisioner):
         await asyncio.wait([self._cell_task, self.kernel_pid], return_when=asyncio.FIRST_COMPLETED)
         if not self.kernel_pid.done():
             await self._cell_task
+        if not self.has_process:
+            raise BackendError(f"The kernel ended at once. It printed: {self.output_tail}")
         return self.connection_info
 
     async def _run_cell(self, request: dict[str, Any]) -> None:

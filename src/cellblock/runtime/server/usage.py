@@ -214,7 +214,8 @@ class UsageMeter:
         for stat in (self._stat, self._tracked[0]):
             with contextlib.suppress(ValueError, IndexError):
                 total.add_times(_text(stat).decode(errors="replace"))
-        return total.cpu_seconds - self._baseline_sample().cpu_seconds
+        # Processes of earlier blocks can have ended since, and the kernel counts in steps.
+        return max(0.0, total.cpu_seconds - self._baseline_sample().cpu_seconds)
 
     def sample(self) -> UsageSample:
         """Return what the block has used so far."""
