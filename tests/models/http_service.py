@@ -66,7 +66,8 @@ class HTTPService:
 
     async def __aexit__(self, *error: object) -> None:
         self._server.close()
-        await asyncio.sleep(0)  # what was accepted just now is one of the connections then
+        for _ in range(10):  # what was accepted just now becomes one of the connections
+            await asyncio.sleep(0)
         for writer in self._connections.values():
             writer.transport.abort()
         await asyncio.gather(*self._connections, return_exceptions=True)
