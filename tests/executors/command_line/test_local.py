@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -206,7 +207,7 @@ def test_it_starts_itself_on_first_use(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rest", ["", "if os.fork() == 0: time.sleep(100)"])
 def test_shared_memory_left_by_a_block_is_removed(tmp_path: Path, rest: str) -> None:
-    name = f"cellblock_test_{os.getpid()}"
+    name = f"cellblock_test_{uuid4().hex}"
     code = (
         f"import os, time\nfrom multiprocessing import shared_memory\n"
         f"kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)\n{rest}"

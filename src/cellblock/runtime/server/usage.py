@@ -214,19 +214,18 @@ class UsageMeter:
         for stat in (self._stat, self._tracked[0]):
             with contextlib.suppress(ValueError, IndexError):
                 total.add_times(_text(stat).decode(errors="replace"))
-        # Processes of earlier blocks can have ended since, and the kernel counts in steps.
         return max(0.0, total.cpu_seconds - self._baseline_sample().cpu_seconds)
 
     def sample(self) -> UsageSample:
-        """Return what the block has used so far."""
+        """Return what the block has used so far: at least 0, also if earlier processes end."""
         total = _sample(self._pids(), memory=self._cgroups.peak is None)
         before = self._baseline_sample()
         self.peak_bytes = max(self.peak_bytes, total.memory_bytes)
         cpu = self.cpu_seconds()
         return UsageSample(
             total.memory_bytes,
-            total.cpu_seconds - before.cpu_seconds if cpu is None else cpu,
-            total.written_bytes - before.written_bytes,
+            max(0.0, total.cpu_seconds - before.cpu_seconds) if cpu is None else cpu,
+            max(0, total.written_bytes - before.written_bytes),
         )
 
     def exceeded_limit(self, limits: dict[str, Any], storage: StorageMeter) -> str | None:
