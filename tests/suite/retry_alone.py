@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-_MOST = 20  # failures that are run again: with more, something else is broken
+_MOST = 60  # failures that are run again: with more, something else is broken
 _OF_WORKERS = {"PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"}
 _FLAKY = "flaky"  # a category of the reporter, which its last line counts
 
