@@ -19,7 +19,13 @@ def test_a_callback_learns_which_answer_is_hidden(shared: SandboxSessionServer) 
 
 
 def test_a_callback_learns_how_much_happened_before_it(shared: SandboxSessionServer) -> None:
-    counts, codes = list[int](), ("print('a'); input()", "print('b'); display('c'); input()")
+    counts, codes = (
+        list[int](),
+        (
+            "print('a', end=''); input()",  # one write, and so one event
+            "print('b', end=''); display('c'); input()",
+        ),
+    )
 
     def answer(prompt: InputPrompt) -> str:
         counts.append(prompt.event_count)
