@@ -8,7 +8,7 @@ import marshal
 import zlib
 from importlib.util import MAGIC_NUMBER
 
-from .transport import PACKAGE_DIR
+from .transport import PACKAGE_DIR, cloudpickle_dir
 
 # A zero byte and the magic number of the bytecode: the first output of `bootstrap.CONTAINER`.
 MAGIC_BYTES = 1 + len(MAGIC_NUMBER)
@@ -51,4 +51,7 @@ def _read_modules() -> dict[str, str]:
         parts = path.relative_to(PACKAGE_DIR).with_suffix("").parts
         names = parts[:-1] if parts[-1] == "__init__" else parts
         modules[".".join(("cellblock", *names))] = path.read_text()
+    for path in cloudpickle_dir().glob("*.py"):
+        names = () if path.stem == "__init__" else (path.stem,)
+        modules[".".join(("cellblock", "cloudpickle", *names))] = path.read_text()
     return modules

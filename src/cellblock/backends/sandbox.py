@@ -26,7 +26,7 @@ from .base import Backend
 from .connection import Connection, start_server
 from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
 from .protected_paths import ProtectedPath
-from .transport import PACKAGE_DIR
+from .transport import PACKAGE_DIR, cloudpickle_dir
 
 WORK_DIR = "/workspace"
 HOME = "/home/cell"
@@ -220,6 +220,7 @@ class SandboxBackend(Backend):
             if os.path.isdir(folder)
         ]
         mounts.append(_mount(str(PACKAGE_DIR / "runtime"), f"{_RUNTIME_PARENT}/runtime"))
+        mounts.append(_mount(str(cloudpickle_dir()), f"{_RUNTIME_PARENT}/cloudpickle"))
         mounts += [
             mount
             for mount in _policy_mounts(self.policy)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import importlib.util
 import socket
 import subprocess
 import sys
@@ -23,6 +25,18 @@ _EXIT_SECONDS = 60.0  # to end all cells and clean up: a temporary folder may ho
 _STDERR_BYTES = 2000  # of the server's standard error that an error message quotes
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
+
+
+@functools.cache
+def cloudpickle_dir() -> Path:
+    """Return the folder of cloudpickle, which sessions save variables with.
+
+    It goes along with the runtime because the Python that runs blocks may not have it.
+    """
+    spec = importlib.util.find_spec("cloudpickle")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 class Transport(ABC):

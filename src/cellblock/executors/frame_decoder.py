@@ -110,7 +110,18 @@ def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
     why = f" No later checkpoint could be made because of {what}." if what else ""
     if failure := ending.get("failure"):
         why = f" No later checkpoint could be made. {failure}"
+    variables = ", ".join(map(str, ending.get("lost_variables") or ()))
     match ending.get("session"):
+        case "restored" if variables:
+            others = (
+                f"from {lost} block{'s' if lost > 1 else ''} before this one"
+                if lost
+                else "as they were before this block"
+            )
+            return False, (
+                "The session was restored without the variables that could not be saved: "
+                f"{variables}. The others are {others}."
+            )
         case "restored" if lost == 0:
             return (
                 True,
@@ -124,6 +135,12 @@ def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
             )
         case "new":
             return False, f"The session was restarted: its variables are gone.{why}"
+        case _ if threads := ending.get("by_value"):
+            return False, (
+                "From now on only the values of variables can be restored, because "
+                f"{', '.join(threads)} cannot be copied. What cannot be pickled, such as a "
+                "connection or a generator, would be lost."
+            )
         case _ if unsaved := ending.get("unsaved"):
             return False, (
                 f"{unsaved} Until it can be, a block that ends its process also undoes those "

@@ -178,6 +178,8 @@ _ANSWER_FIELDS: Final = {
     "variables": _list_of(_is_variable),
     "start": _is_integer,
     "matches": _list_of(_is_text),
+    "by_value": _list_of(_is_text),
+    "lost_variables": _list_of(_is_text),
 }
 # The fields of the messages from a server, by kind of frame. A missing field counts as None.
 _FIELDS: Final[Mapping[int, Mapping[str, Callable[[object], bool]]]] = {
@@ -194,6 +196,8 @@ _FIELDS: Final[Mapping[int, Mapping[str, Callable[[object], bool]]]] = {
         "session": _optional(_is_text),  # "kept", "restored" or "new"
         "lost": _optional(_is_integer),  # blocks whose changes are lost
         "obstacles": _optional(_list_of(_is_text)),
+        "by_value": _optional(_list_of(_is_text)),  # the threads that cannot be copied from now on
+        "lost_variables": _optional(_list_of(_is_text)),  # that a restore by values left out
         "error": _optional(_is_text),
     },
     FAILED: {

@@ -127,45 +127,50 @@ class CheckpointableSession(SessionExecutor):
         if not self._is_open:
             await self._start_for_use()
         async with self._session_lock.acquire():
-            began, name = time.monotonic(), self._new_checkpoint_name(given_name, replace)
-            limit, others = self._limits.checkpoints, self._checkpoints.keys() - {name}
-            if limit is not None and len(others) >= limit:
-                raise CheckpointError(
-                    f"The session already has {limit} checkpoints, its limit of checkpoints. "
-                    "Delete one first."
-                )
-            assert self._workspace is not None
-            key = uuid.uuid4().hex
-            answer, _ = await self._query_locked(
-                {
-                    "op": "checkpoint",
-                    "exact": True,
-                    "checkpoint_key": key,
-                    "rollback_checkpoints": self._checkpoints_enabled,
-                }
+            return await self._checkpoint_locked(given_name, lifetime, replace)
+
+    async def _checkpoint_locked(
+        self, given_name: str | None, lifetime: float | None, replace: bool
+    ) -> Checkpoint:
+        began, name = time.monotonic(), self._new_checkpoint_name(given_name, replace)
+        limit, others = self._limits.checkpoints, self._checkpoints.keys() - {name}
+        if limit is not None and len(others) >= limit:
+            raise CheckpointError(
+                f"The session already has {limit} checkpoints, its limit of checkpoints. "
+                "Delete one first."
             )
-            check_answer(answer, CheckpointError)
-            last = next(reversed(self._checkpoints.values()), None)
-            try:
-                taken = await asyncio.to_thread(
-                    snapshot.take_snapshot,
-                    self._workspace.path,
-                    None if last is None else last.snapshot,
-                    self._checkpoint_dir(),
-                    self._block_limits().written_bytes,
-                )
-            except BaseException:
-                await self._query_locked({"op": "drop", "checkpoint_key": key})
-                raise
-            checkpoint = Checkpoint.create(name, key, self._block_count, began, lifetime, taken)
-            if replaced := self._checkpoints.get(name):
-                await self._drop_locked(replaced)
-            self._checkpoints[name] = checkpoint
-            if lifetime is not None:
-                asyncio.get_running_loop().call_later(
-                    lifetime, lambda: asyncio.ensure_future(self._drop(checkpoint))
-                )
-            return checkpoint
+        assert self._workspace is not None
+        key = uuid.uuid4().hex
+        answer, _ = await self._query_locked(
+            {
+                "op": "checkpoint",
+                "exact": True,
+                "checkpoint_key": key,
+                "rollback_checkpoints": self._checkpoints_enabled,
+            }
+        )
+        check_answer(answer, CheckpointError)
+        last = next(reversed(self._checkpoints.values()), None)
+        try:
+            taken = await asyncio.to_thread(
+                snapshot.take_snapshot,
+                self._workspace.path,
+                None if last is None else last.snapshot,
+                self._checkpoint_dir(),
+                self._block_limits().written_bytes,
+            )
+        except BaseException:
+            await self._query_locked({"op": "drop", "checkpoint_key": key})
+            raise
+        checkpoint = Checkpoint.create(name, key, self._block_count, began, lifetime, taken)
+        if replaced := self._checkpoints.get(name):
+            await self._drop_locked(replaced)
+        self._checkpoints[name] = checkpoint
+        if lifetime is not None:
+            asyncio.get_running_loop().call_later(
+                lifetime, lambda: asyncio.ensure_future(self._drop(checkpoint))
+            )
+        return checkpoint
 
     async def drop(self, checkpoint: Checkpoint | str) -> None:
         """Delete a checkpoint. Do nothing if it is already deleted.
@@ -280,8 +285,11 @@ class CheckpointableSession(SessionExecutor):
         branches: list[Self] = []
         async with self._session_lock.acquire():
             checkpoint = None if given is None else self._require_checkpoint(given)
+            temporary: Checkpoint | None = None
             if checkpoint is None:  # the copy must contain the buffered data of open files
-                check_answer((await self._query_locked({"op": "flush"}))[0])
+                answer = check_answer((await self._query_locked({"op": "flush"}))[0])
+                if answer.get("by_value"):  # only a checkpoint sends its values to branches
+                    checkpoint = temporary = await self._checkpoint_locked(None, None, False)
             try:
                 for _ in range(count):
                     branches.append(await self._fork_one(checkpoint))
@@ -289,6 +297,9 @@ class CheckpointableSession(SessionExecutor):
                 for branch in branches:
                     await branch._stop()
                 raise
+            finally:
+                if temporary is not None:
+                    await self._drop_locked(temporary)
         return branches
 
     # implemented by subclasses

@@ -32,7 +32,8 @@ class BecomeSession(BaseException):
 
     `control` is the descriptor of its control stream, `checkpoints` the process IDs of its
     checkpoints. `streams` are the output streams of a branch, None if the fork is no branch.
-    `folder` is the work folder of the branch if its path differs from that of the session.
+    `folder` is the work folder of the branch if its path differs from that of the session, `saved`
+    the descriptor from which it loads other variables than those of the fork.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class BecomeSession(BaseException):
         *,
         checkpoints: set[int] | None = None,
         folder: str | None = None,
+        saved: int | None = None,
     ) -> None:
         super().__init__()
+        self.saved = saved
         self.control, self.fork_state = control, fork_state
         self.streams, self.folder = streams, folder
         self.checkpoints = checkpoints or set[int]()
@@ -140,7 +143,7 @@ def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> No
     """
     gc_was_enabled, sigchld_handler = gc.isenabled(), signal.getsignal(signal.SIGCHLD)
 
-    def fork_session(init: SessionInit, descriptors: list[int], _in_work_folder: bool) -> None:
+    def fork_session(init: SessionInit, descriptors: list[int], _order: dict[str, Any]) -> None:
         if os.fork() != 0:
             return
         init.release()
@@ -148,8 +151,10 @@ def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> No
         signal.signal(signal.SIGCHLD, handler)
         if gc_was_enabled:
             gc.enable()
-        control, *streams = map(os.dup, descriptors)  # `SessionInit` closes the originals
-        raise BecomeSession(control, fork_state, streams, folder=folder)
+        control, out, err, *saved = map(os.dup, descriptors)  # `SessionInit` closes the originals
+        raise BecomeSession(
+            control, fork_state, [out, err], folder=folder, saved=saved[0] if saved else None
+        )
 
     init = SessionInit(socket.socket(fileno=socket_fd), {"namespaces": False}, fork_session)
     gc.disable()  # finalizers of user code must not run here

@@ -1,17 +1,20 @@
 """A checkpoint: a frozen fork of a session, in a process of its own.
 
-It waits on its own control stream for orders: `resume` continues the session from it, and `branch`
-forks a branch from it. A copy of the same state remains after each order, so there is no limit to
-the number of orders.
+It waits on its own control stream for orders: `resume` continues the session from it, `branch`
+forks a branch from it, and `save` sends its variables to a new session, for a copy that lacks
+threads. A copy of the same state remains after each order, so there is no limit to the number of
+orders.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import select
+import signal
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ... import protocol
 from ...linux import syscalls
@@ -23,6 +26,8 @@ from .fork_state import ForkState
 _RAISED_OOM_SCORE = 700
 
 _hide_from_cell = syscalls.PreparedCall("prctl", "prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+# `_signal` without the enums of `signal`, whose use would write to memory in each fork.
+_set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
 _show_to_cell = syscalls.PreparedCall("prctl", "prctl", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
@@ -30,10 +35,17 @@ class CheckpointProcess:
     """The checkpoint, as its own process runs it."""
 
     def __init__(
-        self, descriptor: int, fork_state: ForkState, release_session: Callable[[], None]
+        self,
+        descriptor: int,
+        fork_state: ForkState,
+        release_session: Callable[[], None],
+        fork_saver: Callable[[int], None],
     ) -> None:
-        """Wait for the first order, then close what belongs to the session by `release_session`."""
-        self._fork_state = fork_state
+        """Wait for the first order, then close what belongs to the session by `release_session`.
+
+        `fork_saver` forks a process that sends the variables to a descriptor.
+        """
+        self._fork_state, self._fork_saver = fork_state, fork_saver
         _wait_for_order(descriptor)
         release_session()
         self._control = Control(descriptor)
@@ -43,8 +55,13 @@ class CheckpointProcess:
         try:
             while True:
                 frame, descriptors = self._control.receive()
-                if frame.json()["op"] == "resume":
+                op = frame.json()["op"]
+                if op == "resume":
                     self._resume(*descriptors)
+                elif op == "save":
+                    _set_signal(int(signal.SIGCHLD), int(signal.SIG_IGN))  # nobody waits for it
+                    self._fork_saver(descriptors[0])
+                    os.close(descriptors[0])
                 else:
                     answer = fork_branch(
                         frame.json(), descriptors, self._fork_state, self._control.close

@@ -55,13 +55,15 @@ def is_single_threaded() -> bool:
     return os.stat("/proc/self/task").st_nlink == _BASE_LINKS + 1
 
 
-def python_threads() -> list[str]:
-    """Describe the Python threads other than the calling one."""
+def python_threads(
+    except_for: Callable[[threading.Thread], bool] = lambda _thread: False,
+) -> list[str]:
+    """Describe the Python threads other than the calling one, `except_for` some."""
     own = threading.get_ident()
     return _count_repeated(
         f"the Python thread {thread.name!r}"
         for thread in threading.enumerate()
-        if thread.ident != own
+        if thread.ident != own and not except_for(thread)
     )
 
 

@@ -31,6 +31,11 @@ def end_helper_threads() -> None:
         join_threads([thread for thread, _ in found], time.monotonic() + _GRACE)
 
 
+def is_helper(thread: object) -> bool:
+    """Return True if `end_helper_threads` ends `thread`."""
+    return bool(_stop_event(thread))
+
+
 def join_threads(threads: Iterable[Any], deadline: float) -> None:
     """Wait until `deadline` for the end of `threads`, for Python and for the kernel."""
     for thread in threads:

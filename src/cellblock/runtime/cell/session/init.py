@@ -44,14 +44,15 @@ class SessionInit:
     """The orders of the server and how they are carried out.
 
     `fork_session` forks the session. It receives this object, the control stream and the two output
-    pipes, and True if the session starts in its work folder.
+    pipes, and the order: `in_work_folder` if the session starts in its work folder; `reseed` if it
+    is a branch that loads its variables from a fourth descriptor.
     """
 
     def __init__(
         self,
         link: socket.socket,
         spec: dict[str, Any],
-        fork_session: Callable[[SessionInit, list[int], bool], None],
+        fork_session: Callable[[SessionInit, list[int], dict[str, Any]], None],
     ) -> None:
         self._socket, self._spec, self._fork_session = link, spec, fork_session
         self._wakeup_fds = (-1, -1)
@@ -118,7 +119,7 @@ class SessionInit:
         try:
             match order["op"]:
                 case "start":
-                    self._fork_session(self, descriptors, order["in_work_folder"])
+                    self._fork_session(self, descriptors, order)
                 case "mount":
                     attach_mounts(order["targets"], descriptors)
                 case _:

@@ -14,18 +14,20 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from ... import protocol, values
 from ...linux import syscalls
-from . import fork_state, helper_threads, hidden_children
+from . import fork_state, helper_threads, hidden_children, saved_values, value_pickler
 from .branch import BecomeSession, close_all, fork_branch
 from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
 from .fork_state import ForkState
 from .prefault import Prefaulter
+from .saved_values import Variables
 from .shell import Shell
 
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
@@ -54,6 +56,8 @@ class Session:
         self._prefaulter = Prefaulter()
         hidden_children.hide_children(self._checkpoints)
         self._held_frames = b""  # sent together with the answer
+        self._lost_variables: list[str] | None = None  # at a restore by values
+        self._missing_threads: list[str] = []  # that prevented a copy after the last block
         shell.publish, shell.publish_last = self._publish, self._publish_last
         sys.unraisablehook = self._on_unraisable
 
@@ -79,9 +83,24 @@ class Session:
         sys.path[0:0] = [""]
         self._shell.start_folder_history(self._cwd)
 
+    def load_variables(self, descriptor: int, *, reseed: bool) -> None:
+        """Load the variables that a checkpoint sends to `descriptor`. Raise `OSError`."""
+        self._lost_variables = saved_values.load(self._variables(), descriptor)
+        self._first_missing_threads()  # known to the user since the session lost its threads
+        if reseed:
+            fork_state.reseed()
+
+    def _variables(self) -> Variables:
+        return Variables(self._shell.variables, self._shell.hidden, self._shell.ipython)
+
+    def _fork_saver(self, descriptor: int) -> None:
+        saved_values.fork_saver(self._variables(), descriptor)
+
     def _send_hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        hello = {"pid": os.getpid(), "checkpoint_pids": [*self._checkpoints]}
+        hello: dict[str, Any] = {"pid": os.getpid(), "checkpoint_pids": [*self._checkpoints]}
+        if self._lost_variables is not None:
+            hello["lost_variables"] = self._lost_variables
         self._control.send(protocol.SESSION_REPLY, 0, hello)
 
     def _handle_frame(self, frame: protocol.Frame, descriptors: list[int]) -> None:
@@ -117,7 +136,8 @@ class Session:
                 return self._run_interruptible(self._complete, order)
             case "flush":
                 self._capture_fork_state(flush=True)
-                return {}
+                threads = [] if self._is_single_threaded() else self._find_missing_threads()
+                return {"by_value": threads} if threads else {}
             case "checkpoint":
                 return self._make_checkpoint(descriptors[0], exact=bool(order["exact"]))
             case "branch":
@@ -194,11 +214,30 @@ class Session:
         self._shell.no_input = order.get("no_input") or self._shell.no_input
         self._shell.show_interrupts = bool(order.get("show_interrupts"))
         self._shell.set_colours(bool(order.get("colours")))
-        return {
+        answer: dict[str, Any] = {
             "exit": self._shell.run(
                 order["code"], silent=bool(order.get("silent")), file=order.get("file")
             )
         }
+        if order.get("rollback_checkpoints") and (threads := self._first_missing_threads()):
+            answer["by_value"] = threads
+        return answer
+
+    def _first_missing_threads(self) -> list[str]:
+        """Return the threads that prevent copies from now on, [] if there were some before."""
+        before = self._missing_threads
+        self._missing_threads = (
+            [] if fork_state.is_single_threaded() else self._find_missing_threads()
+        )
+        return [] if before else self._missing_threads
+
+    def _find_missing_threads(self) -> list[str]:
+        """Return the threads of which a copy will lack, without those that end before it."""
+        python = fork_state.python_threads(except_for=self._ends_before_copy)
+        return python + fork_state.native_threads()
+
+    def _ends_before_copy(self, thread: threading.Thread) -> bool:
+        return helper_threads.is_helper(thread) or self._shell.is_script_thread(thread)
 
     def _publish(self, data: Any, metadata: Any) -> None:
         if frame := self._encode_display(data, metadata):
@@ -271,14 +310,15 @@ class Session:
     def _make_checkpoint(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
         """Fork a checkpoint that is served on `descriptor`.
 
-        With `exact`, refuse if there is anything that a fork cannot copy.
+        If threads would be missing in it, it restores the session by values. With `exact`, refuse
+        if there is a variable that cannot be saved, or anything else that a fork cannot copy.
         """
         # Usually True, which spares a look at the name of each thread.
         single_threaded = self._is_single_threaded()
+        threads = [] if single_threaded else fork_state.python_threads()
+        why = threads if threads and not value_pickler.is_available() else []
         if exact:
             why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
-        else:
-            why = [] if single_threaded else fork_state.python_threads()
         if why:
             os.close(descriptor)
             return {"refused": why}
@@ -290,17 +330,28 @@ class Session:
             os.close(descriptor)
             return {"error": _why_not_forked(error)}
         if pid == 0:
-            CheckpointProcess(descriptor, state, self.release).serve()
+            CheckpointProcess(descriptor, state, self.release, self._fork_saver).serve()
         try:
             os.setpgid(pid, pid)  # out of reach of signals to the session's process group
         except OSError:
             pass  # it was killed already
         os.close(descriptor)
         self._checkpoints.add(pid)
-        if not single_threaded and (why := fork_state.native_threads()):
+        if not single_threaded:
+            threads += fork_state.native_threads()
+        if threads and (why := self._why_not_saved(threads, exact=exact)):
             os.kill(pid, signal.SIGKILL)
         self._reap_checkpoints()
-        return {"refused": why} if why else {"checkpoint_pids": [pid]}
+        if why:
+            return {"refused": why}
+        return {"checkpoint_pids": [pid]} | ({"by_value": threads} if threads else {})
+
+    def _why_not_saved(self, threads: list[str], *, exact: bool) -> list[str]:
+        """Return what prevents a copy by values in a session with `threads`."""
+        if not value_pickler.is_available():
+            return threads
+        lost = saved_values.find_unsaveable(self._variables()) if exact else []
+        return [*threads, *(f"the variable {name}" for name in lost)] if lost else []
 
     def _fork_checkpoint(self, state: ForkState) -> int:
         """Fork a checkpoint and return what `os.fork` returns. Raise `OSError`."""
@@ -384,6 +435,8 @@ class Session:
         if request.streams is not None:
             fork_state.reseed()
         raise_oom_score()
+        if request.saved is not None:
+            self.load_variables(request.saved, reseed=False)
         self._send_hello()
 
     def _move_to_branch_cell(self, streams: list[int]) -> None:

@@ -55,6 +55,11 @@ class Shell:
         return self._shell.user_ns
 
     @property
+    def ipython(self) -> Any:
+        """IPython's shell."""
+        return self._shell
+
+    @property
     def hidden(self) -> Mapping[str, Any]:
         """The variables that IPython itself created."""
         return self._shell.user_ns_hidden
@@ -172,6 +177,12 @@ class Shell:
         import asyncio  # the loop exists, so this module is loaded
 
         return [task.get_name() for task in asyncio.all_tasks(loop)]
+
+    def is_script_thread(self, thread: object) -> bool:
+        """Return True if `%%bash` or a similar magic has left `thread` behind."""
+        magics = self._shell.magics_manager.registry.get("ScriptMagics")
+        loop = getattr(magics, "event_loop", None)
+        return loop is not None and _belongs_to_loop(thread, loop)
 
     def end_script_thread(self) -> bool:
         """End the thread that `%%bash` and similar magics leave behind, unless it is still needed.

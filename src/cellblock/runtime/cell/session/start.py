@@ -60,9 +60,11 @@ def _fork_session(
     confinement: Confinement,
     init: SessionInit,
     descriptors: list[int],
-    in_work_folder: bool,
+    order: dict[str, Any],
 ) -> None:
-    """Fork a confined session that uses a control stream and two output pipes."""
+    """Fork a confined session that uses a control stream and two output pipes.
+
+    A fourth descriptor is that from which it loads its variables."""
     if os.fork() != 0:
         return
     try:
@@ -73,14 +75,16 @@ def _fork_session(
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
-        control, *streams = descriptors
-        for target, source in enumerate(streams, 1):
+        control, out, err, *saved = descriptors
+        for target, source in enumerate((out, err), 1):
             os.dup2(source, target)
             os.close(source)
         confinement.apply()
         session = Session(zygote_shell(), control, spec["cwd"])
-        if in_work_folder:
+        if order["in_work_folder"]:
             session.enter_work_folder()
+        if saved:
+            session.load_variables(saved[0], reseed=order["reseed"])
         session.serve()
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())

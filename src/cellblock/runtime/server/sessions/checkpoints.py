@@ -8,6 +8,7 @@ process. The *named* checkpoints are those that a user asked for.
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,9 @@ class CheckpointHandle:
 
     def __init__(self, loop: EventSource, blocks: int, on_change: Callable[[], None]) -> None:
         self.blocks = blocks
+        self.by_value = (
+            False  # whether it lacks threads, so that only its variables can be restored
+        )
         self._dropped = False
         self.zombie_until = 0.0
         self._on_change = on_change
@@ -63,6 +67,13 @@ class CheckpointHandle:
         successor.channel.close_peer()
         self.channel.close()
         return successor
+
+    def send_variables(self) -> socket.socket:
+        """Make it send its variables. Return the socket from which a new session reads them."""
+        reader, writer = socket.socketpair()
+        with writer:
+            self.send_order({"op": "save"}, [writer.fileno()])
+        return reader
 
     def send_order(self, order: dict[str, Any], descriptors: list[int]) -> None:
         """Send an order that makes it fork a process."""
@@ -174,6 +185,7 @@ class CheckpointSet:
             return
         if self._rollback is not None:
             self._discard(self._rollback)
+        handle.by_value = "by_value" in answer
         self._rollback = handle
 
     def failure_to_report(self) -> str:
@@ -183,12 +195,11 @@ class CheckpointSet:
         self._is_failure_reported = bool(self.failure)
         return self.failure
 
-    def resume_rollback(self, session_channel: Channel) -> int:
-        """Resume the session from the rollback checkpoint. Return its number of blocks."""
+    def resume_rollback(self, session_channel: Channel) -> None:
+        """Resume the session from the rollback checkpoint."""
         assert self._rollback is not None
         self._rollback = self._rollback.resume(self._loop, session_channel)
         self._are_resolved = False
-        return self._rollback.blocks
 
     def drop_rollbacks(self) -> None:
         """Drop the rollback checkpoint and the pending one."""
@@ -213,6 +224,7 @@ class CheckpointSet:
         if "refused" in answer or "error" in answer or not handle.alive:
             self._discard(handle)
         else:
+            handle.by_value = "by_value" in answer
             self.named[name] = handle
 
     def has_named(self, name: str) -> bool:
@@ -221,11 +233,10 @@ class CheckpointSet:
         # The kernel may not have reported its end yet.
         return handle is not None and handle.alive and not is_ending(handle.channel.pid)
 
-    def resume_named(self, name: str, session_channel: Channel) -> int:
-        """Resume the session from checkpoint `name`. Return its number of blocks."""
-        handle = self.named[name] = self.named[name].resume(self._loop, session_channel)
+    def resume_named(self, name: str, session_channel: Channel) -> None:
+        """Resume the session from checkpoint `name`."""
+        self.named[name] = self.named[name].resume(self._loop, session_channel)
         self._are_resolved = False
-        return handle.blocks
 
     def drop_named(self, name: str) -> None:
         """Drop checkpoint `name`, if it exists."""

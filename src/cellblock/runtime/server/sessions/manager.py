@@ -30,6 +30,11 @@ _MAX_FAILURES = 3
 _MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
 _BRANCH_TIMEOUT = 30.0  # seconds, far more than a loaded machine needs
 _NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
+_PARTLY_RESUMED = "The session was restored without the variables that could not be loaded: "
+_NOT_FORKED_BY_VALUES = (
+    "the checkpoint holds values of variables only, because of threads. In a container no branch "
+    "can start from it"
+)
 _CHECKPOINT_GONE = "the checkpoint is gone: user code or the OOM killer ended its process"
 _BRANCH_ORDER = {"op": "branch", "wall_seconds": _BRANCH_TIMEOUT}
 
@@ -255,7 +260,12 @@ class SessionManager:
         def on_ready() -> None:
             session.on_ready = lambda: None
             self._unanswered.pop(session, None)
-            self._send_answer(job, {"error": _NOT_RESUMED} if session.state_was_lost else {})
+            if session.state_was_lost:
+                self._send_answer(job, {"error": _NOT_RESUMED})
+            elif lost := session.lost_variables:
+                self._send_answer(job, {"error": _PARTLY_RESUMED + ", ".join(lost)})
+            else:
+                self._send_answer(job, {})
             session.begin_rollback_checkpoint(job.request)
 
         session.on_ready, self._unanswered[session] = on_ready, job
@@ -300,6 +310,9 @@ class SessionManager:
             self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
         else:
             handle = session.checkpoints.named[key]
+            if handle.by_value:
+                self._on_branch_gone(job, session, branch, _NOT_FORKED_BY_VALUES)
+                return
             branch.blocks = branch.base_blocks = handle.blocks
             handle.send_order(order, [branch.init.peer_fd])
             branch.init.close_peer()
@@ -324,17 +337,23 @@ class SessionManager:
 
     def _on_branch_hello(self, job: Job, session: LiveSession, branch: LiveSession) -> None:
         session.unpause()
-        channel = branch.create_main_channel()
-        descriptors = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
         branch.blocks = session.blocks
         key = job.request.get("checkpoint_key")
+        handle = None
+        if key is not None and session.checkpoints.has_named(key):
+            handle = session.checkpoints.named[key]
+        if handle is not None and handle.by_value:
+            branch.start_with_variables(handle, is_branch=True)
+            return
+        channel = branch.create_main_channel()
+        descriptors = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
+        if handle is not None:
+            handle.send_order(_BRANCH_ORDER, descriptors)
+            channel.close_peer()
+            return
         if key is not None:
-            if session.checkpoints.has_named(key):
-                session.checkpoints.named[key].send_order(_BRANCH_ORDER, descriptors)
-                channel.close_peer()
-            else:
-                self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
+            self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
             return
         request = session.submit(Job(job.number, _BRANCH_ORDER, job.arrived), descriptors)
         channel.close_peer()

@@ -19,7 +19,7 @@ from ..event_loop import FOREVER
 from ..interfaces import FrameSender
 from ..storage import WritableFolders
 from .channel import Channel
-from .checkpoints import CheckpointSet
+from .checkpoints import CheckpointHandle, CheckpointSet
 from .init_handle import SessionInitHandle
 from .orphans import SessionOrphans
 from .output import SessionOutput
@@ -33,6 +33,7 @@ _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 _RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
 _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
+_LOAD_TIMEOUT = 300.0  # to save and load all variables
 _CLEAN_UP_TIMEOUT = 30.0  # for killed processes to be gone
 _MAX_FAILURES = 3
 
@@ -72,6 +73,7 @@ class LiveSession:
         self.base_blocks: int | None = None
         # Since the last report: whether the state was kept, restored or is new; blocks lost.
         self._restore_state: tuple[str, int] = ("kept", 0)
+        self.lost_variables: list[str] = []  # that the restore by values left out
         self.request: SessionRequest | None = None
         self._recheck_at = self._check_usage_at = FOREVER
         self.closing = False
@@ -95,10 +97,19 @@ class LiveSession:
         return self.main.pid if self.main is not None else 0
 
     def _start_main(self) -> None:
+        self._send_start({"in_work_folder": self.in_work_folder}, [])
+
+    def start_with_variables(self, saved: CheckpointHandle, *, is_branch: bool = False) -> None:
+        """Start a new process with the variables of `saved`."""
+        with saved.send_variables() as reader:
+            order = {"in_work_folder": is_branch or self.in_work_folder, "reseed": is_branch}
+            self._send_start(order, [reader.fileno()])
+        self._start_by = time.monotonic() + _LOAD_TIMEOUT
+
+    def _send_start(self, order: dict[str, Any], descriptors: list[int]) -> None:
         channel = self.create_main_channel()
         self.init.send_order(
-            {"op": "start", "in_work_folder": self.in_work_folder},
-            [channel.peer_fd, *self.output.writers],
+            {"op": "start"} | order, [channel.peer_fd, *self.output.writers, *descriptors]
         )
         channel.close_peer()
 
@@ -133,6 +144,7 @@ class LiveSession:
         self._main_ready, self._start_by, self._failures = True, FOREVER, 0
         self.init.main_pid = self.main.pid
         self._main_inner_pid = hello["pid"]
+        self.lost_variables = hello.get("lost_variables", [])
         self._assign_checkpoint_pids(hello)
         if not self.init.namespaces:  # a new branch is measured after it was reported
             self.measure_main()
@@ -349,11 +361,14 @@ class LiveSession:
 
     def _restore_main(self) -> None:
         """Start a new process from the rollback checkpoint, or an empty one if there is none."""
-        if self.checkpoints.rollback is None:
+        if (rollback := self.checkpoints.rollback) is None:
             self._restart_main()
             return
-        before = self.blocks
-        self.blocks = self.checkpoints.resume_rollback(self.create_main_channel())
+        before, self.blocks = self.blocks, rollback.blocks
+        if rollback.by_value:
+            self.start_with_variables(rollback)
+        else:
+            self.checkpoints.resume_rollback(self.create_main_channel())
         state, lost = self._restore_state
         lost += max(before - self.blocks, 0)
         self._restore_state = ("new" if state == "new" else "restored"), lost
@@ -373,7 +388,12 @@ class LiveSession:
             self._restart_main()
             return
         self._restore_state = "kept", 0
-        self.blocks = self.checkpoints.resume_named(name, self.create_main_channel())
+        handle = self.checkpoints.named[name]
+        self.blocks = handle.blocks
+        if handle.by_value:
+            self.start_with_variables(handle)
+        else:
+            self.checkpoints.resume_named(name, self.create_main_channel())
 
     @property
     def state_was_lost(self) -> bool:
@@ -388,7 +408,7 @@ class LiveSession:
             self._loop.reply(
                 protocol.encode_json(protocol.ENDED, number, self._build_ending(request)), 0
             )
-            self._restore_state = "kept", 0
+            self._restore_state, self.lost_variables = ("kept", 0), []
         elif self.on_answer is not None:
             on_answer, self.on_answer = self.on_answer, None
             on_answer(self._build_answer(request))
@@ -435,6 +455,8 @@ class LiveSession:
             "obstacles": self.checkpoints.obstacles,
             "failure": self.checkpoints.failure,
             "unsaved": self.checkpoints.failure_to_report(),
+            "by_value": request.answer and request.answer.get("by_value"),
+            "lost_variables": self.lost_variables,
         }
 
     def begin_rollback_checkpoint(self, order: dict[str, Any]) -> None:
@@ -444,7 +466,8 @@ class LiveSession:
 
     def _renew_rollback_checkpoint(self, order: dict[str, Any]) -> None:
         rollback = self.checkpoints.rollback
-        if self._main_ready and (rollback is None or rollback.blocks < self.blocks):
+        is_older = rollback is None or rollback.blocks < self.blocks or rollback.by_value
+        if self._main_ready and is_older:
             self.begin_rollback_checkpoint(order)
 
     # the end of the session

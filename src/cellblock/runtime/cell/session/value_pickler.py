@@ -1,0 +1,126 @@
+"""How the values of a session's variables are pickled: what blocks define goes along by value.
+
+It builds on cloudpickle. Different from it, functions keep the variables of the session as their
+globals, closures share their cells, and code objects keep the names of their files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import io
+import marshal
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, cast
+
+_namespace: dict[Any, Any] = {}  # the variables of the session that is saved or loaded
+
+
+def use_namespace(variables: dict[Any, Any]) -> None:
+    """Set the variables of the session, which are the globals of the functions of blocks."""
+    global _namespace
+    _namespace = variables
+
+
+def is_available() -> bool:
+    """Return True if values can be saved with the packages of this Python."""
+    return _cloudpickle() is not None
+
+
+@functools.cache
+def _cloudpickle() -> Any:
+    for name in ("cloudpickle", "cellblock.cloudpickle"):  # the second one is brought along by us
+        with contextlib.suppress(Exception):
+            return importlib.import_module(name)
+    return None
+
+
+def dump(value: object, sink: Any) -> None:
+    """Pickle `value` to the file `sink`. Raise any exception if that is not possible."""
+    _pickler_class()(sink, protocol=5).dump(value)
+
+
+@functools.cache
+def _pickler_class() -> Any:
+    base: Any = _cloudpickle().Pickler
+
+    class Pickler(base):
+        """Pickles what blocks define by value, and keeps their functions in one namespace."""
+
+        def reducer_override(self, obj: Any) -> Any:
+            kind = cast("type[Any]", type(obj))
+            if kind is types.FunctionType and obj.__globals__ is _namespace:
+                return _reduce_function(obj)
+            if kind is types.CodeType:  # by cloudpickle it would lose the name of its file
+                return marshal.loads, (marshal.dumps(obj),)
+            if kind is types.CellType:
+                return _reduce_cell(obj)
+            if isinstance(obj, io.IOBase) and not _is_in_memory(obj):
+                raise pickle.PicklingError("an open file cannot be pickled")
+            if (reduce := _reducers().get(kind)) is not None:
+                return reduce(obj)
+            return base.reducer_override(self, obj)
+
+    return Pickler
+
+
+def _is_in_memory(file: io.IOBase) -> bool:
+    return isinstance(file, io.BytesIO | io.StringIO) or file in (sys.stdout, sys.stderr)
+
+
+def _reducers() -> dict[type, Callable[[Any], Any]]:
+    """Return how to pickle types whose own way needs threads."""
+    polars: Any = sys.modules.get("polars")
+    try:
+        return {polars.DataFrame: _reduce_polars_frame, polars.Series: _reduce_polars_series}
+    except AttributeError:  # not loaded, or not yet complete
+        return {}
+
+
+def _reduce_polars_frame(frame: Any) -> Any:
+    return type(frame), ([series.rechunk() for series in frame.get_columns()],)
+
+
+def _reduce_polars_series(series: Any) -> Any:
+    return (series.rechunk() if series.n_chunks() > 1 else series).__reduce_ex__(5)
+
+
+def _reduce_function(function: Any) -> Any:
+    """Return how to make a function that a block has defined: its globals are the variables."""
+    attributes = ("__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__")
+    state = {name: getattr(function, name) for name in (*attributes, "__annotations__")}
+    state["__dict__"] = function.__dict__
+    if parameters := getattr(function, "__type_params__", ()):
+        state["__type_params__"] = parameters
+    arguments = function.__code__, function.__name__, function.__closure__
+    return _make_function, arguments, state, None, None, _set_function_state
+
+
+def _make_function(code: types.CodeType, name: str, closure: Any) -> types.FunctionType:
+    return types.FunctionType(code, _namespace, name, None, closure)
+
+
+def _set_function_state(function: types.FunctionType, state: dict[str, Any]) -> None:
+    function.__dict__.update(state.pop("__dict__"))
+    for name, value in state.items():
+        setattr(function, name, value)
+
+
+def _reduce_cell(cell: types.CellType) -> Any:
+    try:
+        state = (cell.cell_contents,)
+    except ValueError:
+        return _make_cell, ()
+    return _make_cell, (), state, None, None, _fill_cell
+
+
+def _make_cell() -> types.CellType:
+    return types.CellType()
+
+
+def _fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
+    cell.cell_contents = state[0]

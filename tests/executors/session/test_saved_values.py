@@ -1,0 +1,191 @@
+"""What a session with threads that no fork can copy keeps: the values of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cellblock import CheckpointError, Limits, SandboxSessionServer
+
+from .live_session import LiveSession, forked, open_session
+
+CRASH = "import os; os._exit(3)"
+PYTHON_THREAD = (
+    "import threading\n"
+    "threading.Thread(target=threading.Event().wait, name='waiter', daemon=True).start()\n"
+)
+NATIVE_THREAD = (
+    "import ctypes\n"
+    "c = ctypes.CDLL(None)\n"
+    "assert c.pthread_create(ctypes.byref(ctypes.c_ulong()), None, c.pause, None) == 0\n"
+    "del c, ctypes\n"
+)
+DEFINITIONS = """
+class Point:
+    def __init__(self, x): self.x = x
+    def shifted(self): return Point(self.x + step)
+
+def counter():
+    count = 0
+    def raise_it():
+        nonlocal count
+        count += 1
+        return count
+    return raise_it, lambda: count
+
+def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
+
+step = 2
+point, (up, value) = Point(1), counter()
+shared = [point]
+same = {"shared": shared}
+_private = 4
+"""
+
+
+@pytest.fixture
+def live(shared: SandboxSessionServer) -> Iterator[LiveSession]:
+    with open_session(shared) as session:
+        yield session
+
+
+@pytest.fixture(params=[PYTHON_THREAD, NATIVE_THREAD], ids=["python", "native"])
+def threaded(request: pytest.FixtureRequest, live: LiveSession) -> LiveSession:
+    live.run_ok("first = 1")
+    live.run(request.param)
+    return live
+
+
+def test_the_block_that_starts_a_thread_says_what_changes_and_no_other_does(
+    live: LiveSession,
+) -> None:
+    result = live.run(PYTHON_THREAD)
+    assert result.notice == (
+        "From now on only the values of variables can be restored, because the Python thread "
+        "'waiter' cannot be copied. What cannot be pickled, such as a connection or a generator, "
+        "would be lost."
+    )
+    assert live.run("x = 1").notice == ""
+    assert live.run(CRASH).session_restored
+    assert live.run("x").notice == ""
+
+
+def test_all_variables_come_back_after_a_crash(threaded: LiveSession) -> None:
+    threaded.run_ok(DEFINITIONS)
+    threaded.run_ok("up(); point.x")
+    result = threaded.run(CRASH)
+    assert result.session_restored, result.notice
+    assert (result.lost_blocks, result.notice) == (
+        0,
+        "The session was restored: its variables are as they were before this block.",
+    )
+    assert threaded.run_ok("first, _private, value(), up(), value()") == "(1, 4, 1, 2, 2)"
+    assert threaded.run_ok("same['shared'] is shared, shared[0] is point") == "(True, True)"
+    assert threaded.run_ok("isinstance(point, Point), factorial(5)") == "(True, 120)"
+    threaded.run_ok("step = 10")  # functions see variables that are assigned later
+    assert threaded.run_ok("point.shifted().x") == "11"
+    assert threaded.run_ok("import inspect; inspect.getsource(factorial)[:13]") == "'def factorial'"
+    assert threaded.run_ok("In[4], Out[4]") == "('up(); point.x', 1)"
+
+
+def test_the_surroundings_come_back_after_a_crash(threaded: LiveSession) -> None:
+    threaded.run_ok("import os, sys, random\nos.mkdir('inner'); os.chdir('inner')")
+    threaded.run_ok("os.environ['A'] = 'b'; sys.path.append('/added'); random.seed(7)")
+    threaded.run_ok("random.random()")
+    drawn = threaded.run_ok("state = random.getstate(); random.random(), random.setstate(state)")
+    assert threaded.run(CRASH).session_restored
+    assert threaded.run_ok("random.random(), None") == drawn
+    assert (
+        threaded.run_ok("os.path.basename(os.getcwd()), os.environ['A'], sys.path[-1]")
+        == "('inner', 'b', '/added')"
+    )
+
+
+# Each leaves a variable `odd` that cannot be saved, or not loaded.
+ODD = {
+    "generator": "odd = (n for n in [1])",
+    "file": "odd = open('/dev/null')",
+    "lock": "import threading; odd = threading.Lock()",
+    "blocks": """
+import threading
+held, taken = threading.Lock(), threading.Event()
+def hold(held=held, taken=taken):
+    with held:
+        taken.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+taken.wait()
+class Blocks:
+    def __reduce__(self, held=held): held.acquire(); return Blocks, ()
+odd = Blocks()
+del held, taken, hold, Blocks
+""",
+    "ends": """
+class Ends:
+    def __reduce__(self): import os; os._exit(1)
+odd = Ends()
+""",
+    "refuses": """
+def refuse(): raise ValueError
+class Refuses:
+    def __reduce__(self): return refuse, ()
+odd = Refuses()
+""",
+}
+
+
+@pytest.mark.parametrize("code", ODD.values(), ids=ODD)
+def test_what_cannot_be_saved_is_named_and_the_rest_comes_back(
+    code: str, threaded: LiveSession
+) -> None:
+    threaded.run_ok("before = [1]")
+    threaded.run_ok(code)
+    threaded.run_ok("after = before")
+    result = threaded.run(CRASH)
+    assert not result.session_restored
+    kind = result.notice.removeprefix(
+        "The session was restored without the variables that could not be saved: odd ("
+    ).partition(")")
+    assert kind[2] == ". The others are as they were before this block.", result.notice
+    assert threaded.run_ok("first, before, after is before, 'odd' in globals()") == (
+        "(1, [1], True, False)"
+    )
+
+
+def test_a_session_with_native_threads_has_checkpoints_and_branches(live: LiveSession) -> None:
+    live.run(NATIVE_THREAD)
+    live.run_ok(DEFINITIONS)
+    checkpoint = live.checkpoint()
+    live.run_ok("up(); step = 5; open('file', 'w').close()")
+    with forked(live, 2, checkpoint=checkpoint) as earlier, forked(live, 2) as now:
+        for branch in earlier:
+            assert branch.run_ok("value(), step, point.shifted().x") == "(0, 2, 3)"
+        for branch in now:
+            assert branch.run_ok("value(), up(), step") == "(1, 2, 5)"
+            assert branch.run(CRASH).session_restored
+            assert branch.run_ok("value(), up()") == "(2, 3)"
+        numbers = [branch.run_ok("import random; random.random()") for branch in now]
+        assert len(set(numbers)) == 2
+    assert live.executor.checkpoints == (checkpoint,)
+    live.restore(checkpoint)
+    assert live.run_ok("import os; value(), step, os.listdir()") == "(0, 2, [])"
+
+
+def test_a_checkpoint_names_the_variable_that_it_could_not_save(live: LiveSession) -> None:
+    live.run(NATIVE_THREAD)
+    live.run_ok("odd = (n for n in [1])")
+    for copy in (live.checkpoint, live.fork):
+        with pytest.raises(CheckpointError, match=r"the variable odd \(generator\)"):
+            copy()
+    live.run_ok("del odd")
+    live.checkpoint()
+
+
+def test_out_of_memory_costs_only_its_block() -> None:
+    with open_session(None, limits=Limits(memory_bytes=300 << 20)) as live:
+        live.run(PYTHON_THREAD)
+        live.run_ok("kept = bytes(20 << 20)")
+        result = live.run("more = [bytes(10 << 20) + b'x' for _ in range(100)]")
+        assert (result.outcome, result.session_restored) == ("out_of_memory", True), result
+        assert live.run_ok("len(kept), 'more' in globals()") == "(20971520, False)"
