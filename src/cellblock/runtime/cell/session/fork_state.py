@@ -26,21 +26,11 @@ from typing import Any, NamedTuple
 from ...linux import syscalls
 from .. import interpreter
 from . import shared_memory
+from .native_threads import describe_obstacles
 
-# Libraries that start threads.
-_THREADED_LIBRARIES = (
-    "libgomp",
-    "libomp",
-    "libiomp5",
-    "libtbb",
-    "libarrow",
-    "libtorch_cpu",
-    "libcuda",
-)
 _MAX_CHILDREN = 10  # that are named
+_MAX_THREADS = 8  # native ones that are named
 _BASE_LINKS = 2  # of /proc/self/task, which has one more for each thread
-# Threads that a fork may lose: pyarrow's allocator handles forks and does without its thread then.
-_FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
 # `_signal` without the enums of `signal`, whose use would write to memory in each fork.
 _signals: Any = importlib.import_module("_signal")
 _set_blocked: Callable[[int, Iterable[int]], set[int]] = _signals.pthread_sigmask
@@ -75,37 +65,16 @@ def _count_repeated(descriptions: Iterable[str]) -> list[str]:
 
 
 def native_threads() -> list[str]:
-    """Describe the threads that are not Python's.
+    """Describe the threads that are not Python's and that a fork cannot do without.
 
     Call it after a fork: some libraries end their threads before a fork and start them again.
     """
     # The kernel's count spares a look at each thread.
     if os.stat("/proc/self/task").st_nlink - _BASE_LINKS == threading.active_count():
         return []
-    extra = (
-        sum(
-            _thread_name(thread) not in _FORK_SAFE_THREADS
-            for thread in os.listdir("/proc/self/task")
-        )
-        - threading.active_count()
-    )
-    if extra <= 0:
-        return []
-    with open("/proc/self/maps") as maps:
-        text = maps.read()
-    suspects = [name for name in _THREADED_LIBRARIES if name in text]
-    return [
-        f"{extra} native thread{'s' if extra > 1 else ''}"
-        + (f" (loaded: {', '.join(suspects)})" if suspects else "")
-    ]
-
-
-def _thread_name(thread: str) -> str:
-    try:
-        with open(f"/proc/self/task/{thread}/comm") as file:
-            return file.read().strip()
-    except OSError:
-        return ""  # it has ended
+    found = _count_repeated(describe_obstacles())
+    more = len(found) - _MAX_THREADS
+    return [*found[:_MAX_THREADS], f"{more} other native threads"] if more > 1 else found
 
 
 def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str]:

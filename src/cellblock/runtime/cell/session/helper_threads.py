@@ -1,8 +1,8 @@
-"""End threads that only help a library, so that the session can be copied.
+"""End Python threads that only help a library, so that the session can be copied.
 
 A fork copies the calling thread only, and a lock that another thread holds stays locked in it. So
-these threads end before the fork, by the event that their library offers for that. The library
-starts a new one when it needs it.
+these threads end before the fork, by the event that their library offers for that, or as the idle
+workers of an executor end. The library starts a new one when it needs it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,11 +30,12 @@ def end_helper_threads() -> None:
         getattr(thread, name).set()
     if found:
         join_threads([thread for thread, _ in found], time.monotonic() + _GRACE)
+    _end_idle_workers()
 
 
 def is_helper(thread: object) -> bool:
     """Return True if `end_helper_threads` ends `thread`."""
-    return bool(_stop_event(thread))
+    return bool(_stop_event(thread)) or _executor_of_idle(thread) is not None
 
 
 def join_threads(threads: Iterable[Any], deadline: float) -> None:
@@ -51,3 +53,53 @@ def _stop_event(thread: object) -> str:
         if type(thread) is getattr(sys.modules.get(module), name, None):
             return event
     return ""
+
+
+def _end_idle_workers() -> None:
+    """End the workers of `ThreadPoolExecutor`s if no other Python thread would prevent a copy.
+
+    asyncio's default executor is one of these.
+    """
+    own = threading.get_ident()
+    executors: dict[int, tuple[Any, list[threading.Thread]]] = {}
+    for thread in threading.enumerate():
+        if thread.ident == own:
+            continue
+        if (executor := _executor_of_idle(thread)) is None:
+            return
+        executors.setdefault(id(executor), (executor, []))[1].append(thread)
+    for executor, workers in executors.values():
+        _end_workers(executor, workers)
+
+
+def _executor_of_idle(thread: Any) -> Any:
+    """Return the executor whose worker `thread` is if it has no task, else None."""
+    module: Any = sys.modules.get("concurrent.futures.thread")
+    frame = sys._current_frames().get(thread.ident)
+    # A worker without a task waits in the C function of its queue.
+    if module is None or frame is None or frame.f_code is not module._worker.__code__:
+        return None
+    reference: Any = next(iter(getattr(thread, "_args", None) or ()), None)
+    executor: Any = reference() if type(reference) is weakref.ref else None
+    return executor if isinstance(executor, module.ThreadPoolExecutor) else None
+
+
+def _end_workers(executor: Any, workers: list[threading.Thread]) -> None:
+    """End the workers as a shutdown does, then let the executor start new ones.
+
+    Tasks that were added in the meantime are done first.
+    """
+    with executor._shutdown_lock:
+        if executor._shutdown:
+            return  # they end by themselves
+        executor._shutdown = True
+        executor._work_queue.put(None)
+    try:
+        join_threads(workers, time.monotonic() + _GRACE)
+    finally:
+        with executor._shutdown_lock:
+            executor._shutdown = False
+            executor._threads = {worker for worker in executor._threads if worker.is_alive()}
+            executor._idle_semaphore = threading.Semaphore(0)
+            while not executor._threads and not executor._work_queue.empty():
+                executor._work_queue.get_nowait()  # the worker's sign to end

@@ -21,7 +21,14 @@ from typing import Any, NoReturn
 
 from ... import protocol, values
 from ...linux import syscalls
-from . import fork_state, helper_threads, hidden_children, saved_values, value_pickler
+from . import (
+    fork_state,
+    helper_threads,
+    hidden_children,
+    native_threads,
+    saved_values,
+    value_pickler,
+)
 from .branch import BecomeSession, close_all, fork_branch
 from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
@@ -159,6 +166,7 @@ class Session:
         before = time.process_time() + _children_seconds()
         self._interrupted = False
         self._restore_streams()
+        native_threads.restart_pools()
         try:
             try:
                 _set_signal(_SIGINT, self._on_interrupt)
@@ -374,7 +382,7 @@ class Session:
     def _is_single_threaded(self) -> bool:
         """Return True if this process has one thread, if need be after it ended those of helpers.
 
-        Helpers are the threads of libraries in `helper_threads` and the script thread.
+        Helpers are the threads in `helper_threads` and `native_threads`, and the script thread.
         """
         if fork_state.is_single_threaded():
             return True
@@ -382,7 +390,9 @@ class Session:
             helper_threads.end_helper_threads()
             if fork_state.is_single_threaded():
                 return True
-            return self._shell.end_script_thread() and fork_state.is_single_threaded()
+            self._shell.end_script_thread()
+            native_threads.end_pools()
+            return fork_state.is_single_threaded()
         except Exception:
             return False  # user code may have changed the shell in any way
 

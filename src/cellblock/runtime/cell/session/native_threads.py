@@ -1,0 +1,290 @@
+"""Native threads: who started them, and which of them a fork may lose.
+
+A fork copies the calling thread only. Some libraries notice that and start their threads again, or
+do without them. Others let their threads be ended before the fork. The next parallel operation of
+any other library would wait for ever in the fork, so its threads prevent a copy.
+"""
+
+from __future__ import annotations
+
+import array
+import bisect
+import contextlib
+import ctypes
+import gc
+import os
+import platform
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+# Threads that a fork may lose while they wait: the library's file, and their own name if any.
+# Each row was tried: use the library, fork, use it in both. What the library does:
+_SAFE = (
+    (r"", "jemalloc_bg_thd"),  # the allocator handles forks and does without its thread then
+    (r"/libarrow[^/]*$", ""),  # pyarrow makes its pools anew, in a handler of forks
+    (r"/numexpr/interpreter\.", ""),  # makes its pool anew if the process ID has changed
+    (r"/lib(scipy_)?openblas[^/]*$", ""),  # ends its pool before a fork
+    (r"/lib(iomp5|omp)[^/]*\.so", ""),  # LLVM's and Intel's OpenMP: a handler of forks
+    # Deletes files of queries that do not fit into memory, and those of processes that have ended.
+    (r"/_polars_runtime[^/]*$", "polars-ooc-clea"),
+)
+# Libraries that are below the start function of a thread on its stack, whoever has started it.
+_RUNTIMES = re.compile(r"/(libc|libpthread|libstdc\+\+|libc\+\+|ld-|libpython|python)[^/]*$|^\[|^$")
+_GOMP = re.compile(r"/libgomp[^/]*$")
+_OMP_PAUSE_HARD = 2
+_DUCKDB_MINIMUM = {"threads": 1, "async_threads": 0}
+_FUTEX = {"x86_64": "202", "aarch64": "98"}.get(platform.machine())  # system call of who waits
+_GRACE = 0.1  # seconds for threads to finish what they do; OpenMP's spin before they sleep
+_POLL_INTERVAL = 0.0005
+_MAX_STACK = 8 << 20  # bytes that are read of one
+_WORD = array.array("L").itemsize
+_MAX_DESCRIPTOR = 512  # words of glibc's description of a thread, above its stack
+
+
+class _Thread(NamedTuple):
+    number: str
+    name: str  # "" if it has none of its own
+    owner: str  # path of the library that started it; "" if unknown
+
+    def is_waiting(self) -> bool:
+        """Return True if it waits for work, and so holds no lock. True if it has ended."""
+        call = _read(f"{self.number}/syscall").partition(" ")[0]
+        return call in ("", _FUTEX) if _FUTEX else call != "running"
+
+    def is_safe(self) -> bool:
+        return any(re.search(path, self.owner) and name == self.name for path, name in _SAFE)
+
+    def may_end(self) -> bool:
+        """Return True if `end_pools` can end it."""
+        is_pool = _GOMP.search(self.owner) or _library_name(self.owner) == "duckdb"
+        return bool(is_pool) and self.number not in _lasting
+
+    def describe(self) -> str:
+        if self.name:
+            return f"the thread {self.name!r}"
+        return f"a thread of {_library_name(self.owner)}" if self.owner else "a native thread"
+
+
+_known: dict[tuple[str, str], _Thread] = {}  # by number and time of start
+_restarts: list[Callable[[], object]] = []  # start again what ended before a fork
+_connections: weakref.WeakSet[Any] = weakref.WeakSet()  # of duckdb, one for each database
+_lasting: set[str] = set()  # threads that did not end although all was done for that
+
+
+def describe_obstacles() -> list[str]:
+    """Describe the native threads that a fork of this process cannot do without."""
+    return [
+        thread.describe()
+        for thread in _list_threads()
+        if not (thread.is_safe() and thread.is_waiting())
+    ]
+
+
+def predict_obstacles() -> list[str]:
+    """Describe the obstacles that are likely to remain when all was done for a copy."""
+    return [
+        thread.describe()
+        for thread in _list_threads()
+        if not (thread.is_safe() or thread.may_end())
+        and (thread.owner or thread.name or thread.is_waiting())
+    ]
+
+
+def end_pools() -> None:
+    """End the pools of libraries that allow it, and wait until the others have no work left.
+
+    Call `restart_pools` in this process and in its forks before user code runs again.
+    """
+    threads = _list_threads()
+    if any(_GOMP.search(thread.owner) for thread in threads):
+        _end_openmp_pools()
+    if threading.active_count() == 1 and _has_new_duckdb_threads():
+        _end_duckdb_pools()
+    # Without an owner: threads of Python end a moment later for the kernel.
+    waited_for = [
+        thread
+        for thread in threads
+        if thread.is_safe() or not (thread.owner or thread.number in _lasting)
+    ]
+    deadline = time.monotonic() + _GRACE
+    while not all(thread.is_waiting() for thread in waited_for) and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL)
+    _lasting.clear()
+    _lasting.update(thread.number for thread in _list_threads())
+
+
+def restart_pools() -> None:
+    """Give the pools that `end_pools` has ended their number of threads again."""
+    while _restarts:
+        _restarts.pop()()
+
+
+# threads and their owners
+
+
+def _list_threads() -> list[_Thread]:
+    """Return the threads that are not Python's."""
+    python = {str(thread.native_id) for thread in threading.enumerate()}
+    python.add(str(threading.get_native_id()))
+    numbers = sorted(set(os.listdir("/proc/self/task")) - python, key=int)
+    own_name = _read(f"{threading.get_native_id()}/comm").strip()
+    mappings: list[_Mapping] = []
+    found: dict[tuple[str, str], _Thread] = {}
+    for number in numbers:
+        # The name may contain anything. The 20th word after it is the time of the start.
+        name, _, words = _read(f"{number}/stat").partition("(")[2].rpartition(")")
+        if not words:
+            continue  # it has ended
+        key = number, words.split()[19]
+        if (thread := _known.get(key)) is None or not thread.owner:
+            mappings = mappings or _list_mappings()
+            thread = _Thread(
+                number, "" if name == own_name else name, _find_owner(number, mappings)
+            )
+        found[key] = thread
+    _known.clear()
+    _known.update(found)
+    return [*found.values()]
+
+
+def _read(name: str) -> str:
+    try:
+        with open(f"/proc/self/task/{name}", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""  # it has ended, or this system does not tell
+
+
+class _Mapping(NamedTuple):
+    start: int
+    end: int
+    executable: bool
+    path: str
+
+
+def _list_mappings() -> list[_Mapping]:
+    found: list[_Mapping] = []
+    with open("/proc/self/maps", errors="surrogateescape") as file:
+        for line in file:
+            addresses, flags, _, _, _, *path = line.rstrip("\n").split(maxsplit=5)
+            start, _, end = addresses.partition("-")
+            found.append(_Mapping(int(start, 16), int(end, 16), "x" in flags, "".join(path)))
+    return found
+
+
+def _find_owner(number: str, mappings: list[_Mapping]) -> str:
+    """Return the path of the library whose function was called first in a thread that waits."""
+    words = _read(f"{number}/syscall").split()
+    if len(words) < 3:
+        return ""  # it runs
+    starts = [mapping.start for mapping in mappings]
+    owner = ""
+    for word in _read_stack(int(words[-2], 16), mappings, starts):
+        mapping = mappings[bisect.bisect_right(starts, word) - 1]
+        if word < mapping.end and mapping.executable and not _RUNTIMES.search(mapping.path):
+            owner = mapping.path
+    return owner
+
+
+def _read_stack(pointer: int, mappings: list[_Mapping], starts: list[int]) -> Iterable[int]:
+    """Return the words from a stack's pointer to its bottom, which has the highest address."""
+    end = mappings[bisect.bisect_right(starts, pointer) - 1].end
+    try:
+        # Not by `ctypes`: the pages of another thread's guard can be in the same mapping.
+        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(memory, min(end - pointer, _MAX_STACK), pointer)
+        finally:
+            os.close(memory)
+    except (OSError, OverflowError):
+        return []
+    words = array.array("L", data[: len(data) // _WORD * _WORD])
+    for index in range(len(words) - 2):
+        # glibc's description of the thread begins with a pointer to itself and has another one.
+        if words[index] == words[index + 2] == pointer + index * _WORD:
+            return words[: index + _MAX_DESCRIPTOR]
+    return words
+
+
+def _library_name(path: str) -> str:
+    """Return the name under which people know the library in the file `path`."""
+    name = os.path.basename(path)
+    if ".cpython-" in name or ".abi3." in name:
+        _, _, inner = path.rpartition("-packages/")
+        name = inner.partition("/")[0] or name
+    return re.sub(r"-[0-9a-f]{8}$", "", name.partition(".")[0]).lstrip("_")
+
+
+# libgomp
+
+
+def _end_openmp_pools() -> None:
+    """End the pools of all copies of libgomp, which packages bring along.
+
+    They are made anew by the next parallel operation.
+    """
+    for path in {mapping.path for mapping in _list_mappings() if _GOMP.search(mapping.path)}:
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+            library.omp_pause_resource_all(_OMP_PAUSE_HARD)
+
+
+# duckdb
+
+
+def _has_new_duckdb_threads() -> bool:
+    return any(
+        _library_name(thread.owner) == "duckdb" and thread.number not in _lasting
+        for thread in _list_threads()
+    )
+
+
+def _end_duckdb_pools() -> None:
+    """End the pools of all databases of duckdb that can be found."""
+    duckdb: Any = sys.modules.get("duckdb")
+    if duckdb is None:
+        return
+    for connection in list(_connections):
+        _end_duckdb_pool(connection)
+    if not _has_new_duckdb_threads():
+        return
+    for item in gc.get_referents(*gc.get_objects()):
+        if type(item) is duckdb.DuckDBPyConnection and _end_duckdb_pool(item):
+            _connections.add(item)
+    if _has_new_duckdb_threads():
+        # No object of Python's refers to the default one. If there is none yet, this makes it.
+        default = duckdb.default_connection()
+        if _end_duckdb_pool(default):
+            _connections.add(default)
+
+
+def _end_duckdb_pool(connection: Any) -> bool:
+    """End the pool of the database of `connection`. Return True if it had one.
+
+    The pool of a database in a file is left alone: two copies of a session must not write to it.
+    """
+    with contextlib.suppress(Exception):  # closed, or its settings are locked
+        cursor = connection.cursor()  # spares the results of the connection
+        files = "SELECT count(*) FROM duckdb_databases() WHERE path IS NOT NULL AND NOT readonly"
+        spilled = "SELECT count(*) FROM duckdb_temporary_files()"
+        if any(cursor.execute(query).fetchall() != [(0,)] for query in (files, spilled)):
+            return False
+        settings = cursor.execute(
+            "SELECT name, value FROM duckdb_settings() WHERE name IN ('threads', 'async_threads')"
+        ).fetchall()
+        changed = [(name, value) for name, value in settings if int(value) > _DUCKDB_MINIMUM[name]]
+        for name, value in changed:
+            _restarts.append(lambda name=name, value=value: _set(cursor, name, value))
+            _set(cursor, name, _DUCKDB_MINIMUM[name])
+        return bool(changed)
+    return False
+
+
+def _set(cursor: Any, name: str, value: object) -> None:
+    with contextlib.suppress(Exception):  # user code may have closed it
+        cursor.execute(f"SET {name} TO {value}")
