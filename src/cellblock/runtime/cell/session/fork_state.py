@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ...linux import syscalls
 from .. import interpreter
 from . import shared_memory
-from .native_threads import describe_obstacles
+from .native_threads import describe_obstacles, predict_obstacles
 
 _MAX_CHILDREN = 10  # that are named
 _MAX_THREADS = 8  # native ones that are named
@@ -72,7 +72,16 @@ def native_threads() -> list[str]:
     # The kernel's count spares a look at each thread.
     if os.stat("/proc/self/task").st_nlink - _BASE_LINKS == threading.active_count():
         return []
-    found = _count_repeated(describe_obstacles())
+    return _shorten(describe_obstacles())
+
+
+def predict_missing_threads(except_for: Callable[[threading.Thread], bool]) -> list[str]:
+    """Describe the threads of which a copy is likely to lack, `except_for` some of Python's."""
+    return python_threads(except_for) + _shorten(predict_obstacles())
+
+
+def _shorten(descriptions: Iterable[str]) -> list[str]:
+    found = _count_repeated(descriptions)
     more = len(found) - _MAX_THREADS
     return [*found[:_MAX_THREADS], f"{more} other native threads"] if more > 1 else found
 

@@ -241,8 +241,7 @@ class Session:
 
     def _find_missing_threads(self) -> list[str]:
         """Return the threads of which a copy will lack, without those that end before it."""
-        python = fork_state.python_threads(except_for=self._ends_before_copy)
-        return python + fork_state.native_threads()
+        return fork_state.predict_missing_threads(self._ends_before_copy)
 
     def _ends_before_copy(self, thread: threading.Thread) -> bool:
         return helper_threads.is_helper(thread) or self._shell.is_script_thread(thread)
