@@ -38,6 +38,7 @@ STOP_DELAY = 5
 _ZYGOTE_SECONDS = 50.0  # for the zygote to start, with the modules of `preload`
 _GRACE = 2.0  # seconds until the server stops waiting for its children to end
 _MAX_DESCRIPTORS = 1024  # more than a server has open
+_OWNER_ENDED = "the owner of the server has ended"
 
 
 class Server:
@@ -108,11 +109,27 @@ class Server:
     def _await_zygote(self, launcher: int) -> tuple[int, dict[str, Any]]:
         """Return the zygote's process ID, 0 if it failed, and its first message."""
         if launcher:
-            _, status = os.waitpid(launcher, 0)
+            self._wait_for_end_of(launcher)
+            ended, status = os.waitpid(launcher, os.WNOHANG)
+            if not ended:
+                return 0, {"error": _OWNER_ENDED}
             if status == 0:  # the zygote is our child now, and waits for its specification
                 self._zygote_socket.sendall(zygote_spec_message(self._spec["zygote"]))
         pid, news = self._receive_news()
         return (0 if "error" in news else pid), news
+
+    def _wait_for_end_of(self, launcher: int) -> None:
+        """Wait until the launcher or the owner ends. The kernel can block a launcher for long."""
+        try:
+            pidfd = os.pidfd_open(launcher)
+        except OSError:  # a kernel that is too old for the sandbox, as the launcher reports
+            os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT)
+            return
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(self._control_in, 0)  # only its end is reported
+        poll.poll()
+        os.close(pidfd)
 
     def _receive_news(self) -> tuple[int, dict[str, Any]]:
         """Return the zygote's process ID and message. Before, it names each module it imports."""
@@ -122,7 +139,7 @@ class Server:
         module, deadline = "", time.monotonic() + _ZYGOTE_SECONDS
         while events := dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000)):
             if self._control_in in events:
-                return 0, {"error": "the owner of the server has ended"}
+                return 0, {"error": _OWNER_ENDED}
             data, ancillary, _, _ = self._zygote_socket.recvmsg(1 << 16, CREDENTIALS_SPACE)
             if not data:
                 break

@@ -115,7 +115,11 @@ class Tenants:
             data, ancillary, _, _ = zygote.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
         except OSError:
             data, ancillary = b"", []
-        if data == handshake.HELLO and self._is_active(client):
+        if not self._is_active(client):  # its descriptors can have new owners already
+            client.unregister(zygote.fileno())
+            zygote.close()
+            return
+        if data == handshake.HELLO:
             self._count += 1
             name, pid = f"tenant-{self._count}-", sender_pid(ancillary)
             client.pool = Pool(
