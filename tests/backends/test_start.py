@@ -4,17 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cellblock import BackendError, BackendLost, CodeBlock, Policy, SandboxCommandLineCodeExecutor
+from cellblock import (
+    BackendError,
+    BackendLost,
+    CodeBlock,
+    LocalCommandLineCodeExecutor,
+    Policy,
+    SandboxCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
+    SandboxSessionServer,
+)
+from cellblock.aio.background_loop import background_loop
 from cellblock.backends.connection import start_server
 from cellblock.environments.interpreter import find_interpreter
+from cellblock.executors.command_line.base import CommandLineExecutor
+from cellblock.runtime.linux import process_tree
+from tests.executors.session.live_session import skip_without_sandbox
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
+
+
+def _one() -> int:
+    """Return 1."""
+    return 1
+
+
+KINDS: dict[str, Callable[..., CommandLineExecutor]] = {
+    "local": LocalCommandLineCodeExecutor,
+    "sandbox": functools.partial(SandboxCommandLineCodeExecutor, functions=[_one]),
+    "landlock": functools.partial(SandboxCommandLineCodeExecutor, isolation="landlock"),
+    "session": SandboxSessionCodeExecutor,
+}
 
 
 @pytest.fixture
@@ -41,6 +73,116 @@ def test_start_cancelled_at_any_moment_leaves_nothing(
 
     asyncio.run(main())
     assert list(temporary.iterdir()) == []
+
+
+class CancellingAwaits:
+    """Awaits `work`, and cancels its task once: at the await with this number, from 1 on.
+
+    late   cancel when what is awaited is done, but before the task knows
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, None], number: int, *, late: bool) -> None:
+        self._work, self._number, self._late = work, number, late
+        self.count = 0
+
+    async def run(self) -> None:
+        await self
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        task, step = asyncio.current_task(), self._work.send
+        assert task is not None
+        value: Any = None
+
+        def cancel(_future: asyncio.Future[Any]) -> None:
+            task.cancel()
+
+        while True:
+            try:
+                future = step(value)
+            except StopIteration:
+                return
+            self.count += 1
+            if self.count == self._number:
+                if self._late and future is not None:
+                    future.add_done_callback(cancel)
+                else:
+                    task.cancel()
+            try:
+                step, value = self._work.send, (yield future)
+            except BaseException as error:
+                step, value = self._work.throw, error
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
+@pytest.mark.parametrize("method", ["start", "restart", "stop"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_left_by_a_cancellation_at_any_await(
+    kind: str, method: str, late: bool, temporary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    skip_without_sandbox()
+    others = set(process_tree.children(os.getpid()))
+    work_dir = tmp_path_factory.mktemp("work")
+    for number in itertools.count(1):
+        executor = KINDS[kind](work_dir=work_dir)
+        if method != "start":
+            asyncio.run(executor.start())
+        awaits = CancellingAwaits(getattr(executor, method)(), number, late=late)
+        was_cancelled = False
+        try:
+            asyncio.run(background_loop().call(awaits.run()))
+        except asyncio.CancelledError:
+            was_cancelled = True
+        else:
+            asyncio.run(executor.stop())
+        assert list(temporary.iterdir()) == [], f"await {number}"
+        assert set(process_tree.children(os.getpid())) <= others, f"await {number}"
+        if awaits.count < number:
+            assert number > 1
+            return
+        assert was_cancelled
+
+
+@pytest.mark.parametrize("method", ["start", "__aenter__"])
+def test_start_that_is_cancelled_when_it_is_done_leaves_nothing(
+    method: str, temporary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    skip_without_sandbox()
+    others = set(process_tree.children(os.getpid()))
+    started = (
+        SandboxCommandLineCodeExecutor(work_dir=tmp_path_factory.mktemp("work"))
+        if method == "start"
+        else SandboxSessionServer()
+    )
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(CancellingAwaits(getattr(started, method)(), 1, late=True).run())
+    assert list(temporary.iterdir()) == []
+    assert set(process_tree.children(os.getpid())) <= others
+
+
+def test_server_ends_with_its_owner_while_its_launcher_is_blocked(tmp_path: Path) -> None:
+    program = f"""
+import pathlib, sys, time, types
+package = sys.modules["cellblock"] = types.ModuleType("cellblock")
+package.__path__ = [sys.argv[1]]
+from cellblock.runtime import main
+
+def launch(*_):
+    pathlib.Path({str(tmp_path / "launches")!r}).touch()
+    time.sleep(3600)
+
+main.main(launch)
+"""
+
+    async def main() -> None:
+        spec: dict[str, Any] = {"zygote": {"namespaces": True}, "delete": []}
+        starting = asyncio.ensure_future(start_server(program, spec))
+        while not (tmp_path / "launches").exists():
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    asyncio.run(main())
 
 
 def test_missing_path_in_a_policy_is_reported(

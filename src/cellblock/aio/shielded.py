@@ -25,19 +25,26 @@ async def wait_shielded(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     return future.result()
 
 
-async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `function` in a thread and return its result.
+async def run_to_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Wait for `work` and return its result.
 
-    If the waiting task is cancelled, the function still runs to its end before `CancelledError` is
-    raised, so that it never overlaps with the caller's clean-up.
+    If the waiting task is cancelled, `work` still runs to its end before `CancelledError` is
+    raised. Meant for steps that must not stop halfway, and never overlap with the clean-up.
     """
-    future = asyncio.get_running_loop().run_in_executor(
-        None, functools.partial(function, *args, **kwargs)
-    )
+    future = asyncio.ensure_future(work)
     try:
         await asyncio.wait([future])
     except asyncio.CancelledError:
         await wait_shielded(asyncio.wait([future]))
-        future.exception()
+        if not future.cancelled():
+            future.exception()  # so that asyncio does not log it as never retrieved
         raise
     return future.result()
+
+
+async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `function` in a thread, to its end as `run_to_end` does, and return its result."""
+    loop = asyncio.get_running_loop()
+    return await run_to_end(
+        loop.run_in_executor(None, functools.partial(function, *args, **kwargs))
+    )

@@ -88,7 +88,8 @@ class Connection:
         """
         self._send(protocol.encode_json(protocol.OPEN, 0, spec))
         try:
-            ready = await asyncio.wait_for(asyncio.shield(self._opened), _START_SECONDS)
+            async with asyncio.timeout(_START_SECONDS):
+                ready = await asyncio.shield(self._opened)
             if version := ready.get("python"):
                 warn_if_untested(version)
         except BaseException as error:

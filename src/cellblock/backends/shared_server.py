@@ -85,11 +85,13 @@ class SharedServer:
         if self._launched_by != os.getpid():
             return
         connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-        if self._scratch is not None:
-            remove_tree(str(self._scratch))
-            self._scratch = None
+        try:
+            if connection is not None:
+                await connection.close()
+        finally:
+            if self._scratch is not None:
+                remove_tree(str(self._scratch))
+                self._scratch = None
 
 
 @dataclass(frozen=True)
@@ -214,12 +216,11 @@ class TenantServer(SharedServer):
             async with self._starting:
                 if self._connection is None:
                     await self._start(backend, tenant.work_dir)
-            stream = self._open_stream()
+            transport = SharedTransport(self._open_stream(), self._require_connection().transport)
+            connection = SharedConnection(transport, self)
         except BaseException:
             await self.remove_tenant()
             raise
-        transport = SharedTransport(stream, self._require_connection().transport)
-        connection = SharedConnection(transport, self)
         await connection.open(
             {
                 "mounts": tenant.mounts,

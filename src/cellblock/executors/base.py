@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import ClassVar, NoReturn, Self, TypeGuard
 
 from ..aio.background_loop import LoopEnded, background_loop
+from ..aio.shielded import run_to_end
 from ..blocks import CodeBlock, CodeBlockLike
 from ..cancellation import Token
 from ..components import Component
@@ -93,8 +94,13 @@ class CodeExecutor(Component, ABC):
 
         Raise `BackendError`, `WorkspaceError`, `PackageError` or `FunctionError` if it fails.
         """
-        self._was_left = False
-        await background_loop().call(self._start())
+        self._was_left, was_open = False, self._is_open
+        try:
+            await background_loop().call(self._start())
+        except asyncio.CancelledError:
+            if not was_open:  # the cancellation may have come after the start
+                await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Kill what runs and clean up. Do nothing if stopped. The next use starts it again.
@@ -213,8 +219,7 @@ class CodeExecutor(Component, ABC):
     async def _stop(self) -> None:
         async with self._state_lock:
             if self._is_open:
-                self._is_open = False
-                await self._close(restarting=False)
+                await self._mark_closed_and_close(restarting=False)
                 _log.info("%r was stopped", self)
 
     async def _restart(self) -> None:
@@ -223,10 +228,14 @@ class CodeExecutor(Component, ABC):
 
     async def _close_and_open(self) -> None:
         if self._is_open:
-            self._is_open = False
-            await self._close(restarting=True)
+            await self._mark_closed_and_close(restarting=True)
             _log.info("%r restarts", self)
         await self._open_and_mark()
+
+    async def _mark_closed_and_close(self, *, restarting: bool) -> None:
+        """Close to the end even if the caller is cancelled: nothing else would close the rest."""
+        self._is_open = False
+        await run_to_end(self._close(restarting=restarting))
 
     async def _open_and_mark(self) -> None:
         with report_full_disk("The executor cannot be started"):

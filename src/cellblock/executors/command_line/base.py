@@ -214,9 +214,16 @@ class CommandLineExecutor(CodeExecutor):
         try:
             if self._module.functions:
                 await self._load_functions()
+            await self._record_startup_files()
         except BaseException:
             await self._close(restarting=True)
             raise
+
+    async def _record_startup_files(self) -> None:
+        """Record the startup files in a work folder of the caller, if blocks may not change them.
+
+        Opening can change their owner, which would look like a change by a block.
+        """
 
     def _temp_dirs_to_delete(self) -> list[str]:
         """Return the temporary work folder, unless it belongs to a parent process."""
@@ -275,8 +282,10 @@ class CommandLineExecutor(CodeExecutor):
         connection, self._connection = self._connection, None
         if connection is not None:
             keep = [str(self._temp_dir)] if restarting and self._temp_dir is not None else []
-            await connection.close(keep=keep)
-            await asyncio.to_thread(remove_all_except, self._paths_to_delete, keep)
+            try:
+                await connection.close(keep=keep)
+            finally:
+                await asyncio.to_thread(remove_all_except, self._paths_to_delete, keep)
         if not restarting:
             await self._remove_temp_dir()
 

@@ -190,12 +190,14 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     async def _open(self) -> None:
         try:
             await super()._open()
-            if self._protects_startup_files:
-                assert self._workspace is not None
-                await asyncio.to_thread(self._workspace.record_startup_files, undo_git_files=True)
         except BaseException:
             await self._release_container(restarting=False)
             raise
+
+    async def _record_startup_files(self) -> None:
+        if self._protects_startup_files:
+            assert self._workspace is not None
+            await asyncio.to_thread(self._workspace.record_startup_files, undo_git_files=True)
 
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         assert self._workspace is not None

@@ -106,11 +106,12 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     async def _open(self) -> None:
         async with self._lease_work_dir():
             await super()._open()
-        await self._record_startup_files()
 
     async def _close(self, *, restarting: bool) -> None:
-        await super()._close(restarting=restarting)
-        await self._release_work_dir()
+        try:
+            await super()._close(restarting=restarting)
+        finally:
+            await self._release_work_dir()
 
     @contextlib.asynccontextmanager
     async def _lease_work_dir(self) -> AsyncGenerator[None]:
@@ -173,10 +174,6 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             workspace.read_only = tuple(path for path, is_writable in found if not is_writable)
 
     async def _record_startup_files(self) -> None:
-        """Record the startup files in a work folder of the caller.
-
-        Opening can change their owner, which would look like a change by a block.
-        """
         if self._given_work_dir is not None and self._workspace is not None:
             await asyncio.to_thread(
                 self._workspace.record_startup_files,

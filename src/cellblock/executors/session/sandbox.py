@@ -109,7 +109,6 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
     async def _open(self) -> None:
         async with self._lease_work_dir():
             await self._open_session()
-        await self._record_startup_files()
 
     async def _open_session(self) -> None:
         self._workspace = Workspace(
@@ -119,15 +118,16 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         given = self._given_server
         server = self._private_server() if given is None else given.runtime_server
         work_dir = str(self._workspace.path)
-        connection = await (
-            server.open(self._module.packages, work_dir) if given is None else server.open()
-        )
         scratch = create_scratch("cellblock-session-", work_dir)
         try:
+            connection = await (
+                server.open(self._module.packages, work_dir) if given is None else server.open()
+            )
             server.populate_scratch(scratch)
             await self._create_session(server, connection, scratch, {"op": "open"})
             if self._module.functions:
                 await self._load_functions()
+            await self._record_startup_files()
         except BaseException:
             remove_tree(str(scratch))
             if self._server is not None:
@@ -186,18 +186,20 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
     async def _close(self, *, restarting: bool) -> None:
         server, connection = self._server, self._connection
         self._server = self._connection = None
-        if server is not None and connection is not None:
-            if connection.is_open:
-                with contextlib.suppress(BackendError):  # its cell can have ended before
-                    await connection.request({"op": "close", "session": self._session_number})
-            await server.remove_session()
-        self._discard_checkpoints()
-        await self._release_work_dir()
-        if self._scratch is not None:
-            await asyncio.to_thread(remove_tree, str(self._scratch))
-            self._scratch = None
-        if not restarting:
-            await self._remove_temp_dir()
+        try:
+            if server is not None and connection is not None:
+                if connection.is_open:
+                    with contextlib.suppress(BackendError):  # its cell can have ended before
+                        await connection.request({"op": "close", "session": self._session_number})
+                await server.remove_session()
+        finally:
+            self._discard_checkpoints()
+            await self._release_work_dir()
+            if self._scratch is not None:
+                await asyncio.to_thread(remove_tree, str(self._scratch))
+                self._scratch = None
+            if not restarting:
+                await self._remove_temp_dir()
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         assert self._scratch is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import tempfile
@@ -10,6 +11,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Self
 
 from ...aio.background_loop import LoopEnded, background_loop
+from ...aio.shielded import run_to_end
 from ...backends.connection import Connection
 from ...backends.sandbox import WORK_DIR, SandboxBackend
 from ...backends.shared_server import SharedServer
@@ -131,7 +133,13 @@ class SandboxSessionServer:
         )
 
     async def __aenter__(self) -> Self:
-        await background_loop().call(self.runtime_server.open())
+        try:
+            await background_loop().call(self.runtime_server.open())
+        except asyncio.CancelledError:
+            await (
+                self._close()
+            )  # it may have started in spite of that, and nothing calls `__aexit__`
+            raise
         return self
 
     async def __aexit__(
@@ -140,5 +148,8 @@ class SandboxSessionServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
         with contextlib.suppress(LoopEnded):
-            await background_loop().call(self.runtime_server.close())
+            await background_loop().call(run_to_end(self.runtime_server.close()))

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path, PurePosixPath
 
 from ...aio.background_loop import background_loop
+from ...aio.shielded import run_to_end
 from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
 from ...policy import Policy
 from ..refusals import PolicyNotSupported
@@ -62,14 +63,18 @@ class WarmServer:
             preload=settings.preload,
             inner_work_dir=DATA_DIR,
         )
-        await background_loop().call(runtime_server.open())
+        try:
+            await background_loop().call(runtime_server.open())
+        except asyncio.CancelledError:  # it may have started in spite of that
+            await background_loop().call(runtime_server.close())
+            raise
         self._server, self._runtime_server = server, runtime_server
         return server
 
     async def _close(self) -> None:
         server, self._server, self._runtime_server = self._runtime_server, None, None
         if server is not None:
-            await background_loop().call(server.close())
+            await background_loop().call(run_to_end(server.close()))
 
 
 def _check_policy(policy: Policy) -> None:

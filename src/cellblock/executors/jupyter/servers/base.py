@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from ....aio.background_loop import LoopEnded, background_loop
+from ....aio.shielded import run_to_end
 from ..admin_client import JupyterClient
 from ..connection_info import JupyterConnectionInfo
 from ..kernel import KernelServer
@@ -70,7 +71,12 @@ class ManagedJupyterServer(KernelServer, ABC):
         return self._info is not None and self._is_alive()
 
     async def __aenter__(self) -> Self:
-        await background_loop().call(self._start())
+        try:
+            await background_loop().call(self._start())
+        except asyncio.CancelledError:
+            # It may have started in spite of that, and nothing calls `__aexit__`.
+            await background_loop().call(self._stop())
+            raise
         return self
 
     async def __aexit__(
@@ -106,7 +112,7 @@ class ManagedJupyterServer(KernelServer, ABC):
             if self._info is not None and self._is_alive():
                 return self._info
             self._info = None
-            await self._shut_down()
+            await run_to_end(self._shut_down())
             try:
                 self._info = await self._launch()
             except BaseException:
@@ -117,4 +123,4 @@ class ManagedJupyterServer(KernelServer, ABC):
     async def _stop(self) -> None:
         async with self._state_lock:
             self._info = None
-            await self._shut_down()
+            await run_to_end(self._shut_down())
