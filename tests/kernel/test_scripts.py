@@ -380,6 +380,7 @@ def test_values_of_user_expressions_have_known_fields_only(kernel: LiveKernel) -
         "'y': {'status': 'error', 'ename': 1, 'evalue': 'v', 'data': {'text/html': '<script>'}}}"
     )
     values = kernel.run("0", user_expressions={"x": "x"}).content["user_expressions"]
+    kernel.run("del get_ipython().user_expressions")
     assert values == {
         "x": {"status": "ok", "data": {"text/plain": "x"}, "metadata": {}},
         "y": {"status": "error", "ename": "", "evalue": "v", "traceback": []},
