@@ -84,11 +84,10 @@ class Engine:
         return done.stdout.decode().strip()
 
     def container_names(self) -> set[str]:
-        """Return the names of all containers but those that other processes use for tests."""
-        own = ("", owner_labels(kept=False)[OWNER_LABEL])
-        row_format = f'{{{{.Names}}}} {{{{.Label "{OWNER_LABEL}"}}}}'
-        rows = self.docker("ps", "--all", "--format", row_format).splitlines()
-        return {name for name, _, owner in (row.partition(" ") for row in rows) if owner in own}
+        """Return the names of the containers that this process owns."""
+        owner = owner_labels(kept=False)[OWNER_LABEL]
+        label = f"label={OWNER_LABEL}={owner}"
+        return set(self.docker("ps", "--all", "--filter", label, "--format", "{{.Names}}").split())
 
     def responds(self) -> bool:
         """Return True if the engine responds."""
@@ -127,13 +126,19 @@ class Engine:
         """
         if name not in self._images:
             reference = f"cellblock-test-{name}:{key()}"
-            lock_name = hashlib.sha256(self.host.encode()).hexdigest()[:12]
-            with open(Path(tempfile.gettempdir(), f"cellblock-images-{lock_name}"), "w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with self.locked("images"):
                 if not self.docker("images", "--quiet", reference):
                     build(reference)
             self._images[name] = reference
         return self._images[name]
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Generator[None]:
+        """Hold a lock of this engine: other processes of this machine that run tests wait."""
+        key = hashlib.sha256(self.host.encode()).hexdigest()[:12]
+        with open(Path(tempfile.gettempdir(), f"cellblock-{name}-{key}"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def copy_image_from(self, other: Engine, reference: str) -> None:
         """Copy an image of the engine `other` into this one."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -177,7 +178,7 @@ def test_next_block_does_not_find(name: str, sandboxed: SyncCodeExecutor) -> Non
 @pytest.mark.parametrize("name", LEFTOVERS)
 def test_next_block_without_sandbox_finds(name: str, unprotected: SyncCodeExecutor) -> None:
     leave, find = LEFTOVERS[name]
-    number = list(LEFTOVERS).index(name) + 0x5EED0
+    number = uuid4().int >> 97  # no other process of this machine has it
     assert checked_output(unprotected, fill_in(leave, number)) == ""
     assert checked_output(unprotected, fill_in(find, number)) == MARK
     if name in ("shared memory", "semaphore", "message"):

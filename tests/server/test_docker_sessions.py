@@ -204,14 +204,15 @@ def test_the_default_image_gets_ipython(image: str, tmp_path: Path) -> None:
 def default_image() -> Generator[None]:
     """Give a test image the name of the default image during the context."""
     engine = docker_engine.shared_engine()
-    if engine.docker("images", "--quiet", IMAGE):
-        yield
-        return
-    engine.docker("tag", engine.test_image("python"), IMAGE)
-    try:
-        yield
-    finally:
-        engine.docker("rmi", IMAGE)
+    with engine.locked("default-image"):  # another run of this test would remove the name
+        if engine.docker("images", "--quiet", IMAGE):
+            yield
+            return
+        engine.docker("tag", engine.test_image("python"), IMAGE)
+        try:
+            yield
+        finally:
+            engine.docker("rmi", IMAGE)
 
 
 def _start_session(api: httpx.Client) -> str:

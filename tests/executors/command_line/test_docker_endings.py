@@ -279,7 +279,8 @@ def test_engine_facts_are_cached_until_its_socket_changes() -> None:
 
     if not docker_engine.shared_engine().host.startswith("unix://"):
         pytest.skip("the engine is not reached by a socket")
-    asyncio.run(main())
+    with docker_engine.shared_engine().locked("socket"):
+        asyncio.run(main())
 
 
 # ownership of containers
@@ -334,23 +335,15 @@ def test_the_next_start_removes_only_the_containers_of_dead_processes(
         "strange": "what is this",
     }
     for kind, label in labels.items():
-        options = [
-            "--detach",
-            "--interactive",
-            "--network",
-            "none",
-            "--name",
-            f"{name}-{kind}",
-            "--label",
-            f"{orphans.OWNER_LABEL}={label}",
-        ]
-        docker_engine.shared_engine().docker("run", *options, image, "sh", "-c", "read _")
+        options = ["--name", f"{name}-{kind}", "--label", f"{orphans.OWNER_LABEL}={label}"]
+        # Not started: other processes may remove the dead one's meanwhile.
+        docker_engine.shared_engine().docker("create", *options, image, "sh")
     asyncio.run(_start_another(image))
     assert {kind: container_state(f"{name}-{kind}") for kind in labels} == {
         "dead": "",
-        "living": "running",
-        "elsewhere": "running",
-        "strange": "running",
+        "living": "created",
+        "elsewhere": "created",
+        "strange": "created",
     }
 
 

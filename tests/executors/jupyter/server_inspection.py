@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -37,7 +38,8 @@ def kernels_status(info: JupyterConnectionInfo, token: str | None) -> int:
 
 
 def build_image(engine: engines.Engine, name: str, dockerfile: str) -> str:
-    """Build an image, and return its name."""
+    """Build an image, and return its name with a tag for what it is made of."""
+    name += f":{hashlib.sha256(dockerfile.encode()).hexdigest()[:12]}"
     environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
     argv = ["docker", "build", "--tag", name, "-"]
     done = subprocess.run(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,33 +97,25 @@ def test_a_stopped_server_removes_its_container_unless_told_to_keep_it(
         name = server.container_name
         assert name in container_names(engine)
     assert name not in container_names(engine)
-    kept = DockerJupyterServer(
-        base_image=base, container_name="cellblock-test-kept", auto_remove=False
-    )
+    own = f"cellblock-test-{uuid.uuid4()}"
+    kept = DockerJupyterServer(base_image=base, container_name=own, auto_remove=False)
     try:
-        with (
-            kept,
-            pytest.raises(BackendError, match="already a container named cellblock-test-kept"),
-        ):
-            DockerJupyterServer(base_image=base, container_name="cellblock-test-kept").start()
-        assert (
-            engine.docker("inspect", "--format", "{{.State.Running}}", "cellblock-test-kept")
-            == "false"
-        )
-        assert engine.docker("logs", "cellblock-test-kept") is not None
+        with kept, pytest.raises(BackendError, match=f"already a container named {own}"):
+            DockerJupyterServer(base_image=base, container_name=own).start()
+        assert engine.docker("inspect", "--format", "{{.State.Running}}", own) == "false"
+        assert engine.docker("logs", own) is not None
     finally:
-        engine.docker("rm", "--force", "cellblock-test-kept")
+        engine.docker("rm", "--force", own)
 
 
 def test_a_server_that_was_not_stopped_is_found_by_its_name(
     engine: engines.Engine, base: str
 ) -> None:
+    own = f"cellblock-test-{uuid.uuid4()}"
+
     def make() -> DockerJupyterServer:
         return DockerJupyterServer(
-            base_image=base,
-            container_name="cellblock-test-stays",
-            stop_container=False,
-            token="t" * 20,
+            base_image=base, container_name=own, stop_container=False, token="t" * 20
         )
 
     async def main() -> None:
@@ -134,7 +127,7 @@ def test_a_server_that_was_not_stopped_is_found_by_its_name(
     try:
         asyncio.run(main())
     finally:
-        engine.docker("rm", "--force", "cellblock-test-stays")
+        engine.docker("rm", "--force", own)
 
 
 def test_the_container_is_removed_when_its_owner_process_is_killed(
@@ -221,7 +214,7 @@ def test_the_error_for_a_failed_build_quotes_its_output(engine: engines.Engine, 
     )
     with pytest.raises(BackendError, match="cannot be built(?s:.*)no luck today"):
         DockerJupyterServer(base_image=name).start()
-    assert not engine.docker("ps", "--all", "--quiet", "--filter", "name=cellblock-probe")
+    assert not [name for name in engine.container_names() if name.startswith("cellblock-probe-")]
 
 
 def test_the_error_for_a_command_that_exits_quotes_its_output(
@@ -286,23 +279,19 @@ def test_a_configuration_of_autogen_can_be_loaded() -> None:
     assert (loaded.timeout, loaded.output_dir) == (9, Path("shown"))
 
 
-def server_names(engine: engines.Engine) -> set[str]:
-    return {name for name in container_names(engine) if name.startswith("cellblock-jupyter-")}
-
-
 def test_executors_loaded_from_one_configuration_use_separate_servers(
     engine: engines.Engine, base: str
 ) -> None:
     saved = DockerJupyterCodeExecutor(DockerJupyterServer(base_image=base)).dump_component()
-    before = server_names(engine)
+    before = engine.container_names()
     with (
         sync.DockerJupyterCodeExecutor.load_component(saved) as one,
         sync.DockerJupyterCodeExecutor.load_component(saved) as other,
     ):
-        assert len(server_names(engine) - before) == 2
+        assert len(engine.container_names() - before) == 2
         run(one, "open('mark', 'w').close()")
         assert run(other, "import os; os.path.exists('mark')").output == "False\n"
-    assert server_names(engine) == before
+    assert engine.container_names() == before
 
 
 @pytest.mark.parametrize(

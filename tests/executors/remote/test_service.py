@@ -118,14 +118,14 @@ def test_answers_of_the_service_are_read(
 
 
 def test_an_unreachable_service_is_named(pool: Pool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/pool"
-
-    async def main() -> None:
+    async def main(url: str) -> None:
         await AzureContainerCodeExecutor(url, "token").start()
 
-    with pytest.raises(BackendError, match=url):
-        asyncio.run(main())
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/pool"
+        with pytest.raises(BackendError, match=url):
+            asyncio.run(main(url))
 
 
 def test_a_certificate_that_is_not_trusted_ends_the_first_request(tmp_path: Path) -> None:

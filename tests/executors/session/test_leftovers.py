@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -68,11 +67,8 @@ def server_pid(running: SandboxSessionServer) -> int:
 
 def control_groups(pid: int) -> set[str]:
     """List the control groups of a server and its cells."""
-    return {
-        folder
-        for folder, _, _ in os.walk("/sys/fs/cgroup")
-        if re.search(rf"/cellblock-\d+-{pid}-", folder)
-    }
+    own = f"/cellblock-{os.stat('/proc/self/ns/pid').st_ino}-{pid}-"
+    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if own in folder}
 
 
 BUSY = """
