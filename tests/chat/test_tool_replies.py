@@ -204,12 +204,11 @@ def test_an_interrupt_cancels_an_async_tool() -> None:
 
     async def slow() -> None:
         try:
+            os.kill(os.getpid(), signal.SIGINT)
             await asyncio.sleep(60)
         finally:
             cleaned_up.append(True)
 
-    ctrl_c = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    ctrl_c.start()
     with console(), pytest.raises(KeyboardInterrupt):
         agent(slow=slow).generate_tool_calls_reply(calls(tool_call("slow")))
     assert cleaned_up == [True]

@@ -73,6 +73,7 @@ class BackgroundLoop:
         _check_running(work)
         done, cancelled = loop.create_future(), None
         call = _CrossLoopCall(self.loop, work, functools.partial(_resolve, loop, done))
+        call.start()
         while not done.done():
             try:
                 await asyncio.shield(done)
@@ -100,6 +101,7 @@ class BackgroundLoop:
         waiter.acquire()
         call = _CrossLoopCall(self.loop, work, functools.partial(self._release_soon, waiter))
         try:
+            call.start()  # an interrupt may come as soon as `work` begins
             waiter.acquire()
         except BaseException:  # only a signal handler of this thread can raise here
             if not call.is_done:
@@ -191,7 +193,10 @@ class _CrossLoopCall(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._values: list[T] = []  # one value, unless the coroutine failed
         self._error: BaseException | None = None
-        loop.call_soon_threadsafe(self._start)
+
+    def start(self) -> None:
+        """Start the coroutine soon."""
+        self._loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
         if self._work is not None:
