@@ -16,10 +16,12 @@ class TcpProxy:
 
     drop_responses   drop the data from the server
     drop_requests    drop the data to the server
+    dropped          the data that was dropped
     """
 
     def __init__(self, info: JupyterConnectionInfo) -> None:
         self.drop_responses = self.drop_requests = False
+        self.dropped = b""
         self._target = info
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -91,7 +93,9 @@ class TcpProxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                if not (self.drop_responses if back else self.drop_requests):
+                if self.drop_responses if back else self.drop_requests:
+                    self.dropped += data
+                else:
                     writer.write(data)
                     await writer.drain()
         writer.transport.abort()

@@ -80,8 +80,7 @@ def test_lock_is_released_when_the_loop_of_its_holder_is_closed() -> None:
             done.append(name)
 
     holder = loop.create_task(hold_forever())
-    loop.run_until_complete(asyncio.sleep(0.01))
-    assert is_held.is_set()
+    loop.run_until_complete(asyncio.to_thread(is_held.wait))
     waiting = threading.Thread(target=asyncio.run, args=(hold("waited"),))
     waiting.start()
     while not lock.waiters:

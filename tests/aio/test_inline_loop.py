@@ -260,13 +260,17 @@ def interrupt(after=0.0):
     time.sleep(after)
     os.kill(os.getpid(), signal.SIGINT)
 
+def wait_for_interrupt():
+    # Two signals at once would be one.
+    while not signal.getsignal(signal.SIGINT).__self__.interrupt_count:
+        time.sleep(0.01)
+
 def when_started(*steps):
     def wait():
         while not os.path.exists(f"{folder}/started"):
             time.sleep(0.01)
         for step in steps:
             step()
-            time.sleep(0.1)
     threading.Thread(target=wait).start()
 
 with SandboxCommandLineCodeExecutor(work_dir=folder) as executor:
@@ -285,7 +289,9 @@ INTERRUPTED = {
         print("interrupted")
 """,
     "twice, with a server that does not answer": """
-    when_started(lambda: os.kill(server, signal.SIGSTOP), interrupt, interrupt)
+    when_started(
+        lambda: os.kill(server, signal.SIGSTOP), interrupt, wait_for_interrupt, interrupt
+    )
     try:
         output_of(LONG)
     except KeyboardInterrupt:

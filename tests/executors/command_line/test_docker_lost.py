@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
-from cellblock import BackendError, DockerCommandLineCodeExecutor
+from cellblock import BackendError, CodeBlock, DockerCommandLineCodeExecutor
 from cellblock.backends import connection
 from cellblock.backends.connection import Connection
 from cellblock.backends.container import ContainerBackend
 from cellblock.containers.container import Container
+from cellblock.events import Event, Output
+from cellblock.results import fold
 from tests.containers import docker_engine
 from tests.executors.command_line.test_docker_endings import run
 
@@ -28,10 +30,14 @@ def test_a_block_that_kills_the_server_is_reported_and_the_container_keeps_runni
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image) as executor:
             await run(executor, "open('kept', 'w').write('x'); open('/tmp/kept', 'w').write('y')")
-            result = await run(
-                executor,
-                "print('before', flush=True); import os, time; time.sleep(0.1); os.kill(-1, 9)",
-            )
+            code = "print('before', flush=True); import os\nwhile not os.path.exists('go'): pass\n"
+            code += "os.kill(-1, 9)"
+            events = list[Event]()
+            async for event in executor.execute_stream([CodeBlock(code, "python")]):
+                events.append(event)
+                if isinstance(event, Output):
+                    (executor.work_dir / "go").touch()
+            result = fold(events)
             assert (result.exit_code, result.outcome) == (137, "killed"), result
             assert result.output.startswith("before\n")
             assert "all processes in the container were killed" in result.output

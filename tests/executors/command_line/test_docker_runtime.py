@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from cellblock import (
 from cellblock.backends import connection
 from cellblock.limits import MIB
 from cellblock.testing.conformance import CHECKS, EXECUTORS, ConformanceTarget
+from cellblock.testing.liveness import assert_dead, wait_until
 from tests.containers import docker_engine
 from tests.containers.test_seccomp_profile import PROBE
 
@@ -126,9 +126,7 @@ def test_a_daemon_is_killed_with_its_own_block_only(image: str, tmp_path: Path) 
             beside = asyncio.create_task(run(executor, "import time\nwhile True: time.sleep(1)"))
             left = await run(executor, DAEMON)
             assert (left.output, left.outcome) == ("left behind\n", "ok")
-            size = (tmp_path / "life").stat().st_size
-            await asyncio.sleep(0.5)
-            assert (tmp_path / "life").stat().st_size == size > 0
+            await assert_dead(tmp_path / "life")
             assert not beside.done(), beside
             beside.cancel()
 
@@ -140,17 +138,20 @@ def test_the_time_limit_keeps_the_output_and_kills_the_process_tree(
 ) -> None:
     (late,) = results_of(image, DAEMON + "time.sleep(60)", work_dir=tmp_path, timeout=5)
     assert (late.exit_code, late.outcome, late.output) == (124, "timeout", "left behind\n\nTimeout")
-    size = (tmp_path / "life").stat().st_size
-    time.sleep(0.5)
-    assert (tmp_path / "life").stat().st_size == size > 0
+    asyncio.run(assert_dead(tmp_path / "life"))
 
 
 def test_a_block_cannot_signal_another_block(image: str) -> None:
     async def main() -> None:
         async with DockerCommandLineCodeExecutor(image, runtime="runsc") as executor:
             beside = asyncio.create_task(
-                run(executor, "import time; time.sleep(2); print('beside')")
+                run(
+                    executor,
+                    "import os, time\nopen('begun', 'w').close()\n"
+                    "while not os.path.exists('over'): time.sleep(0.02)\nprint('beside')",
+                )
             )
+            await wait_until((executor.work_dir / "begun").exists, "the other block runs")
             everybody = (
                 "import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n"
                 "    try: os.kill(int(pid), 0)\n"
@@ -165,6 +166,7 @@ def test_a_block_cannot_signal_another_block(image: str) -> None:
                 "import os, time; os.fork(); os.kill(-1, 9); os.kill(1, 9); time.sleep(60)",
             )
             assert (ended.exit_code, "stopped responding" in ended.output) == (137, False), ended
+            (executor.work_dir / "over").touch()
             assert (await beside).output == "beside\n"
 
     asyncio.run(main())

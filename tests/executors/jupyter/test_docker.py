@@ -23,7 +23,9 @@ from cellblock import (
     with_requirements,
 )
 from cellblock.aio.background_loop import background_loop as background
+from cellblock.events import Event, Output
 from cellblock.limits import MIB
+from cellblock.results import fold
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until
 from tests.containers import docker_engine as engines
 from tests.executors.jupyter.kernels import run
@@ -131,11 +133,13 @@ def test_code_that_ignores_interrupts_is_killed_with_its_kernel(
 
 
 def test_cancelling_the_token_interrupts_the_block(python: sync.DockerJupyterCodeExecutor) -> None:
-    token = CancellationToken()
-    background().loop.call_soon_threadsafe(background().loop.call_later, 0.5, token.cancel)
-    result = python.execute_code_blocks(
-        [CodeBlock("print('so far', end='')\nwhile True: pass", "python")], token
-    )
+    token, events = CancellationToken(), list[Event]()
+    block = CodeBlock("print('so far', end='', flush=True)\nwhile True: pass", "python")
+    for event in python.execute_stream([block], token):
+        events.append(event)
+        if isinstance(event, Output):
+            token.cancel()
+    result = fold(events)
     assert (result.exit_code, result.output) == (
         125,
         "so far\nCancelled: Code execution was cancelled.",

@@ -185,9 +185,11 @@ def test_late_output_of_a_thread_belongs_to_the_next_block(
     python: sync.JupyterCodeExecutor,
 ) -> None:
     run(
-        python, "import threading\nlate = threading.Timer(0.3, lambda: print('late'))\nlate.start()"
+        python,
+        "import threading\ngo = threading.Event()\n"
+        "late = threading.Thread(target=lambda: (go.wait(), print('late')))\nlate.start()",
     )
-    result = run(python, "late.join()\nimport time; time.sleep(0.3)")
+    result = run(python, "go.set()\nlate.join()")
     assert result.output == "late\n"
 
 

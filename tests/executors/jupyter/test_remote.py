@@ -34,7 +34,9 @@ from cellblock import (
     with_requirements,
 )
 from cellblock.aio.background_loop import background_loop
+from cellblock.events import Event, Output
 from cellblock.executors.jupyter.remote_kernel import RemoteKernel
+from cellblock.results import fold
 from cellblock.testing.liveness import assert_dead, heartbeat, wait_until, wait_until_dead
 from tests.executors.jupyter import kernels
 from tests.executors.jupyter.kernels import run, run_and_end
@@ -126,13 +128,13 @@ def test_code_that_ignores_interrupts_is_killed_with_its_kernel(
 
 
 def test_cancelling_the_token_interrupts_the_block(python: sync.JupyterServerCodeExecutor) -> None:
-    token = CancellationToken()
-    background_loop().loop.call_soon_threadsafe(
-        background_loop().loop.call_later, 0.5, token.cancel
-    )
-    result = python.execute_code_blocks(
-        [CodeBlock("print('so far', end='')\nwhile True: pass", "python")], token
-    )
+    token, events = CancellationToken(), list[Event]()
+    block = CodeBlock("print('so far', end='', flush=True)\nwhile True: pass", "python")
+    for event in python.execute_stream([block], token):
+        events.append(event)
+        if isinstance(event, Output):
+            token.cancel()
+    result = fold(events)
     assert (result.exit_code, result.output) == (
         125,
         "so far\nCancelled: Code execution was cancelled.",

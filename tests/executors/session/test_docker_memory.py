@@ -42,7 +42,8 @@ ancestors = [os.getpid()]
 while len(ancestors) < 4:
     ancestors.append(int(open(f"/proc/{ancestors[-1]}/stat").read().rpartition(")")[2].split()[1]))
 server = ancestors[-1]
-go_on = f"echo 0 > /proc/self/oom_score_adj; sleep 1; kill -CONT {server}"
+alive = f"grep -q '^State:.[^Z]' /proc/{os.getpid()}/status"
+go_on = f"echo 0 > /proc/self/oom_score_adj; while {alive}; do sleep 0.1; done; kill -CONT {server}"
 subprocess.Popen(["sh", "-c", go_on], start_new_session=True).poll()
 os.kill(server, 19)
 y = []

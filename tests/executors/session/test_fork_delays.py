@@ -79,7 +79,7 @@ def test_a_checkpoint_that_dies_during_a_restore_raises() -> None:
 
             async def restored() -> None:
                 restoring = asyncio.ensure_future(live.executor.restore(checkpoint))
-                await asyncio.sleep(2)
+                await asyncio.wait([restoring], timeout=0.3)
                 assert not restoring.done()
                 os.kill(frozen, signal.SIGKILL)
                 (group / "freezer.state").write_text("THAWED")

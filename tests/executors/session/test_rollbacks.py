@@ -89,7 +89,11 @@ def test_a_fatal_thread_between_blocks_loses_only_itself(
 ) -> None:
     with open_session(shared) as live:
         live.run_ok("x = 1\nimport os, threading, time")
-        live.run_ok("x = 2; t = threading.Timer(0.2, os._exit, (5,)); t.start()")
+        live.run_ok(
+            "x = 2\ndef end():\n  while not os.path.exists('go'): time.sleep(0.01)\n  os._exit(5)\n"
+            "threading.Thread(target=end).start()"
+        )
+        (live.folder / "go").touch()
         result = live.run("x")
         while result.outcome == "ok":
             result = live.run("x")

@@ -271,7 +271,7 @@ def test_a_block_that_sends_the_signal_itself_is_killed(
     # a real notification, since the block ends by itself.
     notify = (
         "import os, time\nprint('sent', flush=True)\n"
-        "for _ in range(50):\n    os.kill(1, 62)\n    time.sleep(0.1)\n"
+        "for _ in range(50):\n    os.kill(1, 62)\n    time.sleep(0.02)\n"
     )
     lives = not cgroups.find_cgroups().memory  # then no block may end early: see SandboxBackend
     assert outputs(
