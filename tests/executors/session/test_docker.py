@@ -20,6 +20,7 @@ from cellblock import (
 from tests.containers import docker_engine
 from tests.executors.session import session_image
 from tests.executors.session.live_session import LiveSession, forked, run_async
+from tests.executors.session.test_saved_values import NATIVE_THREAD
 
 pytestmark = pytest.mark.engine
 
@@ -437,3 +438,21 @@ def test_a_saved_configuration_creates_the_same_executor(image: str) -> None:
     again = DockerSessionCodeExecutor.load_component(model)
     assert model.provider == "cellblock.DockerSessionCodeExecutor"
     assert again.dump_component() == model
+
+
+def test_a_session_with_threads_keeps_the_values_of_its_variables(
+    image: str, tmp_path: Path
+) -> None:
+    with session(image, work_dir=tmp_path) as live:
+        live.run_ok("def f(): return x\nx = [1]; y = x; odd = (n for n in [1])")
+        live.run(NATIVE_THREAD)
+        result = live.run("import os; os._exit(3)")
+        assert "could not be saved: odd (generator)" in result.notice, result
+        assert live.run_ok("f() is y, x, 'odd' in globals()") == "(True, [1], False)"
+        live.run(NATIVE_THREAD)
+        checkpoint = live.checkpoint()
+        live.run_ok("x = 2")
+        with pytest.raises(CheckpointError, match="holds values of variables only"):
+            live.fork()
+        live.restore(checkpoint)
+        assert live.run_ok("x, f() is y") == "([1], True)"

@@ -56,6 +56,10 @@ class _Thread(NamedTuple):
         call = _read(f"{self.number}/syscall").partition(" ")[0]
         return call in ("", _FUTEX) if _FUTEX else call != "running"
 
+    def is_running(self) -> bool:
+        """Return True if it runs or has ended, so that its owner cannot be found."""
+        return _read(f"{self.number}/syscall").partition(" ")[0].strip() in ("", "running")
+
     def is_safe(self) -> bool:
         return any(re.search(path, self.owner) and name == self.name for path, name in _SAFE)
 
@@ -91,7 +95,7 @@ def predict_obstacles() -> list[str]:
         thread.describe()
         for thread in _list_threads()
         if not (thread.is_safe() or thread.may_end())
-        and (thread.owner or thread.name or thread.is_waiting())
+        and (thread.owner or thread.name or not thread.is_running())
     ]
 
 
