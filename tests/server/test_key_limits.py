@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from cellblock.limits import Limits
+from cellblock.runtime.linux import process_tree
 from cellblock.server.owners import Overrides
 from tests.executors.session import session_image
 
@@ -165,16 +168,62 @@ def test_a_missing_folder_of_a_key_costs_only_its_own_sessions(
         assert run(client, "", "6 * 7")["stdout"] == "42\n"
 
 
-def test_keys_with_equal_limits_share_a_server_of_sessions(server: Server) -> None:
-    same = Overrides(limits=Limits(processes=64), policy={"network": "none"})
-    before = len(_children(server))
-    for name in ("first", "second"):
-        with server.client(server.add_key(name, overrides=same), "/v1") as client:
-            run(client, "", "1")
-    default = Overrides(policy={"network": "none"})  # as the server has it
-    with server.client(server.add_key("default", overrides=default), "/v1") as client:
-        run(client, "", "1")
-    assert len(_children(server)) == before + 1
+def test_a_key_whose_server_of_sessions_dies_takes_no_session_of_another_key_along(
+    server: Server, other: httpx.Client
+) -> None:
+    """Not even of a key with the same limits and policy."""
+    other.post("/sessions", json={"id": "kept"})
+    run(other, "/sessions/kept", "x = 41")
+    with server.client(server.add_key("unlucky"), "/v1") as client:
+        client.post("/sessions", json={"id": "lost"})
+        run(client, "/sessions/lost", "open('/proc/self/comm', 'w').write('unlucky')")
+        before = _sessions_lost(server, client)
+        os.kill(_server_above(server, "unlucky"), signal.SIGKILL)
+        answer = client.post("/sessions/lost/runs", json={"code": "1"})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+        assert _sessions_lost(server, client) == before + 1
+    assert run(other, "/sessions/kept", "x + 1")["stdout"] == "42\n"
+
+
+def test_the_server_of_a_key_ends_after_its_last_session(tmp_path: Path) -> None:
+    with serving(tmp_path, "--idle", "1") as server:
+        with server.client(server.add_key("busy"), "/v1") as client:
+            client.post("/sessions", json={"id": "a"})
+            run(client, "/sessions/a", "open('/proc/self/comm', 'w').write('busy')")
+            with _open_pidfd(_server_above(server, "busy")) as pidfd:
+                assert select.select([pidfd], [], [], 30)[0], "the server of the key does not end"
+            assert run(client, "", "6 * 7")["stdout"] == "42\n"
+
+
+def _sessions_lost(server: Server, client: httpx.Client) -> float:
+    text = client.get(f"{server.url}/metrics").text
+    (line,) = (one for one in text.splitlines() if one.startswith("cellblock_sessions_lost_total "))
+    return float(line.split()[1])
+
+
+def _server_above(server: Server, name: str) -> int:
+    """Return the process ID of the server of sessions that the process `name` is below."""
+    pid = next(pid for pid in process_tree.descendants(server.process.pid) if _name(pid) == name)
+    while (parent := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])) != (
+        server.process.pid
+    ):
+        pid = parent
+    return pid
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    return ""
+
+
+@contextlib.contextmanager
+def _open_pidfd(pid: int) -> Generator[int]:
+    pidfd = os.pidfd_open(pid)
+    try:
+        yield pidfd
+    finally:
+        os.close(pidfd)
 
 
 def test_a_server_of_sessions_that_was_killed_is_replaced(server: Server, named_key: str) -> None:

@@ -37,6 +37,10 @@ _STOPPED_TEXT = "The executor, or the server of its session, was stopped."
 _FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
 
 
+class ServerFull(BackendError):
+    """The server cannot take another tenant, because of a limit that the message names."""
+
+
 class Connection:
     """An open connection to a runtime server.
 
@@ -132,8 +136,9 @@ class Connection:
         that its code asks for. Closing the generator early, or cancelling its task, cancels the
         run and waits for its end.
 
-        Raise `BackendLost` if the server ends, `ExecutorStopped` after `close`, `BackendError` if
-        no cell could be started, and `WorkspaceError` if a file of the block could not be written.
+        Raise `BackendLost` if the server or the session ends, `ExecutorStopped` after `close`,
+        `BackendError` if no cell could be started, and `WorkspaceError` if a file of the block
+        could not be written.
         """
         number = next(self._numbers)
         kind = protocol.SESSION_REQUEST if "op" in request else protocol.RUN
@@ -230,7 +235,7 @@ class Connection:
         for frame in frames:
             if frame.kind == protocol.FAILED:
                 run.is_done = True
-                raise _failure_error(frame.json())
+                raise _failure_error(frame.json(), self.loss_advice)
             run.is_done = run.is_done or frame.kind in _FINAL_KINDS
         if not frames:
             run.is_done = True
@@ -297,10 +302,9 @@ class Connection:
             self._opened.set_result(frame.json())
         elif frame.kind == protocol.FAILED:
             failure = frame.json()
-            self._mark_lost(
-                f"The runtime server failed: {failure.get('error')}.",
-                _preload_error(failure) if failure.get("module") else None,
-            )
+            reason = f"The runtime server failed: {failure.get('error')}."
+            error = _preload_error(failure) if failure.get("module") else None
+            self._mark_lost(reason, ServerFull(reason) if failure.get("full") else error)
 
     def _handle_run_frame(self, frame: protocol.Frame) -> None:
         run = self._runs.get(frame.run)
@@ -376,10 +380,12 @@ def _preload_error(failure: dict[str, Any]) -> PackageError:
     )
 
 
-def _failure_error(failure: dict[str, Any]) -> CellblockError:
+def _failure_error(failure: dict[str, Any], loss_advice: str) -> CellblockError:
     """Return the error that the server reports for one run."""
     if failure.get("stopped"):
         return ExecutorStopped(_STOPPED_TEXT)
+    if failure.get("lost"):
+        return BackendLost(f"The session was lost: {failure.get('error')}. {loss_advice}".strip())
     if failure.get("file"):
         return WorkspaceError(f"{failure['file']} cannot be written: {failure.get('error')}.")
     return BackendError(f"The code could not be run: {failure.get('error')}.")

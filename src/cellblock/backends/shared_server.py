@@ -24,7 +24,7 @@ from ..limits import Limits
 from ..policy import Policy
 from ..runtime.linux.rmtree import remove_tree
 from .base import Backend
-from .connection import Connection
+from .connection import Connection, ServerFull
 from .protected_paths import ProtectedPath
 from .sandbox import ENVIRONMENT, SandboxBackend, executor_mounts, sandbox_unavailable
 from .scratch import create_scratch
@@ -125,7 +125,7 @@ class SharedSandboxBackend(Backend):
         server = _find_server(key)
         try:
             return await server.connect(self, backend)
-        except SandboxUnavailable:
+        except (SandboxUnavailable, ServerFull):
             raise
         except BackendError as error:
             if not await server.is_exiting():

@@ -20,6 +20,7 @@ CELL, SESSION, ZYGOTE = b"c", b"s", b"z"
 HELLO, GO, READY, PRETOUCH, ERROR = b"H", b"G", b"R", b"P", b"E"
 
 MAX_PACKET = 1 << 16  # bytes
+NAMESPACES = 5  # whose descriptors the first process of a branch sends with its greeting
 MAX_MOUNTS = 250  # in one packet: the kernel passes at most 253 descriptors, see unix(7)
 REPORT = struct.Struct("<idq")
 

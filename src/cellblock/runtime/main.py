@@ -62,7 +62,7 @@ def main(launch_sandbox: LaunchSandbox | None) -> dict[str, Any]:
     from_server.close()
     if broker:
         broker.close()
-    # Each cell needs about ten descriptors, and each session twenty.
+    # Each session needs eight descriptors, and each cell ten.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     from .server.server import Server  # not before the fork, see above

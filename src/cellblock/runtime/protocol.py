@@ -205,6 +205,8 @@ _FIELDS: Final[Mapping[int, Mapping[str, Callable[[object], bool]]]] = {
         "file": _optional(_is_text),
         "module": _optional(_is_text),
         "stopped": _optional(_is_integer),
+        "full": _optional(_is_integer),  # 1: a limit of the server is reached
+        "lost": _optional(_is_integer),  # 1: the session of the request is gone
     },
     SESSION_REPLY: {
         **{name: _optional(is_valid) for name, is_valid in _ANSWER_FIELDS.items()},

@@ -30,7 +30,11 @@ class NoClient:
     is_full = False
 
     def register(
-        self, descriptor: int, handler: Callable[[], None], flags: int = select.EPOLLIN
+        self,
+        descriptor: int,
+        handler: Callable[[], None],
+        flags: int = select.EPOLLIN,
+        on_fault: Callable[[Exception], None] | None = None,
     ) -> None: ...
     def unregister(self, descriptor: int, *, closing: bool = False) -> None: ...
     def pause_reading(self, descriptor: int, flags: int) -> None: ...

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Generator
+
+from .held_file import HeldFile
 
 _SIGKILL = int(signal.SIGKILL)
 _EXITING = 4  # PF_EXITING, in the flags of /proc/PID/stat
 _KILL_BIT = 1 << (_SIGKILL - 1)
 _PAGE = 1 << 16
 _FULL = 4000  # bytes; a longer list may be incomplete: the kernel returns one page per read
+# Errors that do not mean that the process has ended.
+_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 _ONE_THREAD = 3  # links of /proc/PID/task: itself, its parent, one thread
 
 
@@ -29,15 +35,28 @@ def descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of process `pid`, none if there is no such process."""
+    """Return the children of process `pid`, none if there is no such process.
+
+    Raise `OSError` if they cannot be listed, for example with too many open files.
+    """
     if not _kernel_lists_children():
         return _children_by_parent()[pid]
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    with _without_process():
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
+            with _without_process():
                 found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
     return found
+
+
+@contextlib.contextmanager
+def _without_process() -> Generator[None]:
+    """Ignore an `OSError` that means that the process or thread has ended."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FAULTS:
+            raise
 
 
 @functools.cache
@@ -58,14 +77,17 @@ def _children_by_parent() -> defaultdict[int, list[int]]:
 def start_time(pid: int) -> str:
     """Return the start time of process `pid` in clock ticks since boot, "" if it has ended.
 
-    The process ID and the start time together identify a process.
+    The process ID and the start time together identify a process. Raise `OSError` if it cannot be
+    read, for example with too many open files.
     """
     try:
         # The name, in brackets, may contain spaces and brackets.
         state, *rest = (
             _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
         )
-    except OSError:
+    except OSError as error:
+        if error.errno in _FAULTS:
+            raise
         return ""
     return "" if state in "ZX" else rest[18]
 
@@ -87,32 +109,33 @@ class ChildList:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._threads = self._list = -1
-        with contextlib.suppress(OSError):
-            self._threads = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_CLOEXEC)
-            self._list = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+        self._threads = HeldFile(f"/proc/{pid}/task")
+        self._list = HeldFile(f"/proc/{pid}/task/{pid}/children")
 
     def list(self) -> list[int]:
-        """Return the current children, none if the process has ended."""
+        """Return the current children, none if the process has ended. Raises as `children`."""
         try:
-            if os.fstat(self._threads).st_nlink == _ONE_THREAD:
-                data = os.pread(self._list, _PAGE, 0)
+            if self._threads.link_count() == _ONE_THREAD:
+                data = self._list.read(_PAGE)
                 return list(map(int, data.split())) if len(data) < _FULL else children(self.pid)
-        except OSError:
+        except OSError as error:
+            if error.errno in _FAULTS:
+                raise
             return [] if _kernel_lists_children() else children(self.pid)
         return children(self.pid)
 
     def close(self) -> None:
         """Close the files in /proc."""
-        for descriptor in (self._threads, self._list):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        self._threads = self._list = -1
+        self._threads.release()
+        self._list.release()
 
 
 def pid_in_namespace(pid: int) -> int:
-    """Return the ID of process `pid` in its own process namespace, 0 if it has ended."""
-    with contextlib.suppress(OSError):
+    """Return the ID of process `pid` in its own process namespace, 0 if it has ended.
+
+    Raise `OSError` if it cannot be read, for example with too many open files.
+    """
+    with _without_process():
         for line in _read(f"/proc/{pid}/status").splitlines():
             if line.startswith(b"NSpid:"):
                 return int(line.split()[-1])
@@ -121,11 +144,13 @@ def pid_in_namespace(pid: int) -> int:
 
 
 def has_ended(pid: int) -> bool:
-    """Return True if process `pid` has ended, whether or not it has been reaped."""
-    try:
+    """Return True if process `pid` has ended, whether or not it has been reaped.
+
+    Raise `OSError` if it cannot be read, for example with too many open files.
+    """
+    with _without_process():
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in b"ZX"
-    except OSError:
-        return True
+    return True
 
 
 def is_ending(pid: int) -> bool:
@@ -133,7 +158,9 @@ def is_ending(pid: int) -> bool:
     try:
         state, *fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         status = _read(f"/proc/{pid}/status")
-    except OSError:
+    except OSError as error:
+        if error.errno in _FAULTS:
+            raise
         return True
     if state in b"ZX" or int(fields[5]) & _EXITING:
         return True

@@ -16,6 +16,7 @@ from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pi
 from ..linux.pidfd import PidFd
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
+from .faults import describe
 from .pipes import OutputPipes
 from .storage import StorageMeter, WritableFolders
 from .usage import UsageMeter, exceeded_cpu_limit
@@ -48,11 +49,14 @@ class Job(NamedTuple):
             "queued": queued,
         }
 
-    def file_error_frame(self, error: OSError) -> bytes:
+    def file_error_frame(self, error: OSError | MemoryError) -> bytes:
         """Return the frame that reports that one of the job's files cannot be written."""
-        return protocol.encode_json(
-            protocol.FAILED, self.number, {"error": error.strerror, "file": error.filename}
+        failure = (
+            {"error": error.strerror, "file": error.filename}
+            if isinstance(error, OSError) and error.filename
+            else {"error": describe(error)}
         )
+        return protocol.encode_json(protocol.FAILED, self.number, failure)
 
 
 class Run:
@@ -121,7 +125,7 @@ class Cell:
         """Make a cell for any blocks, or for one job alone: the job, mount targets, and mounts."""
         self.name = name
         self.job, self._targets, mounts = dedicated_to or (None, list[str](), list[int]())
-        self._mounts = [os.dup(mount) for mount in mounts]
+        self._mounts = list[int]()
         self.run: Run | None = None
         self.pipes: OutputPipes | None = None
         self.pid = 0
@@ -131,7 +135,12 @@ class Cell:
         self._is_pretouched = False
         # Packets, so that messages of its two processes do not run together.
         self.socket, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        enable_credentials(self.socket)
+        try:
+            enable_credentials(self.socket)
+            self._mounts += [os.dup(mount) for mount in mounts]
+        except BaseException:
+            self.close()
+            raise
         self._limits: dict[str, Any] = spec["limits"]
         self._own_processes = bool(spec["zygote"]["own_processes"])
         self._cgroups = cgroups
@@ -171,18 +180,21 @@ class Cell:
             self._pidfd = PidFd(self.pid)
             self._usage = UsageMeter(self._cgroups, self.name, self.pid)
         except OSError as error:
-            raise CellError(f"a cell could not be added to its control groups: {error}") from error
+            raise CellError(f"a cell could not be set up: {describe(error)}") from error
         self.request_main()
         return False
 
     def request_main(self) -> None:
         """Ask the first process for a new main process. Raise `CellError` if it has ended."""
-        self.pipes = OutputPipes(self._limits.get("output_bytes"))
+        try:
+            self.pipes = OutputPipes(self._limits.get("output_bytes"))
+        except OSError as error:
+            raise CellError(f"the pipes of a cell could not be made: {describe(error)}") from error
         try:
             packet = handshake.encode_go(self._targets)
             socket.send_fds(self.socket, [packet], [*self.pipes.writers, *self._mounts])
         except OSError as error:
-            raise CellError(f"the first process of a cell has ended: {error}") from error
+            raise CellError(f"the first process of a cell cannot be reached: {error}") from error
         self._is_pretouched = False
 
     def pretouch(self) -> None:
@@ -197,8 +209,14 @@ class Cell:
     def start_run(self, job: Job, folders: WritableFolders) -> None:
         """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
         self.run = Run(job, self._limits, folders)
-        with contextlib.suppress(OSError):  # if it has ended, the first process reports that
+        try:
             self.socket.sendall(handshake.encode_job(job.request))
+        except ConnectionError:  # it has ended, which the first process reports
+            pass
+        except BaseException:
+            self.run.close()
+            self.run = None
+            raise
 
     def exceeded_limit(self) -> str | None:
         """Return the name of the limit that the block exceeds, or None."""
@@ -280,6 +298,7 @@ class Cell:
         """Close the socket, which ends the first process, and the pipes and files of the run."""
         self._close_run()
         self.socket.close()
+        self._peer.close()
         for mount in self._mounts:
             os.close(mount)
         self._mounts = []
@@ -293,6 +312,11 @@ class Cell:
     def _signal(self, number: int) -> None:
         if self._pidfd is not None:
             self._pidfd.send_signal(number)
+
+    def release_files(self) -> None:
+        """Close what only a block needs. The next one opens it again."""
+        if self._usage is not None:
+            self._usage.release_files()
 
     def has_ended(self) -> bool:
         """Return True if the first process has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -12,6 +13,7 @@ from .. import protocol
 from ..linux import files
 from .cell import Job
 from .event_loop import FOREVER, EventLoop
+from .faults import OnFault, describe
 from .pool import Pool
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _BUSY_BACKLOG = 4
 _BUSY_FLUSH_INTERVAL = 0.032
 # A request that comes later than this after a reply is not part of a quick sequence.
 _PAUSE_SECONDS = 0.003
+_MAX_FAULTS = 100  # in a row that are ignored, because nothing in particular can be blamed
 
 
 class ReplyBatch:
@@ -71,6 +74,7 @@ class Client:
         self._replies = 0  # since the last flush
         self._backlog = 0  # blocks that waited for a cell at the last reply
         self._waits_for_room = self._is_ended = False
+        self._faults = 0  # in a row
         self._flush_at = FOREVER
         self._replied_at = 0.0
         self._after_pause = False  # the last request came later than _PAUSE_SECONDS after a reply
@@ -81,16 +85,20 @@ class Client:
         os.set_blocking(self._control_out, False)
         self.register(self._control_in, self._on_readable)
         for frame in frames:
-            self._handle_frame(frame)
+            self._handle_contained(frame)
         self._loop.update_deadline(self)
 
     # the event loop
 
     def register(
-        self, descriptor: int, handler: Callable[[], None], flags: int = select.EPOLLIN
+        self,
+        descriptor: int,
+        handler: Callable[[], None],
+        flags: int = select.EPOLLIN,
+        on_fault: OnFault | None = None,
     ) -> None:
         """See `EventSource`."""
-        self._loop.register(descriptor, handler, flags, self)
+        self._loop.register(descriptor, handler, flags, self, on_fault)
 
     def unregister(self, descriptor: int, *, closing: bool = False) -> None:
         """See `EventSource`."""
@@ -167,13 +175,16 @@ class Client:
             return
         try:
             sent = os.write(self._control_out, self._outgoing)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
+        except ConnectionError:
             self._outgoing.clear()
             self._flush_at = FOREVER
             self._report_end()
             return
+        except BlockingIOError:
+            sent = 0
+        except (OSError, MemoryError) as error:
+            sent = 0
+            self.on_fault(error)
         del self._outgoing[:sent]
         self._flush_at = FOREVER
         if self._outgoing or self._waits_for_room:
@@ -208,14 +219,29 @@ class Client:
             data = os.read(self._control_in, _READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:
+        except ConnectionError:
             data = b""
         if not data:
             self._report_end()
             return
+        self._faults = 0
         self._after_pause = time.monotonic() > self._replied_at + _PAUSE_SECONDS
         for frame in self._decoder.feed(data):
+            self._handle_contained(frame)
+
+    def _handle_contained(self, frame: protocol.Frame) -> None:
+        """Handle a frame. A fault ends its request, or the client if the frame names none."""
+        try:
             self._handle_frame(frame)
+        except protocol.ProtocolError:
+            raise
+        except Exception as error:
+            if not frame.run:
+                self.fail(describe(error))
+                return
+            failure = {"error": describe(error)}
+            self.send(protocol.encode_json(protocol.FAILED, frame.run, failure))
+            self.flush()
 
     def _handle_frame(self, frame: protocol.Frame) -> None:
         match frame.kind:
@@ -251,10 +277,23 @@ class Client:
 
     # the end
 
-    def fail(self, why: str) -> None:
+    def on_fault(self, error: Exception) -> None:
+        """See `TimerHandler`. What caused the fault is reported again, as long as it lasts."""
+        self._faults += 1
+        if isinstance(error, OSError | MemoryError) and self._faults <= _MAX_FAULTS:
+            return
+        if not self._is_ended:
+            self.fail(describe(error))
+
+    def end_by(self, error: Exception) -> None:
+        """Report a fault that ends the client."""
+        self.fail(describe(error))
+
+    def fail(self, why: str, *, full: bool = False) -> None:
         """Report that no block can run any more because of `why`, and end the client."""
-        self.send(protocol.encode_json(protocol.FAILED, 0, {"error": why}))
-        self.flush()
+        self.send(protocol.encode_json(protocol.FAILED, 0, {"error": why, "full": int(full)}))
+        with contextlib.suppress(OSError):
+            os.write(self._control_out, self._outgoing)
         self._report_end()
 
     def _report_end(self) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from collections.abc import Callable
 from typing import Protocol
 
+from .faults import OnFault, report_fault, run_contained
+
 FOREVER = float("inf")
 _MAX_WAIT = 1e6  # seconds; epoll takes milliseconds in 31 bits
+_RETRY_DELAY = 0.01  # seconds until the next `epoll_wait` after a failed one
 
 
 class TimerHandler(Protocol):
@@ -22,25 +26,34 @@ class TimerHandler(Protocol):
         """Do what is due."""
         ...
 
+    def on_fault(self, error: Exception) -> None:
+        """Handle what `on_timer` raised, or a handler that has no `on_fault` of its own."""
+        ...
+
 
 class EventLoop:
-    """Watch descriptors with epoll, and call timers.
+    """Watch descriptors with epoll, and call timers. What these raise does not end the loop.
 
-    Each descriptor may belong to a timer. Only the timers whose descriptors had events are asked
+    Each descriptor belongs to a timer. Only the timers whose descriptors had events are asked
     for a new deadline, so that the cost of an event does not grow with the number of clients.
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._handlers: dict[int, tuple[Callable[[], None], TimerHandler | None]] = {}
+        self._handlers: dict[int, tuple[Callable[[], None], TimerHandler, OnFault]] = {}
         self._deadlines: dict[TimerHandler, float] = {}
 
     def register(
-        self, descriptor: int, handler: Callable[[], None], flags: int, timer: TimerHandler | None
+        self,
+        descriptor: int,
+        handler: Callable[[], None],
+        flags: int,
+        timer: TimerHandler,
+        on_fault: OnFault | None = None,
     ) -> None:
-        """Call `handler` whenever epoll reports `descriptor`."""
-        self._handlers[descriptor] = handler, timer
+        """Call `handler` whenever epoll reports `descriptor`, and `on_fault` if that raises."""
         self._epoll.register(descriptor, flags)
+        self._handlers[descriptor] = handler, timer, on_fault or timer.on_fault
 
     def rearm(self, descriptor: int, flags: int) -> None:
         """Report an edge-triggered `descriptor` once more if it is still readable."""
@@ -49,7 +62,8 @@ class EventLoop:
     def unregister(self, descriptor: int, *, closing: bool = False) -> None:
         """Stop watching `descriptor`. With `closing`, its close removes it from the epoll set."""
         if self._handlers.pop(descriptor, None) and not closing:
-            self._epoll.unregister(descriptor)
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(descriptor)
 
     def update_deadline(self, timer: TimerHandler) -> None:
         """Ask `timer` for its deadline. An earlier one stays: events cannot postpone it forever."""
@@ -65,21 +79,31 @@ class EventLoop:
         """Wait for events or the next deadline, and call their handlers."""
         due = min(self._deadlines.values(), default=FOREVER)
         touched = set[TimerHandler]()
-        for descriptor, _ in self._epoll.poll(
-            -1 if due == FOREVER else min(max(0.0, due - time.monotonic()), _MAX_WAIT)
-        ):
-            handler, timer = self._handlers.get(descriptor, (None, None))
-            if handler is not None:
+        for descriptor in self._wait(due):
+            if (found := self._handlers.get(descriptor)) is None:
+                continue
+            handler, timer, on_fault = found
+            try:
                 handler()
-            if timer is not None:
-                touched.add(timer)
+            except Exception as error:
+                report_fault(error, on_fault)
+            touched.add(timer)
         for timer in touched:
             self.update_deadline(timer)
         if due < FOREVER and (now := time.monotonic()) >= due:
             self._run_timers(now)
 
+    def _wait(self, due: float) -> list[int]:
+        """Return the descriptors that epoll reports until `due`."""
+        seconds = -1 if due == FOREVER else min(max(0.0, due - time.monotonic()), _MAX_WAIT)
+        try:
+            return [descriptor for descriptor, _ in self._epoll.poll(seconds)]
+        except (OSError, MemoryError):
+            time.sleep(_RETRY_DELAY)
+            return []
+
     def _run_timers(self, now: float) -> None:
         for timer, deadline in list(self._deadlines.items()):
             if now >= deadline and self._deadlines.pop(timer, None) is not None:
-                timer.on_timer()
+                run_contained(timer.on_timer, timer.on_fault)
                 self.update_deadline(timer)

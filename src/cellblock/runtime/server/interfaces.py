@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from .faults import OnFault
+
 
 class EventSource(Protocol):
-    """Watches descriptors.
+    """Watches descriptors."""
 
-    is_full   too much output waits to be sent: what code writes must not be read now
-    """
+    @property
+    def is_full(self) -> bool:
+        """Whether too much output waits to be sent: what code writes must not be read now."""
+        ...
 
-    is_full: bool
+    def register(
+        self,
+        descriptor: int,
+        handler: Callable[[], None],
+        flags: int = ...,
+        on_fault: OnFault | None = None,
+    ) -> None:
+        """Call `handler` whenever `descriptor` is readable.
 
-    def register(self, descriptor: int, handler: Callable[[], None], flags: int = ...) -> None:
-        """Call `handler` whenever `descriptor` is readable."""
+        `on_fault` is called with what it raises. By default, an error of the system is
+        ignored, and any other ends the client.
+        """
 
     def unregister(self, descriptor: int, *, closing: bool = False) -> None:
         """Stop watching `descriptor`. With `closing`, its close removes it from the epoll set."""

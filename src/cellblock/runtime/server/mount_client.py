@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from ..handshake import MAX_MOUNTS, MAX_PACKET
+from .faults import DESCRIPTOR_LIMIT, describe
 from .interfaces import EventSource
 
 OnFetched = Callable[[list[int], str], None]
@@ -27,20 +29,21 @@ class MountClient:
     def fetch(self, mounts: list[dict[str, Any]], on_fetched: OnFetched) -> None:
         """Request `mounts`, in the format of `sandbox.setup.mounts`.
 
-        `on_fetched` receives the descriptors, which it must close, and the error, "" if none.
+        `on_fetched` receives the descriptors, which are closed when it returns, and the error, ""
+        if none. If it raises, it is called once more with that as the error.
         """
         if not self._waiting and self._broker.fileno() < 0:
             on_fetched([], _BROKER_ENDED)
             return
-        self._waiting.append(on_fetched)
         self._broker.send(json.dumps(mounts).encode())
+        self._waiting.append(on_fetched)
 
     def _on_reply(self) -> None:
         try:
             data, ancillary, _, _ = self._broker.recvmsg(
                 MAX_PACKET, socket.CMSG_SPACE(MAX_MOUNTS * 4), socket.MSG_CMSG_CLOEXEC
             )
-        except OSError:
+        except ConnectionError:
             data, ancillary = b"", []
         if not data:
             self.close()
@@ -48,7 +51,17 @@ class MountClient:
         descriptors = [
             item for _, _, part in ancillary for item in struct.unpack(f"{len(part) // 4}i", part)
         ]
-        self._waiting.pop(0)(descriptors, json.loads(data).get("error", ""))
+        reply, on_fetched = json.loads(data), self._waiting.pop(0)
+        try:
+            if len(descriptors) < reply.get("count", 0):  # the kernel has dropped the others
+                on_fetched([], DESCRIPTOR_LIMIT)
+            else:
+                on_fetched(descriptors, reply.get("error", ""))
+        except Exception as error:
+            on_fetched([], describe(error))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def close(self) -> None:
         """Close the socket, which ends the broker. Pending requests fail."""

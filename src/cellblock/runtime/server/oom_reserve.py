@@ -33,7 +33,10 @@ class OomReserve:
             self._start_process(_FIRST_DELAY)
 
     def _start_process(self, delay: float) -> None:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+        except OSError:  # too many open files
+            return
         try:
             pid = os.fork()
         except OSError:  # the process limit is reached

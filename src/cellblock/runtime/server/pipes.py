@@ -9,6 +9,7 @@ other one is written.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -30,11 +31,15 @@ class OutputPipe:
     def __init__(self, stream: Stream) -> None:
         self.stream: Stream = stream
         self.reader, self.writer = _pipe()
-        try:  # so that code can open /dev/stdout, also if it runs as another user
-            os.fchmod(self.writer, 0o622)
-        except PermissionError:
-            pass  # gVisor does not allow it
-        os.set_blocking(self.reader, False)
+        try:
+            os.set_blocking(self.reader, False)
+            # So that code can open /dev/stdout, also if it runs as another user. gVisor does not
+            # allow it.
+            with contextlib.suppress(PermissionError):
+                os.fchmod(self.writer, 0o622)
+        except BaseException:
+            self.close()
+            raise
         self._packet_mode = self._resize(_PACKET_BYTES)
         # It may hold bytes that edge-triggered epoll has already reported.
         self.has_more = False
@@ -128,9 +133,13 @@ class OutputPipes:
 
     def __init__(self, max_bytes: int | None) -> None:
         self.readers: dict[int, OutputPipe] = {}
-        for stream in ("stdout", "stderr"):
-            pipe = OutputPipe(stream)
-            self.readers[pipe.reader] = pipe
+        try:
+            for stream in ("stdout", "stderr"):
+                pipe = OutputPipe(stream)
+                self.readers[pipe.reader] = pipe
+        except BaseException:
+            self.close()
+            raise
         self.limit = OutputLimit(max_bytes)
         self._last: OutputPipe | None = None
         self._in_a_row = 0

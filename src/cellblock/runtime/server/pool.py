@@ -22,6 +22,7 @@ from ..linux import process_tree
 from .cell import Cell, CellError, Job
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
+from .faults import describe, run_contained
 from .interfaces import FrameSender
 from .output import forward_output, send_tail
 from .scheduler import CPU_COUNT, TIME_SLICE, Scheduler, has_idle_cpu
@@ -42,6 +43,7 @@ _REFILL_DELAY = 0.005
 _TRIM_AFTER = 10.0
 _PRETOUCH_AFTER = 0.015  # seconds without a block until waiting processes touch their memory
 _REAP_INTERVAL = 0.005  # seconds between checks whether retired cells have ended
+_RETRY_DELAY = 0.05  # seconds until a cell is started again after one could not be made
 EDGE_TRIGGERED = select.EPOLLIN | select.EPOLLET
 
 
@@ -145,7 +147,10 @@ class Pool:
             self._pretouch()
         for cell in list(self._running.values()):
             if cell.run and now >= cell.run.next_check:
-                self._check_limits(cell, now)
+                run_contained(
+                    functools.partial(self._check_limits, cell, now),
+                    functools.partial(self._on_cell_fault, cell),
+                )
         self._reap_retired()
         if self._may_have_orphans and all(cell.pid for cell in self._starting):
             self._kill_orphans()
@@ -156,7 +161,8 @@ class Pool:
         """Register the pipes of a cell before it has a block: registering takes time."""
         for reader in cell.pipes.readers if cell.pipes else ():
             handler = functools.partial(self._on_output, cell, reader)
-            self._client.register(reader, handler, EDGE_TRIGGERED)
+            on_fault = functools.partial(self._on_cell_fault, cell)
+            self._client.register(reader, handler, EDGE_TRIGGERED, on_fault)
 
     def _unregister_output(self, cell: Cell) -> None:
         for reader in cell.pipes.readers if cell.pipes else ():
@@ -179,17 +185,32 @@ class Pool:
             if self._has_enough_cells(now):
                 self._refill_at = now + TIME_SLICE
                 return
-            self._request_cell(Cell(self._next_name(), self._spec, self.cgroups))
+            try:
+                self._request_cell(Cell(self._next_name(), self._spec, self.cgroups))
+            except (OSError, MemoryError) as error:
+                self._on_start_failed(describe(error))
+                if self._waiting:
+                    self._refill_at = now + _RETRY_DELAY
+                return
 
     def _next_name(self) -> str:
         self._count += 1
         return f"{self._name}cell-{self._count}"
 
     def _request_cell(self, cell: Cell) -> None:
-        cell.request_fork(self._zygote)
+        on_fault = functools.partial(self._on_cell_fault, cell)
+        try:
+            self._client.register(
+                cell.socket.fileno(),
+                functools.partial(self._on_packet, cell),
+                on_fault=on_fault,
+            )
+            cell.request_fork(self._zygote)
+        except BaseException:
+            self._retire(cell)
+            raise
         self._starting.add(cell)
         self._scheduler.add(self)
-        self._client.register(cell.socket.fileno(), functools.partial(self._on_packet, cell))
 
     def _has_enough_cells(self, now: float) -> bool:
         """Return True if blocks end one after another, and more cells would only share the CPUs."""
@@ -215,6 +236,7 @@ class Pool:
     def _trim(self) -> None:
         """Retire half of the ready cells, or all that the CPUs have no use for; keep one."""
         self._trim_at = FOREVER
+        self.release_files()
         ready = len(self._ready)
         if self._running or ready <= 1:
             return
@@ -222,6 +244,11 @@ class Pool:
             self._retire(self._ready.popleft())
         self._wanted_spares = min(self._wanted_spares, len(self._ready))
         self._trim_at = time.monotonic() + _TRIM_AFTER
+
+    def release_files(self) -> None:
+        """Close what is only open to be faster. The next blocks open it again."""
+        for cell in self._ready:
+            cell.release_files()
 
     def _schedule_idle_work(self) -> None:
         """Set the timers for what is done when no block runs."""
@@ -274,12 +301,33 @@ class Pool:
                 protocol.encode_json(protocol.FAILED, cell.job.number, {"error": why})
             )
             return
+        self._on_start_failed(why)
+        if self._failures < 3 or self._waiting:
+            self._refill_soon()
+        self._schedule_idle_work()
+
+    def _on_start_failed(self, why: str) -> None:
         self._failures += 1
         if self._waiting and self._failures >= 3:
             job = self._waiting.popleft()
             self._client.send(protocol.encode_json(protocol.FAILED, job.number, {"error": why}))
-        if self._failures < 3 or self._waiting:
-            self._refill_soon()
+
+    def _on_cell_fault(self, cell: Cell, error: Exception) -> None:
+        """End a cell, and the block in it, after a fault of the server."""
+        if cell in self._retired:
+            return
+        if cell.run is None:
+            self._on_cell_failed(cell, describe(error))
+            return
+        number = cell.run.number
+        self._running.pop(number, None)
+        failure = protocol.encode_json(protocol.FAILED, number, {"error": describe(error)})
+        self._client.send(failure)
+        self._may_have_orphans = not self._own_processes
+        cell.kill()
+        self._retire(cell)
+        self._dispatch()
+        self._refill_soon()
         self._schedule_idle_work()
 
     # running blocks
@@ -307,7 +355,7 @@ class Pool:
         try:
             mounts = job.request.get("mounts")
             cell.start_run(job, mounted_folders(mounts) if mounts else self._folders)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._client.send(job.file_error_frame(error))
             if cell.job is None:
                 self._ready.append(cell)
@@ -374,7 +422,7 @@ class Pool:
             self._may_have_orphans = True
         try:
             cell.prepare_next_run()
-        except CellError:
+        except (CellError, OSError, MemoryError):
             cell.is_used_up = True
         if cell.is_used_up:
             self._retire(cell)

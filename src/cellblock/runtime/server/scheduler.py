@@ -83,6 +83,9 @@ def has_idle_cpu() -> bool:
 
     This also counts the blocks of other servers.
     """
-    with open("/proc/loadavg") as file:
-        running = int(file.read().split()[3].partition("/")[0])
+    try:
+        with open("/proc/loadavg") as file:
+            running = int(file.read().split()[3].partition("/")[0])
+    except OSError:  # for example too many open files
+        return False
     return running <= CPU_COUNT

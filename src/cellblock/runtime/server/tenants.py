@@ -18,9 +18,11 @@ from typing import Any
 
 from .. import handshake, protocol
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from . import descriptors
 from .cgroups import CellCgroups
 from .client import Client, ReplyBatch
 from .event_loop import FOREVER, EventLoop
+from .faults import DESCRIPTOR_LIMIT, run_contained
 from .file_reuse import ReusableFiles
 from .mount_client import MountClient
 from .pool import Pool
@@ -59,26 +61,38 @@ class Tenants:
         control_client.register(listener.fileno(), self._on_connect)
 
     def _on_connect(self) -> None:
-        data, received, _, _ = socket.recv_fds(self._listener, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        try:
+            data, received, _, _ = socket.recv_fds(self._listener, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            data, received = b"", list[int]()
         if not data:
             self._control_client.unregister(self._listener.fileno())
             return
         if not received:  # too many open files: the tenant sees the other end of its stream closed
             return
         stream = received[0]
+        try:
+            copy = os.dup(stream)
+        except OSError:
+            os.close(stream)
+            return
         client = Client(
             self._loop,
             stream,
-            os.dup(stream),
+            copy,
             protocol.Decoder(),
             self._on_end,
             self._on_open,
             self._reply_batch,
         )
         self._clients.add(client)
-        client.start_reading([])
+        run_contained(functools.partial(client.start_reading, []), client.end_by)
 
     def _on_open(self, client: Client, request: dict[str, Any]) -> None:
+        count = descriptors.TENANT + len(request["mounts"])
+        if not descriptors.have_room(count, self._release_files):
+            client.fail(DESCRIPTOR_LIMIT, full=True)
+            return
         client.paths_to_delete += request["delete"]
         client.write_file = ReusableFiles(request["reuse_folder"]).write
         targets = [mount["target"] for mount in request["mounts"]]
@@ -87,6 +101,11 @@ class Tenants:
         on_fetched = functools.partial(self._on_fetched, client, targets)
         self._mount_client.fetch(request["mounts"], on_fetched)
 
+    def _release_files(self) -> None:
+        for client in self._clients:
+            if client.pool is not None:
+                client.pool.release_files()
+
     def _on_fetched(
         self, client: Client, targets: list[str], mounts: list[int], error: str
     ) -> None:
@@ -94,17 +113,21 @@ class Tenants:
             client.fail(error)
         elif self._is_active(client):
             self._request_zygote(client, targets, mounts)
-        for mount in mounts:
-            os.close(mount)
 
     def _request_zygote(self, client: Client, targets: list[str], mounts: list[int]) -> None:
         ours, theirs = socket.socketpair()
-        enable_credentials(ours)
-        text = json.dumps(targets).encode()
-        socket.send_fds(ours, [len(text).to_bytes(4, "big") + text], mounts)
-        socket.send_fds(self._zygote_socket, [handshake.ZYGOTE], [theirs.fileno()])
-        theirs.close()
-        client.register(ours.fileno(), functools.partial(self._on_zygote, client, ours))
+        on_fault = functools.partial(self._on_zygote_fault, client, ours)
+        try:
+            enable_credentials(ours)
+            handler = functools.partial(self._on_zygote, client, ours)
+            client.register(ours.fileno(), handler, on_fault=on_fault)
+            text = json.dumps(targets).encode()
+            socket.send_fds(ours, [len(text).to_bytes(4, "big") + text], mounts)
+            socket.send_fds(self._zygote_socket, [handshake.ZYGOTE], [theirs.fileno()])
+        except Exception as error:
+            on_fault(error)
+        finally:
+            theirs.close()
 
     def _on_zygote(self, client: Client, zygote: socket.socket) -> None:
         """Handle a message of the tenant's zygote: it is ready, has failed, or has ended."""
@@ -113,7 +136,7 @@ class Tenants:
             return
         try:
             data, ancillary, _, _ = zygote.recvmsg(handshake.MAX_PACKET, CREDENTIALS_SPACE)
-        except OSError:
+        except ConnectionError:
             data, ancillary = b"", []
         if not self._is_active(client):  # its descriptors can have new owners already
             client.unregister(zygote.fileno())
@@ -142,20 +165,29 @@ class Tenants:
             or "the process that cells are forked from did not start"
         )
 
+    def _on_zygote_fault(self, client: Client, zygote: socket.socket, error: Exception) -> None:
+        if client.pool is None:
+            client.unregister(zygote.fileno(), closing=True)
+            zygote.close()
+        client.end_by(error)
+
     def _is_active(self, client: Client) -> bool:
         return client in self._clients and client not in self._leaving
 
     # the end
 
     def _on_end(self, client: Client) -> None:
-        if client.pool is not None:
-            client.pool.start_shutdown()
         self._leaving.add(client)
         self._loop.update_deadline(self)
+        if client.pool is not None:
+            client.pool.start_shutdown()
 
     def next_deadline(self) -> float:
         """See `TimerHandler`."""
         return time.monotonic() + _REAP_INTERVAL if self._leaving else FOREVER
+
+    def on_fault(self, error: Exception) -> None:
+        """See `TimerHandler`. The next timer tries again."""
 
     def on_timer(self) -> None:
         """Close the streams of tenants whose cells are gone. This is how the tenants learn it."""

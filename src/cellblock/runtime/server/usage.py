@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from ..linux import process_tree
+from ..linux.held_file import HeldFile
 from .cgroups import CellCgroups
 from .storage import StorageMeter
 
@@ -32,33 +33,32 @@ class UsageMeter:
         # What was used before the block, parsed from the texts below when it is first needed.
         self._baseline: UsageSample | None = None
         self._baseline_texts: list[tuple[bytes, bytes]] = []
-        self._peak = self._oom = self._stat = self._io = self._time = -1
         self._cgroups = cgroups
         self._kills_before, self._time_before = 0, 0.0
         self._shared_before = self._total_shared_kills()
         self._folders = [f"{parent}/{name}" for parent in cgroups.parents]
         self.peak_bytes = self._leftover_bytes = 0
+        self._stat, self._io = (HeldFile(f"/proc/{pid}/{name}") for name in ("stat", "io"))
+        self._tracked = self._stat, self._io
+        self._peak = self._file(cgroups.peak, os.O_RDWR)
+        self._oom, self._time = self._file(cgroups.oom), self._file(cgroups.time)
+        try:
+            self._create_groups()
+        except BaseException:
+            self.remove_cgroups()
+            raise
+
+    def _create_groups(self) -> None:
         for folder in self._folders:
             os.mkdir(folder)
-        for index, file, text in cgroups.settings:
+        for index, file, text in self._cgroups.settings:
             with contextlib.suppress(FileNotFoundError):
                 _write(f"{self._folders[index]}/{file}", text)
-        for folder in self._folders:
-            _write(f"{folder}/cgroup.procs", str(pid))
-        self._tracked = (-1, -1)
-        self._stat, self._io = (_open_proc(pid, name) for name in ("stat", "io"))
-        self._peak = self._open(cgroups.peak, os.O_RDWR)
-        self._oom = self._open(cgroups.oom, os.O_RDONLY)
-        self._time = self._open(cgroups.time, os.O_RDONLY)
+        self.add_process(self.pid)
 
-    def _open(self, file: tuple[int, str] | None, flags: int) -> int:
-        """Open a file of the group, which is read for every block. Return -1 if there is none."""
-        if file is None:
-            return -1
-        try:
-            return os.open(f"{self._folders[file[0]]}/{file[1]}", flags | os.O_CLOEXEC)
-        except OSError:
-            return -1
+    def _file(self, file: tuple[int, str] | None, flags: int = os.O_RDONLY) -> HeldFile:
+        """Return a file of the group, which is read for every block. It may not exist."""
+        return HeldFile("" if file is None else f"{self._folders[file[0]]}/{file[1]}", flags)
 
     def start_block(self) -> None:
         """Start measuring a block in a cell without other processes."""
@@ -69,7 +69,7 @@ class UsageMeter:
         self._record_counts()
         if self._cgroups.peak is not None:
             try:
-                os.pwrite(self._peak, b"0", 0)
+                self._peak.write(b"0")
                 held = self._group_peak()
                 self._leftover_bytes = held if held > _FRESH_CELL_BYTES else 0
             except OSError:  # this kernel cannot reset it: each block needs a new cell
@@ -84,7 +84,7 @@ class UsageMeter:
         self._record_counts()
         # A kernel that cannot reset it reports the peak of all blocks.
         with contextlib.suppress(OSError):
-            os.pwrite(self._peak, b"0", 0)
+            self._peak.write(b"0")
         if alone:
             pairs = (self._stat, self._io), self._tracked
             self._baseline = None
@@ -108,8 +108,9 @@ class UsageMeter:
 
     def track_process(self, pid: int) -> None:
         """Count what process `pid`, which runs several blocks, has used before each of them."""
-        self._close(*self._tracked)
-        self._tracked = _open_proc(pid, "stat"), _open_proc(pid, "io")
+        for file in self._tracked:
+            file.release()
+        self._tracked = HeldFile(f"/proc/{pid}/stat"), HeldFile(f"/proc/{pid}/io")
 
     def _pids(self) -> list[int]:
         return [self.pid, *process_tree.descendants(self.pid)]
@@ -125,7 +126,7 @@ class UsageMeter:
 
     def _total_oom_kills(self) -> int:
         try:
-            return int(os.pread(self._oom, 1024, 0).split(b"oom_kill ", 1)[1].split()[0])
+            return int(self._oom.read().split(b"oom_kill ", 1)[1].split()[0])
         except (OSError, ValueError, IndexError):
             return 0
 
@@ -185,7 +186,7 @@ class UsageMeter:
 
     def _group_peak(self) -> int:
         try:
-            return int(os.pread(self._peak, 64, 0))
+            return int(self._peak.read(64))
         except (OSError, ValueError):
             return 0
 
@@ -245,9 +246,7 @@ class UsageMeter:
 
     def remove_cgroups(self) -> bool:
         """Remove the control groups. Return True if they are gone: the kernel may need a moment."""
-        self._close(self._peak, self._oom, self._stat, self._io, self._time, *self._tracked)
-        self._peak = self._oom = self._stat = self._io = self._time = -1
-        self._tracked = (-1, -1)
+        self.release_files()
         for folder in list(self._folders):
             try:
                 os.rmdir(folder)
@@ -258,10 +257,10 @@ class UsageMeter:
             self._folders.remove(folder)
         return True
 
-    def _close(self, *descriptors: int) -> None:
-        for descriptor in descriptors:
-            if descriptor >= 0:
-                os.close(descriptor)
+    def release_files(self) -> None:
+        """Close the files that are read for every block, until the next one."""
+        for file in (self._peak, self._oom, self._stat, self._io, self._time, *self._tracked):
+            file.release()
 
 
 class UsageSample:
@@ -301,19 +300,16 @@ def exceeded_cpu_limit(limits: dict[str, Any], used: float) -> str | None:
     return "cpu_seconds" if limit and used > limit else None
 
 
-def _text(descriptor: int) -> bytes:
-    """Return the content of an open file of /proc, empty if its process has ended."""
+def _text(file: HeldFile) -> bytes:
+    """Return the content of a file, empty if it cannot be read.
+
+    Its process has ended, or the kernel does not have it; to read `io` needs permission to trace
+    the process.
+    """
     try:
-        return os.pread(descriptor, 1024, 0) if descriptor >= 0 else b""
+        return file.read()
     except OSError:
         return b""
-
-
-def _open_proc(pid: int, name: str) -> int:
-    try:
-        return os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # reading `io` needs permission to trace the process
-        return -1
 
 
 def _sample(pids: list[int], *, memory: bool) -> UsageSample:

@@ -12,10 +12,13 @@ import itertools
 import json
 import os
 import socket
+import time
 from typing import Any, NoReturn
 
 from ...runtime.handshake import MAX_PACKET
 from . import mounts
+
+_RETRY_DELAY = 0.01  # seconds until a system call is repeated
 
 
 def fork_broker(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> None:
@@ -39,15 +42,36 @@ def _close_all_but(*kept: int) -> None:
 
 def _serve(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> NoReturn:
     while True:
-        data = stream.recv(MAX_PACKET)
+        try:
+            data = stream.recv(MAX_PACKET)
+        except ConnectionError:
+            os._exit(0)
+        except (OSError, MemoryError):  # for example no memory: the request is still there
+            time.sleep(_RETRY_DELAY)
+            continue
         if not data:
             os._exit(0)
         trees: list[mounts.MountTree] = []
         reply: dict[str, Any] = {}
         try:
             trees = mounts.open_trees(json.loads(data), user, id_maps)
-        except OSError as error:
+            reply = {"count": len(trees)}
+        except (OSError, MemoryError) as error:
             reply = {"error": str(error)}
-        socket.send_fds(stream, [json.dumps(reply).encode()], [tree.descriptor for tree in trees])
+        _reply(stream, reply, [tree.descriptor for tree in trees])
         for tree in trees:
             os.close(tree.descriptor)
+
+
+def _reply(stream: socket.socket, reply: dict[str, Any], descriptors: list[int]) -> None:
+    """Send a reply. If that fails, send the error instead: the server waits for one in order."""
+    while True:
+        try:
+            socket.send_fds(stream, [json.dumps(reply).encode()], descriptors)
+        except ConnectionError:
+            os._exit(0)
+        except (OSError, MemoryError) as error:
+            reply, descriptors = {"error": str(error)}, []
+            time.sleep(_RETRY_DELAY)
+        else:
+            return

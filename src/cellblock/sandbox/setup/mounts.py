@@ -40,7 +40,15 @@ def open_trees(
     creates belong to the owner. `id_maps` keeps the user namespaces for this, for later calls.
     `below` is a path in the work folder `source`, whose symbolic links are not followed.
     """
-    return [_open_tree(mount, map_to if mount["mapped"] else None, id_maps) for mount in mounts]
+    trees = list[MountTree]()
+    try:
+        for mount in mounts:
+            trees.append(_open_tree(mount, map_to if mount["mapped"] else None, id_maps))
+    except BaseException:
+        for tree in trees:
+            os.close(tree.descriptor)
+        raise
+    return trees
 
 
 def _open_tree(mount: dict[str, Any], map_to: int | None, id_maps: IdMaps) -> MountTree:
@@ -53,9 +61,13 @@ def _open_tree(mount: dict[str, Any], map_to: int | None, id_maps: IdMaps) -> Mo
     attributes = (
         _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
     )
-    _set_attributes(descriptor, attributes)
-    if map_to is not None:
-        _map_owner(descriptor, mount, map_to, id_maps)
+    try:
+        _set_attributes(descriptor, attributes)
+        if map_to is not None:
+            _map_owner(descriptor, mount, map_to, id_maps)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return MountTree(descriptor, mount["target"], is_folder)
 
 

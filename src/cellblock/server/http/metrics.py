@@ -62,8 +62,13 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
+        lost = Counter(
+            "cellblock_sessions_lost",
+            "Sessions that ended by themselves, as their next request found",
+            registry=self._registry,
+        )
         store = services.store
-        store.on_run_end = self.add_run
+        store.on_run_end, store.on_session_lost = self.add_run, lost.inc
         self._add_gauge("sessions", "Sessions of all keys", lambda: store.session_count)
         self._add_gauge("runs_active", "Runs that are active", lambda: store.queue.running_count)
         self._add_gauge("runs_waiting", "Runs in the queues", lambda: store.queue.waiting_count)

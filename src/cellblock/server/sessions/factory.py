@@ -1,4 +1,4 @@
-"""SessionFactory: make the executor of each session, on a shared warmed-up server if possible."""
+"""SessionFactory: make the executor of each session, on a warmed-up server of its owner."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import contextlib
 import json
 import shutil
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
+from ...errors import CellblockError
 from ...executors.command_line.docker import IMAGE
 from ...executors.workspace.cleanup_watchdog import CleanupWatchdog
 from ...executors.workspace.full_disk import report_full_disk
 from ...policy import Policy
-from ..owners import ANONYMOUS, Owner
+from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
 from ..settings import SessionSettings
 from .executors import DATA_DIR, ServedDockerSession, ServedSandboxSession, ServedSession
 from .warm_server import WarmServer
+
+_MAX_IDLE_SECONDS = 60.0  # until the server of a key ends that has no session
 
 
 class _TemporaryDir:
@@ -35,20 +40,27 @@ class _TemporaryDir:
 
 
 class SandboxSessions:
-    """Sessions in the sandbox. Those with the same limits and policy are forked from one server.
+    """Sessions in the sandbox. Those of one owner are forked from one server, which has no others.
 
-    Use it with `async with`. Entering starts the server of owners without limits of their own.
+    Use it with `async with`. Entering starts a server, which the first owner gets that has no
+    limits and policy of its own; then the next one is started. The server of a key ends when it has
+    had no session for a while.
     """
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._servers: dict[str, WarmServer] = {}  # by limits and policy
+        self._idle_seconds = min(settings.idle_seconds, _MAX_IDLE_SECONDS)
+        self._spare = WarmServer(settings)
+        # By owner, and the limits and policy that the owner had when they started.
+        self._servers: dict[tuple[str, str], WarmServer] = {}
+        self._tasks = set[asyncio.Task[None]]()
         self._exit_stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> SandboxSessions:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._stop_servers)
-            await self._server_for(self._settings).get()
+            await self._spare.get()
+            self._start_task(self._stop_idle_servers())
             self._exit_stack = stack.pop_all()
         return self
 
@@ -58,18 +70,45 @@ class SandboxSessions:
     async def make(self, owner: Owner) -> ServedSandboxSession:
         """Return a session that is not started yet. Raise what starting a server raises."""
         settings = owner.overrides.apply_to(self._settings)
-        server = await self._server_for(settings).get()
+        server = await self._server_for(owner, settings).get()
         return ServedSandboxSession(settings.run_seconds, server=server)
 
-    def _server_for(self, settings: SessionSettings) -> WarmServer:
-        differences = [settings.limits.to_dict(), settings.policy.to_dict()]
-        name = json.dumps(differences, sort_keys=True)
-        if name not in self._servers:
-            self._servers[name] = WarmServer(settings)
-        return self._servers[name]
+    def _server_for(self, owner: Owner, settings: SessionSettings) -> WarmServer:
+        own = _name(settings)
+        if (owner.id, own) not in self._servers:
+            is_usual = own == _name(self._settings)
+            self._servers[owner.id, own] = self._spare if is_usual else WarmServer(settings)
+            if is_usual:
+                self._spare = WarmServer(settings)
+                if owner.id != ANONYMOUS_ID:  # otherwise no other owner comes
+                    self._start_task(self._start_spare())
+        return self._servers[owner.id, own]
+
+    async def _start_spare(self) -> None:
+        with contextlib.suppress(CellblockError):  # the owner who gets it tries again
+            await self._spare.get()
+
+    async def _stop_idle_servers(self) -> None:
+        while True:
+            await asyncio.sleep(self._idle_seconds / 2)
+            for name, server in list(self._servers.items()):
+                if name[0] != ANONYMOUS_ID and await server.stop_if_idle(self._idle_seconds):
+                    self._servers.pop(name)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _stop_servers(self) -> None:
-        await asyncio.gather(*(server.stop() for server in self._servers.values()))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(server.stop() for server in (self._spare, *self._servers.values())))
+
+
+def _name(settings: SessionSettings) -> str:
+    return json.dumps([settings.limits.to_dict(), settings.policy.to_dict()], sort_keys=True)
 
 
 class DockerSessions:

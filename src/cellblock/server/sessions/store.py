@@ -48,13 +48,14 @@ class SessionStore:
     Belongs to one event loop. A session is found only by the owner that made it.
 
     `on_run_end` is called with each run that had its turn. Its result is None if its client went
-    away or its session was lost.
+    away or its session was lost. `on_session_lost` is called when a request finds that.
     """
 
     def __init__(self, settings: SessionSettings, meter: KeyUsageMeter | None = None) -> None:
         self.settings = settings
         self.queue = RunQueue(settings.max_running, settings.max_queued)
         self.on_run_end: Callable[[SessionRun], object] = lambda run: None
+        self.on_session_lost: Callable[[], object] = lambda: None
         self._meter = meter
         self._factory = session_factory(settings)
         self._sessions: dict[tuple[str, str], HostedSession] = {}
@@ -131,6 +132,8 @@ class SessionStore:
             yield session
         except (BackendError, ExecutorStopped, SessionNotFound) as error:
             if isinstance(error, BackendLost):
+                if not session.is_closed:
+                    self.on_session_lost()
                 self._discard(session)
             if self._has_ended:
                 raise Draining("The server has stopped. Send the request again later.") from error

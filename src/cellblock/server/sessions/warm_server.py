@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path, PurePosixPath
 
 from ...aio.background_loop import background_loop
@@ -27,9 +28,13 @@ class _SessionServer(SessionServer):
         """Return True if the server was started and has ended by itself."""
         return self._connection is not None and not self._connection.is_open
 
+    def has_sessions(self) -> bool:
+        """Return True if the server has sessions."""
+        return self._session_count > 0
+
 
 class WarmServer:
-    """The server of all sessions with the same settings. It starts on first use.
+    """The server of sessions with the same settings. It starts on first use.
 
     Raise `PolicyNotSupported` for a policy with another folder at /mnt/data.
     """
@@ -40,13 +45,25 @@ class WarmServer:
         self._server: SandboxSessionServer | None = None
         self._runtime_server: _SessionServer | None = None
         self._lock = asyncio.Lock()
+        self._used_at = time.monotonic()
 
     async def get(self) -> SandboxSessionServer:
         """Return the running server, a new one if it was lost. Raise what starting it raises."""
         async with self._lock:
+            self._used_at = time.monotonic()
             if self._runtime_server is not None and self._runtime_server.is_lost():
                 await self._close()
             return self._server or await self._start()
+
+    async def stop_if_idle(self, seconds: float) -> bool:
+        """Stop the server if it had no session for so many seconds. Return True if it has none."""
+        async with self._lock:
+            if self._runtime_server is not None and self._runtime_server.has_sessions():
+                self._used_at = time.monotonic()
+            if time.monotonic() < self._used_at + seconds:
+                return False
+            await self._close()
+            return True
 
     async def stop(self) -> None:
         """Stop the server, with its sessions."""

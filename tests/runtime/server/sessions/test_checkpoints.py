@@ -37,7 +37,13 @@ class SelectLoop:
     def __init__(self) -> None:
         self._handlers: dict[int, Callable[[], None]] = {}
 
-    def register(self, descriptor: int, handler: Callable[[], None], flags: int = 0) -> None:
+    def register(
+        self,
+        descriptor: int,
+        handler: Callable[[], None],
+        flags: int = 0,
+        on_fault: Callable[[Exception], None] | None = None,
+    ) -> None:
         self._handlers[descriptor] = handler
 
     def unregister(self, descriptor: int, *, closing: bool = False) -> None:

@@ -5,6 +5,7 @@ Frames go in both directions, descriptors into the cell. No call blocks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -14,8 +15,10 @@ from collections.abc import Callable
 
 from ... import protocol
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from ...linux.known_process import KnownProcess
 from ..interfaces import EventSource
 
+_MAX_FAILURES = 100  # to send something, in a row
 _READ_SIZE = 1 << 16  # bytes; a larger buffer would be returned to the kernel after each read
 
 
@@ -25,6 +28,9 @@ class Channel:
     `on_frame` is called with each frame. `on_end` is called once, when the process has ended. A
     process that violates the protocol is killed. The kernel reports the process ID with the first
     bytes, unless `set_pid` is called before.
+
+    Without a pidfd it costs one descriptor less, but if others hold copies of the peer's end of the
+    stream, the end of the process is not noticed. `has_ended` looks.
     """
 
     def __init__(
@@ -32,18 +38,27 @@ class Channel:
         loop: EventSource,
         on_frame: Callable[[protocol.Frame], None],
         on_end: Callable[[], None],
+        *,
+        has_pidfd: bool = True,
     ) -> None:
         self.pid = 0
+        self._has_pidfd = has_pidfd
+        self._process: KnownProcess | None = None
         self._loop, self._on_frame, self._on_end = loop, on_frame, on_end
-        self._socket, self._peer = socket.socketpair()
-        enable_credentials(self._socket)
-        self._socket.setblocking(False)
         self._decoder = protocol.Decoder()
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
         self._pidfd = -1
         self._watches_writable = False
+        self._failures = 0  # to send, in a row
         self.open = True
-        loop.register(self._socket.fileno(), self._on_event)
+        self._socket, self._peer = socket.socketpair()
+        try:
+            enable_credentials(self._socket)
+            self._socket.setblocking(False)
+            loop.register(self._socket.fileno(), self._on_event)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def peer_fd(self) -> int:
@@ -67,10 +82,9 @@ class Channel:
 
     def _send_now(self, frame: bytes) -> int:
         """Send as much of `frame` as the socket takes at once. Return the number of bytes."""
-        try:
+        with contextlib.suppress(OSError):
             return self._socket.send(frame)
-        except OSError:
-            return 0
+        return 0
 
     def _flush(self) -> None:
         while self._outgoing:
@@ -81,11 +95,15 @@ class Channel:
                     if descriptors
                     else self._socket.send(frame)
                 )
-            except BlockingIOError:
-                sent = -1
-            except OSError:
+            except ConnectionError:
                 return  # `_read` or `_on_exit` handles the end of the process
+            except OSError as error:  # no room, or for example no memory: it is sent again
+                sent = -1
+                self._failures += not isinstance(error, BlockingIOError)
+                if self._failures > _MAX_FAILURES:
+                    raise
             if sent >= 0:
+                self._failures = 0
                 _close(descriptors)
                 self._outgoing[0] = frame[sent:], []
             if sent < len(frame):
@@ -117,7 +135,7 @@ class Channel:
             data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, CREDENTIALS_SPACE)
         except BlockingIOError:
             return False
-        except OSError:
+        except ConnectionError:
             data, ancillary = b"", []
         if not data:
             if self._pidfd < 0:
@@ -142,8 +160,11 @@ class Channel:
         """Set the process ID if it is known before the process sends anything."""
         self.pid = pid
         try:
+            if not self._has_pidfd:
+                self._process = KnownProcess(pid)
+                return
             self._pidfd = os.pidfd_open(self.pid)
-        except OSError:
+        except ProcessLookupError:
             self._close_and_report()
             return
         # The end of the stream does not show the end of the process: its children may hold copies.
@@ -156,11 +177,17 @@ class Channel:
 
     def signal(self, number: int) -> None:
         """Send signal `number` to the process."""
+        if self._process is not None:
+            self._process.send_signal(number)
         if self._pidfd >= 0:
             try:
                 signal.pidfd_send_signal(self._pidfd, number)
             except ProcessLookupError:
                 return
+
+    def has_ended(self) -> bool:
+        """Return True if the channel is closed, or the process is known to have ended."""
+        return not self.open or (self._process is not None and self._process.has_ended())
 
     def kill(self) -> None:
         """Kill the process. `on_end` is called when it has ended."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ... import protocol
 from ...linux.process_tree import is_ending
+from ..faults import describe
 from ..interfaces import EventSource
 from .channel import Channel
 
@@ -34,12 +35,12 @@ class CheckpointHandle:
         self._dropped = False
         self.zombie_until = 0.0
         self._on_change = on_change
-        self.channel = Channel(loop, self._on_frame, on_change)
+        self.channel = Channel(loop, self._on_frame, on_change, has_pidfd=False)
 
     @property
     def alive(self) -> bool:
         """Whether the session can still be resumed from it."""
-        return self.channel.open and not self._dropped
+        return not self._dropped and not self.channel.has_ended()
 
     @property
     def is_resolved(self) -> bool:
@@ -62,7 +63,11 @@ class CheckpointHandle:
         Returns the successor: a checkpoint of the same state that replaces this one.
         """
         successor = CheckpointHandle(loop, self.blocks, self._on_change)
-        self.send_order({"op": "resume"}, [session_channel.peer_fd, successor.channel.peer_fd])
+        try:
+            self.send_order({"op": "resume"}, [session_channel.peer_fd, successor.channel.peer_fd])
+        except BaseException:
+            successor.channel.close()
+            raise
         session_channel.close_peer()
         successor.channel.close_peer()
         self.channel.close()
@@ -125,7 +130,9 @@ class CheckpointSet:
             return set()
         now = time.monotonic()
         self._dropped = [
-            handle for handle in self._dropped if handle.channel.open or now < handle.zombie_until
+            handle
+            for handle in self._dropped
+            if now < handle.zombie_until or not handle.channel.has_ended()
         ]
         return {handle.channel.pid for handle in (*self.handles(), *self._dropped)}
 
@@ -162,15 +169,27 @@ class CheckpointSet:
         return self._rollback if self._rollback is not None and self._rollback.alive else None
 
     def begin_rollback(self, main: Channel, blocks: int) -> None:
-        """Make the session's process fork the next one. Pass its answer to `finish_rollback`."""
+        """Make the session's process fork the next one. Pass its answer to `finish_rollback`.
+
+        A fault is a `failure`: the session goes on with the checkpoint that it has.
+        """
         if self._pending_rollback is not None:
             return
-        handle = CheckpointHandle(self._loop, blocks, self._on_change)
+        order = {"op": "checkpoint", "exact": False}
+        try:
+            handle = CheckpointHandle(self._loop, blocks, self._on_change)
+            try:
+                main.send(
+                    protocol.encode_json(protocol.SESSION_REQUEST, 0, order),
+                    [handle.channel.peer_fd],
+                )
+            except BaseException:
+                handle.channel.close()
+                raise
+        except (OSError, MemoryError) as error:
+            self.failure = describe(error)
+            return
         self._pending_rollback, self._are_resolved = handle, False
-        main.send(
-            protocol.encode_json(protocol.SESSION_REQUEST, 0, {"op": "checkpoint", "exact": False}),
-            [handle.channel.peer_fd],
-        )
         handle.channel.close_peer()
 
     def finish_rollback(self, answer: dict[str, Any]) -> None:
@@ -218,14 +237,22 @@ class CheckpointSet:
 
     def finish_named(self, name: str, answer: dict[str, Any]) -> None:
         """Store the pending checkpoint as `name`, or drop it if it was not made."""
-        handle, self._pending_named = self._pending_named, None
+        handle = self._pending_named
         if handle is None:
             return
-        if "refused" in answer or "error" in answer or not handle.alive:
-            self._discard(handle)
-        else:
+        was_made = not answer.keys() & {"refused", "error"} and handle.alive
+        self._pending_named = None
+        if was_made:
             handle.by_value = "by_value" in answer
             self.named[name] = handle
+        else:
+            self._discard(handle)
+
+    def discard_named(self) -> None:
+        """Drop the pending checkpoint of `begin_named`, which nobody was asked to make."""
+        handle, self._pending_named = self._pending_named, None
+        if handle is not None:
+            handle.channel.close()
 
     def has_named(self, name: str) -> bool:
         """Return True if the session can be resumed from checkpoint `name`."""

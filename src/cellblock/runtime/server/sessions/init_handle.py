@@ -17,8 +17,9 @@ from typing import Any
 from ... import handshake
 from ...linux import process_tree
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
-from ...linux.pidfd import PidFd
+from ...linux.known_process import KnownProcess
 from ..cgroups import CellCgroups
+from ..faults import describe
 from ..interfaces import EventSource
 from ..storage import StorageMeter
 from ..usage import UsageMeter, exceeded_cpu_limit
@@ -56,12 +57,16 @@ class SessionInitHandle:
         self.branches: set[SessionInitHandle] = set()
         self._child_lists: dict[int, process_tree.ChildList] = {}
         self._callbacks: list[Callable[[dict[str, Any]], None]] = []
-        self._pidfd: PidFd | None = None
+        self._process: KnownProcess | None = None
         self._usage: UsageMeter | None = None
         self._closed = False
         self._socket, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        enable_credentials(self._socket)
-        loop.register(self._socket.fileno(), self._on_packet)
+        try:
+            enable_credentials(self._socket)
+            loop.register(self._socket.fileno(), self._on_packet)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def peer_fd(self) -> int:
@@ -80,14 +85,14 @@ class SessionInitHandle:
     ) -> None:
         """Send an order. `on_answer` is called with the answer."""
         self.unpause()
-        self._callbacks.append(on_answer or (lambda _answer: None))
-        with contextlib.suppress(OSError):  # `_on_packet` handles the end of the process
+        with contextlib.suppress(ConnectionError):  # `_on_packet` handles the end of the process
             socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
+        self._callbacks.append(on_answer or (lambda _answer: None))
 
     def unpause(self) -> None:
         """Continue the first process: in a container, user code can stop it."""
-        if self._pidfd is not None:
-            self._pidfd.send_signal(signal.SIGCONT)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def _on_packet(self) -> None:
         room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4) + CREDENTIALS_SPACE
@@ -95,7 +100,7 @@ class SessionInitHandle:
             data, ancillary, _, _ = self._socket.recvmsg(
                 handshake.MAX_PACKET, room, socket.MSG_CMSG_CLOEXEC
             )
-        except OSError:
+        except ConnectionError:
             data, ancillary = b"", []
         if not data:
             self._on_end("the first process of the session's cell ended")
@@ -130,11 +135,13 @@ class SessionInitHandle:
             else (self.on_hello, self._start_usage)
         )
         try:
-            self._pidfd = PidFd(self.pid)
+            self._process = KnownProcess(self.pid)
             for step in steps:
                 step()
         except OSError as error:
-            self._on_end(f"the first process of the session's cell could not be set up: {error}")
+            self._on_end(
+                f"the first process of the session's cell could not be set up: {describe(error)}"
+            )
 
     def _start_usage(self) -> None:
         self._usage = UsageMeter(self._cgroups, self._name, self.pid)
@@ -258,6 +265,14 @@ class SessionInitHandle:
         """Return the name of the limit that the running block exceeds, or None."""
         return None if self._usage is None else self._usage.exceeded_limit(limits, storage)
 
+    def release_files(self) -> None:
+        """Close what only a block needs. The next one opens it again."""
+        for children in self._child_lists.values():
+            children.close()
+        self._child_lists.clear()
+        if self._usage is not None:
+            self._usage.release_files()
+
     # the end
 
     def close(self) -> None:
@@ -266,9 +281,7 @@ class SessionInitHandle:
         While branches live below the cell, the socket stays open.
         """
         self._closed = True
-        for children in self._child_lists.values():
-            children.close()
-        self._child_lists.clear()
+        self.release_files()
         if not self.branches and self._socket.fileno() >= 0:
             self._loop.unregister(self._socket.fileno())
             self._socket.close()
@@ -284,9 +297,7 @@ class SessionInitHandle:
             return False
         if self._usage is not None and not self._usage.remove_cgroups():
             return False
-        if self._pidfd is not None:
-            self._pidfd.close()
-            self._pidfd = None
+        self._process = None
         if self.parent is not None:
             self.parent.branches.discard(self)
             if self.parent._closed:
@@ -295,9 +306,9 @@ class SessionInitHandle:
         return True
 
     def _has_ended(self) -> bool:
-        return self._pidfd is None or self._pidfd.has_ended()
+        return self._process is None or self._process.has_ended()
 
     def kill(self) -> None:
         """Kill the first process if it does not end by itself."""
-        if self._pidfd is not None:
-            self._pidfd.send_signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)

@@ -8,16 +8,18 @@ session's folders). It forwards the rest to the session: `run`, `get`, `set`, `v
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 from ... import handshake, protocol
+from .. import descriptors
 from ..cell import Job
 from ..event_loop import FOREVER
+from ..faults import DESCRIPTOR_LIMIT, describe, run_contained
 from ..interfaces import FrameSender
 from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
@@ -59,11 +61,11 @@ class SessionManager:
         self._folders_to_delete: dict[int, list[str]] = {}
         self._spare: LiveSession | None = None
         self._spare_is_ready = False
-        self._waiting: list[Callable[[LiveSession], None]] = []
+        self._waiting: list[Job] = []
+        # The requests that no session answers, with the session that they depend on.
+        self._unanswered: dict[int, tuple[Job, LiveSession | None]] = {}
         self._closing: list[LiveSession] = []
         self._pending_branches: dict[LiveSession, float] = {}  # with their deadlines
-        # What their clients wait for while no request of the session is under way.
-        self._unanswered: dict[LiveSession, Job] = {}
         self._sessions_by_run: dict[int, LiveSession] = {}
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         self._created = self._failures = 0
@@ -75,14 +77,52 @@ class SessionManager:
         """Carry out a request or forward it to its session."""
         job = Job(frame.run, request, time.monotonic())
         if request["op"] == "open":
-            self._take_session(functools.partial(self._open_session, job))
+            self._unanswered[job.number] = job, None
+            if not self._have_room(self._cost(job)):
+                self._refuse(job, DESCRIPTOR_LIMIT)
+                return
+            self._waiting.append(job)
+            self._hand_out_spare()
             return
         session = self._sessions.get(request["session"])
+        self._unanswered[job.number] = job, session
         if session is None:
-            self._refuse(job, "the session does not exist: it was closed or has failed")
+            self._refuse(job, "the session does not exist: it was closed or has failed", lost=True)
             return
+        cost = self._cost(job)
+        if cost and not self._have_room(cost):
+            self._refuse(job, DESCRIPTOR_LIMIT)
+            return
+        on_fault = functools.partial(self._on_request_fault, job, session)
+        run_contained(functools.partial(self._handle, job, session, frame), on_fault)
+
+    def _have_room(self, count: int) -> bool:
+        return descriptors.have_room(count, self._release_files)
+
+    def _release_files(self) -> None:
+        for session in self._active_sessions():
+            session.release_files()
+
+    def _cost(self, job: Job) -> int:
+        """Return how many descriptors a request needs, 0 if it needs none that stay open."""
+        match job.request["op"]:
+            case "open":
+                own = 0 if self._spare is not None else descriptors.SESSION
+            case "fork":
+                own = descriptors.BRANCH
+            case "program":
+                own = descriptors.CELL
+            case "checkpoint":
+                own = descriptors.CHECKPOINT
+            case _:
+                return 0
+        return own + len(job.request.get("mounts", ()))
+
+    def _handle(self, job: Job, session: LiveSession, frame: protocol.Frame) -> None:
+        request = job.request
         match request["op"]:
             case "close":
+                self._unanswered.pop(job.number)
                 self._close_session(request["session"])
                 self._send_answer(job, {})
             case "kill" if not session.checkpoints.has_named(request["checkpoint_key"]):
@@ -108,6 +148,14 @@ class SessionManager:
                     }
                 self._sessions_by_run[frame.run] = session
                 session.submit(job, payload=frame.payload)
+                self._unanswered.pop(job.number, None)  # the session answers
+
+    def _on_request_fault(self, job: Job, session: LiveSession, error: Exception) -> None:
+        """Refuse a request, and end its session if that has begun to work on it."""
+        self._refuse(job, describe(error))
+        is_begun = session.request is not None and session.request.run.number == job.number
+        if is_begun or job.request["op"] == "resume":
+            session.on_fault(error)
 
     def send_data(self, frame: protocol.Frame) -> None:
         """Forward a chunk of a value, or a line of input."""
@@ -126,23 +174,25 @@ class SessionManager:
         return True
 
     def _send_answer(self, job: Job, answer: dict[str, Any]) -> None:
+        self._unanswered.pop(job.number, None)
         self._loop.send(protocol.encode_json(protocol.SESSION_REPLY, job.number, answer))
         self._loop.flush()
 
     def _send_ending(self, job: Job) -> None:
         """Report that a program was cancelled before it got a cell."""
+        self._unanswered.pop(job.number, None)
         self._loop.send(protocol.encode_json(protocol.ENDED, job.number, job.cancelled_ending()))
         self._loop.flush()
 
-    def _refuse(self, job: Job, why: str) -> None:
-        self._loop.send(protocol.encode_json(protocol.FAILED, job.number, {"error": why}))
+    def _refuse(self, job: Job, why: str, *, lost: bool = False) -> None:
+        """Answer a request that cannot be carried out. `lost`: its session is gone."""
+        if self._unanswered.pop(job.number, None) is None:
+            return
+        failure = {"error": why, "lost": int(lost)}
+        self._loop.send(protocol.encode_json(protocol.FAILED, job.number, failure))
         self._loop.flush()
 
     # the spare session
-
-    def _take_session(self, callback: Callable[[LiveSession], None]) -> None:
-        self._waiting.append(callback)
-        self._hand_out_spare()
 
     def _hand_out_spare(self) -> None:
         if self._waiting and self._spare is not None and self._spare_is_ready:
@@ -150,17 +200,21 @@ class SessionManager:
             session.on_ready = lambda: None
             if self._spec.get("spare_sessions", True):
                 self._refill_at = time.monotonic() + _REFILL_DELAY
-            self._waiting.pop(0)(session)
+            job = self._waiting.pop(0)
+            run_contained(functools.partial(self._open_session, job, session), session.on_fault)
         if self._waiting and self._spare is None:
             self._make_spare()
 
     def _make_spare(self) -> None:
         self._refill_at = FOREVER
-        session = self._spare = self._create_session()
-        session.on_ready = self._on_spare_ready
-        session.on_gone = self._on_spare_gone
-        socket.send_fds(self._zygote, [handshake.SESSION], [session.init.peer_fd])
-        session.init.close_peer()
+        try:
+            session = self._spare = self._create_session()
+            session.on_ready = self._on_spare_ready
+            session.on_gone = self._on_spare_gone
+            socket.send_fds(self._zygote, [handshake.SESSION], [session.init.peer_fd])
+            session.init.close_peer()
+        except (OSError, MemoryError) as error:
+            self._on_spare_gone(describe(error))
 
     def _create_session(self) -> LiveSession:
         self._created += 1
@@ -178,18 +232,18 @@ class SessionManager:
         if self._failures < _MAX_FAILURES or self._waiting:
             self._refill_at = time.monotonic() + _REFILL_DELAY
         if self._failures >= _MAX_FAILURES:
-            for callback in self._waiting:
-                assert isinstance(callback, functools.partial)
-                self._refuse(callback.args[0], why)
+            for job in self._waiting:
+                self._refuse(job, why)
             self._waiting.clear()
 
     # open and close
 
     def _open_session(self, job: Job, session: LiveSession) -> None:
         """Mount the folders of a session and let it change to its work folder."""
-        number, self._unanswered[session] = job.request["session"], job
-        self._register(number, session, job)
+        number = job.request["session"]
+        self._unanswered[job.number] = job, session
         session.on_gone = functools.partial(self._close_session, number)
+        self._register(number, session, job)
         self._mount_client.fetch(
             job.request["mounts"], functools.partial(self._on_session_fetched, job, session)
         )
@@ -197,8 +251,7 @@ class SessionManager:
     def _on_session_fetched(
         self, job: Job, session: LiveSession, mounts: list[int], error: str
     ) -> None:
-        if self._unanswered.get(session) is not job:
-            _close_all(mounts)  # the session has ended meanwhile
+        if job.number not in self._unanswered:  # the session has ended meanwhile
             return
         if error:
             self._close_session(job.request["session"], error)
@@ -210,7 +263,6 @@ class SessionManager:
             mounts,
             functools.partial(self._on_mounted, job, session),
         )
-        _close_all(mounts)
 
     def _set_folders(self, job: Job, session: LiveSession) -> None:
         paths = [*self._spec["writable"], *mounted_folders(job.request["mounts"]).paths]
@@ -220,7 +272,7 @@ class SessionManager:
         if "error" in answer:
             self._close_session(job.request["session"], answer["error"])
             return
-        self._unanswered.pop(session, None)
+        self._unanswered.pop(job.number, None)  # the session answers
         session.submit(Job(job.number, {"op": "enter"}, job.arrived))
 
     def _register(self, number: int, session: LiveSession, job: Job) -> None:
@@ -233,17 +285,17 @@ class SessionManager:
             # Needed only if the server ends first: the client that closes a session deletes them.
             self._spec["delete"].remove(path)
         if (session := self._sessions.pop(number, None)) is not None:
-            if (job := self._unanswered.pop(session, None)) is not None:
-                self._refuse(job, why)
-            session.close()
+            for job, owner in list(self._unanswered.values()):
+                if owner is session:
+                    self._refuse(job, why, lost=job.request["op"] != "open")
             self._retire(session)
 
     def _retire(self, session: LiveSession) -> None:
-        session.close()
         self._pending_branches.pop(session, None)
         if session not in self._closing:
             self._closing.append(session)
         self._pool.kill_orphans_soon()
+        session.close()
 
     def _init_pids(self) -> set[int] | None:
         """Return the process IDs of all first processes, or None if one is not known yet."""
@@ -259,7 +311,6 @@ class SessionManager:
     def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
         def on_ready() -> None:
             session.on_ready = lambda: None
-            self._unanswered.pop(session, None)
             if session.state_was_lost:
                 self._send_answer(job, {"error": _NOT_RESUMED})
             elif lost := session.lost_variables:
@@ -268,7 +319,7 @@ class SessionManager:
                 self._send_answer(job, {})
             session.begin_rollback_checkpoint(job.request)
 
-        session.on_ready, self._unanswered[session] = on_ready, job
+        session.on_ready = on_ready
         session.resume_checkpoint(job.request["checkpoint_key"])
 
     def _fork_branch(self, job: Job, session: LiveSession) -> None:
@@ -326,17 +377,21 @@ class SessionManager:
         branch = self._create_branch(job, session)
         branch.init.on_hello = functools.partial(self._on_branch_hello, job, session, branch)
         targets = [mount["target"] for mount in job.request["mounts"]]
-        # No user code may run while it could reach the branch's first process, which is not
-        # confined yet.
-        session.pause()
-        session.init.send_order(
-            {"op": "branch", "targets": targets}, [branch.init.peer_fd, *mounts]
-        )
+        try:
+            # No user code may run while it could reach the branch's first process, which is not
+            # confined yet.
+            session.pause()
+            session.init.send_order(
+                {"op": "branch", "targets": targets}, [branch.init.peer_fd, *mounts]
+            )
+        except (OSError, MemoryError) as fault:
+            branch.on_fault(fault)
         branch.init.close_peer()
-        _close_all(mounts)
 
     def _on_branch_hello(self, job: Job, session: LiveSession, branch: LiveSession) -> None:
         session.unpause()
+        if len(branch.init.namespaces) < handshake.NAMESPACES:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
         branch.blocks = session.blocks
         key = job.request.get("checkpoint_key")
@@ -347,15 +402,15 @@ class SessionManager:
             branch.start_with_variables(handle, is_branch=True)
             return
         channel = branch.create_main_channel()
-        descriptors = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
+        passed = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
         if handle is not None:
-            handle.send_order(_BRANCH_ORDER, descriptors)
+            handle.send_order(_BRANCH_ORDER, passed)
             channel.close_peer()
             return
         if key is not None:
             self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
             return
-        request = session.submit(Job(job.number, _BRANCH_ORDER, job.arrived), descriptors)
+        request = session.submit(Job(job.number, _BRANCH_ORDER, job.arrived), passed)
         channel.close_peer()
         if request is None:
             self._retire(branch)
@@ -411,7 +466,7 @@ class SessionManager:
             targets = [mount["target"] for mount in job.request["mounts"]]
             self._pool.submit_with_mounts(job, targets, mounts)
         self._fetching.discard(job.number)
-        _close_all(mounts)
+        self._unanswered.pop(job.number, None)  # the pool answers
 
     # time
 
@@ -432,15 +487,16 @@ class SessionManager:
         now = time.monotonic()
         if now >= self._refill_at:
             self._refill_at = FOREVER
-            if self._spare is None:
+            room = self._waiting or self._have_room(descriptors.SESSION)
+            if self._spare is None and room:
                 self._make_spare()
         for session in self._active_sessions():
             if now >= session.next_deadline():
-                session.on_timer(now)
+                run_contained(functools.partial(session.on_timer, now), session.on_fault)
         for branch, deadline in list(self._pending_branches.items()):
             if now >= deadline:
                 branch.on_gone(f"it did not start within {_BRANCH_TIMEOUT:.0f} s")
-        self._closing = [session for session in self._closing if not session.init.remove_if_ended()]
+        self._closing = [session for session in self._closing if not _is_gone(session)]
 
     def close(self) -> None:
         """End all sessions and wait until their cells are gone."""
@@ -457,12 +513,14 @@ class SessionManager:
         while self._closing and time.monotonic() < deadline:
             # Branches first: the cell that contains them remains until they are gone.
             self._closing = [
-                session for session in reversed(self._closing) if not session.init.remove_if_ended()
+                session for session in reversed(self._closing) if not _is_gone(session)
             ]
             if self._closing:
                 time.sleep(0.001)
 
 
-def _close_all(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+def _is_gone(session: LiveSession) -> bool:
+    try:
+        return session.init.remove_if_ended()
+    except OSError:  # the next timer tries again
+        return False

@@ -22,8 +22,12 @@ class SessionOutput:
         self._loop, self._max_bytes = loop, max_bytes
         self._pipes = OutputPipes(max_bytes)
         self._run: Run | None = None
-        for reader in self._pipes.readers:
-            loop.register(reader, functools.partial(self._on_output, reader), EDGE_TRIGGERED)
+        try:
+            for reader in self._pipes.readers:
+                loop.register(reader, functools.partial(self._on_output, reader), EDGE_TRIGGERED)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def writers(self) -> list[int]:
@@ -44,6 +48,10 @@ class SessionOutput:
         self.send_written(run)
         send_tail(self._loop, run, self._pipes.limit)
         self._pipes.limit, self._run = OutputLimit(self._max_bytes), None
+
+    def abandon_block(self) -> None:
+        """Keep the output from now on for the next block."""
+        self._run = None
 
     def send_written(self, run: Run) -> None:
         """Send what the block has written so far."""

@@ -7,6 +7,7 @@ process.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
@@ -16,10 +17,12 @@ from ... import protocol
 from ..cell import Job, Run
 from ..cgroups import CellCgroups
 from ..event_loop import FOREVER
+from ..faults import describe
 from ..interfaces import FrameSender
 from ..storage import WritableFolders
 from .channel import Channel
 from .checkpoints import CheckpointHandle, CheckpointSet
+from .fault_boundary import FaultBoundary
 from .init_handle import SessionInitHandle
 from .orphans import SessionOrphans
 from .output import SessionOutput
@@ -35,6 +38,7 @@ _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's 
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
 _LOAD_TIMEOUT = 300.0  # to save and load all variables
 _CLEAN_UP_TIMEOUT = 30.0  # for killed processes to be gone
+_IDLE_SECONDS = 1.0  # until an idle session releases what only a block needs
 _MAX_FAILURES = 3
 
 
@@ -48,15 +52,19 @@ class LiveSession:
     def __init__(
         self, loop: FrameSender, name: str, spec: dict[str, Any], cgroups: CellCgroups
     ) -> None:
-        self._loop, self._limits = loop, spec["limits"]
+        self._loop, self._limits = FaultBoundary(loop, self.on_fault), spec["limits"]
         self.folders = WritableFolders(spec["writable"])
         self.on_ready: Callable[[], None] = lambda: None
         self.on_gone: Callable[[str], None] = lambda _why: None
         self.on_answer: Callable[[dict[str, Any]], None] | None = None
-        self.output = SessionOutput(loop, self._limits.get("output_bytes"))
-        self.init = SessionInitHandle(
-            loop, name, cgroups, self._start_main, self._finish_request, self._fail
-        )
+        self.output = SessionOutput(self._loop, self._limits.get("output_bytes"))
+        try:
+            self.init = SessionInitHandle(
+                self._loop, name, cgroups, self._start_main, self._finish_request, self._fail
+            )
+        except BaseException:
+            self.output.close()
+            raise
         self.main: Channel | None = None
         self._main_ready = False
         self._main_inner_pid = 0  # its process ID in the cell, as it reports
@@ -64,7 +72,7 @@ class LiveSession:
         self._failures = 0
         self.blocks = 0  # number of blocks run and values set in the present process
         self.in_work_folder = False
-        self.checkpoints = CheckpointSet(loop, self._finish_request)
+        self.checkpoints = CheckpointSet(self._loop, self._finish_request)
         self._orphans = SessionOrphans(self.init, self.checkpoints)
         # The order of a branch that requests its first rollback checkpoint. It is carried out
         # before the first block: an unused branch needs none.
@@ -75,7 +83,7 @@ class LiveSession:
         self._restore_state: tuple[str, int] = ("kept", 0)
         self.lost_variables: list[str] = []  # that the restore by values left out
         self.request: SessionRequest | None = None
-        self._recheck_at = self._check_usage_at = FOREVER
+        self._recheck_at = self._check_usage_at = self._release_at = FOREVER
         self.closing = False
 
     # the session's process
@@ -199,9 +207,10 @@ class LiveSession:
             return None
         try:
             run = Run(job, self._limits, self.folders)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._loop.send(job.file_error_frame(error))
             return None
+        self._release_at = FOREVER
         request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
         if request.is_block:
             self.output.begin_block(run)
@@ -211,7 +220,12 @@ class LiveSession:
         elif self.main is None:  # it was killed to resume a checkpoint, which never happened
             self._restart_main()
         elif self._main_ready:
-            self._send_order(request)
+            try:
+                self._send_order(request)
+            except (OSError, MemoryError) as error:  # nothing was sent
+                self.output.abandon_block()
+                self._fail_request({"error": describe(error)})
+                return None
         return request
 
     def _kill_main(self, request: SessionRequest) -> None:
@@ -234,10 +248,15 @@ class LiveSession:
         if request.order["op"] == "checkpoint":
             handle = self.checkpoints.begin_named(self.blocks)
             request.descriptors = [handle.channel.peer_fd]
-        self.main.send(
-            protocol.encode(protocol.SESSION_REQUEST, request.run.number, request.payload),
-            request.descriptors,
-        )
+        try:
+            self.main.send(
+                protocol.encode(protocol.SESSION_REQUEST, request.run.number, request.payload),
+                request.descriptors,
+            )
+        except BaseException:
+            if handle is not None:
+                self.checkpoints.discard_named()
+            raise
         if handle is not None:
             handle.channel.close_peer()
 
@@ -271,7 +290,7 @@ class LiveSession:
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
-        deadline = min(self._recheck_at, self._check_usage_at, self._start_by)
+        deadline = min(self._recheck_at, self._check_usage_at, self._start_by, self._release_at)
         if self.request is None:
             return deadline
         return min(deadline, self.request.kill_at, self.request.run.deadline)
@@ -288,19 +307,29 @@ class LiveSession:
                 request.run.deadline = FOREVER
                 self.stop_request("wall_seconds")
             elif now >= self._check_usage_at:
-                storage = request.run.storage
-                if request.run.why is None:
-                    if limit := self.init.exceeded_limit(self._limits, storage):
-                        self.stop_request(limit)
-                else:
-                    self._stop_spending(request)
-                interval = _USAGE_CHECK_INTERVAL if request.run.why is None else _RECHECK_INTERVAL
-                self._check_usage_at = now + storage.check_after(interval)
+                self._check_usage(request, now)
         if now >= self._start_by and self.main is not None:
             self._start_by = FOREVER
             self.main.kill_and_close()
         if now >= self._recheck_at:
             self._finish_request()
+        if now >= self._release_at:
+            self.release_files()
+
+    def _check_usage(self, request: SessionRequest, now: float) -> None:
+        storage = request.run.storage
+        if request.run.why is None:
+            if limit := self.init.exceeded_limit(self._limits, storage):
+                self.stop_request(limit)
+        else:
+            self._stop_spending(request)
+        interval = _USAGE_CHECK_INTERVAL if request.run.why is None else _RECHECK_INTERVAL
+        self._check_usage_at = now + storage.check_after(interval)
+
+    def release_files(self) -> None:
+        """Close what is only open to be faster. The next block opens it again."""
+        self._release_at = FOREVER
+        self.init.release_files()
 
     # the end of a request
 
@@ -401,7 +430,8 @@ class LiveSession:
         return self._restore_state[0] != "kept"
 
     def _report(self, request: SessionRequest) -> None:
-        self.request, self._check_usage_at = None, FOREVER
+        self._check_usage_at = FOREVER
+        self._release_at = time.monotonic() + _IDLE_SECONDS
         number = request.run.number
         if request.is_block:
             self.output.end_block(request.run)
@@ -416,6 +446,7 @@ class LiveSession:
         else:
             answer = self._build_answer(request)
             self._loop.reply(protocol.encode_json(protocol.SESSION_REPLY, number, answer), 0)
+        self.request = None  # not earlier: a fault before this point is its answer
         request.run.close()
         if request.is_block or request.order["op"] == "set":
             self._after_change(request)
@@ -476,9 +507,15 @@ class LiveSession:
         """Close the session because its cell has ended."""
         if self.closing:
             return
-        self._fail_request({"error": why})
-        self.close()
-        self.on_gone(why)
+        self._fail_request({"error": why, "lost": 1})
+        try:
+            self.close()
+        finally:
+            self.on_gone(why)
+
+    def on_fault(self, error: Exception) -> None:
+        """Close the session because the server failed while it worked for it."""
+        self._fail(describe(error))
 
     def _fail_request(self, failure: dict[str, Any]) -> None:
         if self.request is not None:
@@ -496,6 +533,7 @@ class LiveSession:
                 self.main.kill()
                 self.main.close()
             self.main, self._main_ready = None, False
-            self._orphans.kill(0)
+            with contextlib.suppress(OSError):  # they end with the cell
+                self._orphans.kill(0)
             self.output.close()
         self.init.close()
