@@ -8,6 +8,7 @@ CellblockError
 │   ├── ContainerEngineUnavailable      no container engine accepts a connection
 │   ├── ImageUnavailable                the image is missing and cannot be pulled
 │   ├── BackendLost (ConnectionError)   the runtime server ended while it was in use
+│   ├── ServerFull                      a limit of the runtime server is reached
 │   ├── ServiceError (ConnectionError)  a remote service refused a request, or gave no answer
 │   └── ExecutorStopped                 `stop` was called while a block ran
 ├── WorkspaceError (OSError)            the work folder is missing, full or not writable
@@ -61,6 +62,10 @@ class ImageUnavailable(BackendError):
 
 class BackendLost(BackendError, ConnectionError):
     """The runtime server ended while it was in use. The message quotes its last output."""
+
+
+class ServerFull(BackendError):
+    """The runtime server cannot take more because of a limit. The message names it."""
 
 
 class ServiceError(BackendError, ConnectionError):

@@ -22,6 +22,7 @@ from ..errors import (
     CellblockError,
     ExecutorStopped,
     PackageError,
+    ServerFull,
     WorkspaceError,
 )
 from ..runtime import protocol
@@ -35,10 +36,6 @@ _PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
 _VALUE_CHUNK_BYTES = 1 << 20
 _STOPPED_TEXT = "The executor, or the server of its session, was stopped."
 _FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
-
-
-class ServerFull(BackendError):
-    """The server cannot take another tenant, because of a limit that the message names."""
 
 
 class Connection:
@@ -384,6 +381,8 @@ def _failure_error(failure: dict[str, Any], loss_advice: str) -> CellblockError:
     """Return the error that the server reports for one run."""
     if failure.get("stopped"):
         return ExecutorStopped(_STOPPED_TEXT)
+    if failure.get("full"):
+        return ServerFull(f"The request was refused: {failure.get('error')}.")
     if failure.get("lost"):
         return BackendLost(f"The session was lost: {failure.get('error')}. {loss_advice}".strip())
     if failure.get("file"):

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ..environments.interpreter import Interpreter, create_environment
-from ..errors import BackendError, BackendLost, SandboxUnavailable
+from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull
 from ..limits import Limits
 from ..policy import Policy
 from ..runtime.linux.rmtree import remove_tree
 from .base import Backend
-from .connection import Connection, ServerFull
+from .connection import Connection
 from .protected_paths import ProtectedPath
 from .sandbox import ENVIRONMENT, SandboxBackend, executor_mounts, sandbox_unavailable
 from .scratch import create_scratch

@@ -38,7 +38,8 @@ async def main():
             code = "print(x)" if sys.argv[1] == "sessions" else f"print({number})"
             result = await executor.execute_code_blocks([CodeBlock(code, "python")])
             assert result.output == f"{number}\\n", result
-        await executors[0].stop()
+        for executor in executors[:4]:
+            await executor.stop()
         async with make() as another:
             assert (await another.execute_code_blocks([CodeBlock("1", "python")])).exit_code == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...errors import BackendError, SessionError, WorkspaceError
+from ...errors import BackendError, ServerFull, SessionError, WorkspaceError
 from .. import refusals
 
 
@@ -36,6 +36,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.Draining, ErrorStatus(503, "ServerStopping", {"Retry-After": "10"})),
     (WorkspaceError, ErrorStatus(507, "InsufficientStorage")),
     (SessionError, ErrorStatus(409, "SessionConflict")),
+    (ServerFull, ErrorStatus(503, "ServerFull", {"Retry-After": "10"})),
     (BackendError, ErrorStatus(503, "BackendUnavailable", {"Retry-After": "10"})),
 )
 

@@ -79,7 +79,7 @@ class SessionManager:
         if request["op"] == "open":
             self._unanswered[job.number] = job, None
             if not self._have_room(self._cost(job)):
-                self._refuse(job, DESCRIPTOR_LIMIT)
+                self._refuse(job, DESCRIPTOR_LIMIT, full=True)
                 return
             self._waiting.append(job)
             self._hand_out_spare()
@@ -91,7 +91,7 @@ class SessionManager:
             return
         cost = self._cost(job)
         if cost and not self._have_room(cost):
-            self._refuse(job, DESCRIPTOR_LIMIT)
+            self._refuse(job, DESCRIPTOR_LIMIT, full=True)
             return
         on_fault = functools.partial(self._on_request_fault, job, session)
         run_contained(functools.partial(self._handle, job, session, frame), on_fault)
@@ -184,11 +184,11 @@ class SessionManager:
         self._loop.send(protocol.encode_json(protocol.ENDED, job.number, job.cancelled_ending()))
         self._loop.flush()
 
-    def _refuse(self, job: Job, why: str, *, lost: bool = False) -> None:
+    def _refuse(self, job: Job, why: str, *, lost: bool = False, full: bool = False) -> None:
         """Answer a request that cannot be carried out. `lost`: its session is gone."""
         if self._unanswered.pop(job.number, None) is None:
             return
-        failure = {"error": why, "lost": int(lost)}
+        failure = {"error": why, "lost": int(lost), "full": int(full)}
         self._loop.send(protocol.encode_json(protocol.FAILED, job.number, failure))
         self._loop.flush()
 
