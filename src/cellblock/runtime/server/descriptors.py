@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from ..linux.held_file import most_open
 
 # What each needs at most, also while it starts.
-SESSION, BRANCH, CHECKPOINT, CELL, TENANT = 12, 20, 4, 12, 28
+SESSION, TENANT = 12, 28
+_COSTS = {"open": SESSION, "fork": 20, "checkpoint": 4, "program": 12}
 _RESERVE = 24  # that are left for what runs already
+
+
+def cost_of(request: dict[str, Any]) -> int:
+    """Return how many descriptors a request of a session needs that stay open."""
+    cost = _COSTS.get(request["op"], 0)
+    return cost + len(request.get("mounts", ())) if cost else 0
 
 
 def have_room(count: int, release: Callable[[], object]) -> bool:

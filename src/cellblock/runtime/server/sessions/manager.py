@@ -104,19 +104,8 @@ class SessionManager:
             session.release_files()
 
     def _cost(self, job: Job) -> int:
-        """Return how many descriptors a request needs, 0 if it needs none that stay open."""
-        match job.request["op"]:
-            case "open":
-                own = 0 if self._spare is not None else descriptors.SESSION
-            case "fork":
-                own = descriptors.BRANCH
-            case "program":
-                own = descriptors.CELL
-            case "checkpoint":
-                own = descriptors.CHECKPOINT
-            case _:
-                return 0
-        return own + len(job.request.get("mounts", ()))
+        has_spare = job.request["op"] == "open" and self._spare is not None
+        return 0 if has_spare else descriptors.cost_of(job.request)
 
     def _handle(self, job: Job, session: LiveSession, frame: protocol.Frame) -> None:
         request = job.request
