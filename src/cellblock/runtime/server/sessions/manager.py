@@ -111,7 +111,6 @@ class SessionManager:
         request = job.request
         match request["op"]:
             case "close":
-                self._unanswered.pop(job.number)
                 self._close_session(request["session"])
                 self._send_answer(job, {})
             case "kill" if not session.checkpoints.has_named(request["checkpoint_key"]):
@@ -275,7 +274,7 @@ class SessionManager:
             self._spec["delete"].remove(path)
         if (session := self._sessions.pop(number, None)) is not None:
             for job, owner in list(self._unanswered.values()):
-                if owner is session:
+                if owner is session and job.request["op"] != "close":
                     self._refuse(job, why, lost=job.request["op"] != "open")
             self._retire(session)
 

@@ -528,7 +528,8 @@ class LiveSession:
         self._fail_request({"error": "the session was closed", "stopped": 1})
         if not self.closing:
             self.closing = True
-            self.checkpoints.close()
+            with contextlib.suppress(OSError):  # they end with the cell
+                self.checkpoints.close()
             if self.main is not None:
                 self.main.kill()
                 self.main.close()
