@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 # By module and class: the attribute with the `threading.Event` that ends such a thread.
 _STOP_EVENTS = {
@@ -79,9 +79,11 @@ def _executor_of_idle(thread: Any) -> Any:
     # A worker without a task waits in the C function of its queue.
     if module is None or frame is None or frame.f_code is not module._worker.__code__:
         return None
-    reference: Any = next(iter(getattr(thread, "_args", None) or ()), None)
-    executor: Any = cast("Any", reference)() if type(reference) is weakref.ref else None
-    return executor if type(executor) is module.ThreadPoolExecutor else None
+    arguments: Any = getattr(thread, "_args", None)
+    if not arguments or type(arguments[0]) is not weakref.ref:
+        return None
+    executor: Any = arguments[0]()
+    return executor if isinstance(executor, module.ThreadPoolExecutor) else None
 
 
 def _end_workers(executor: Any, workers: list[threading.Thread]) -> None:

@@ -35,10 +35,14 @@ _SAFE = (
 )
 # Libraries that are below the start function of a thread on its stack, whoever has started it.
 _RUNTIMES = re.compile(r"/(libc|libpthread|libstdc\+\+|libc\+\+|ld-|libpython|python)[^/]*$|^\[|^$")
-_GOMP = re.compile(r"/libgomp[^/]*$")
+_GOMP = re.compile(r"/.*/libgomp[^/]*$", re.M)
+_MAPPING = re.compile(r"^(\w+)-(\w+) ..(.)\S* \S+ \S+ \S+ *(.*)$", re.M)  # of /proc/self/maps
 _OMP_PAUSE_HARD = 2
 _DUCKDB_MINIMUM = {"threads": 1, "async_threads": 0}
-_FUTEX = {"x86_64": "202", "aarch64": "98"}.get(platform.machine())  # system call of who waits
+# System calls of threads that wait for others.
+_FUTEX, _READ = {"x86_64": ("202", "0"), "aarch64": ("98", "63")}.get(
+    platform.machine(), (None, None)
+)
 _GRACE = 0.1  # seconds for threads to finish what they do; OpenMP's spin before they sleep
 _POLL_INTERVAL = 0.0005
 _MAX_STACK = 8 << 20  # bytes that are read of one
@@ -53,7 +57,11 @@ class _Thread(NamedTuple):
 
     def is_waiting(self) -> bool:
         """Return True if it waits for work, and so holds no lock. True if it has ended."""
-        call = _read(f"{self.number}/syscall").partition(" ")[0]
+        call, *arguments = _read(f"{self.number}/syscall").split() or [""]
+        if call == _READ:
+            # pyarrow has a thread that waits for signals at a pipe.
+            with contextlib.suppress(OSError):
+                return os.readlink(f"/proc/self/fd/{int(arguments[0], 16)}").startswith("pipe:")
         return call in ("", _FUTEX) if _FUTEX else call != "running"
 
     def is_running(self) -> bool:
@@ -77,15 +85,18 @@ class _Thread(NamedTuple):
 _known: dict[tuple[str, str], _Thread] = {}  # by number and time of start
 _restarts: list[Callable[[], object]] = []  # start again what ended before a fork
 _connections: weakref.WeakSet[Any] = weakref.WeakSet()  # of duckdb, one for each database
+# Its function, once there is one. It makes one, and no object of Python's refers to it.
+_default_connection: list[Callable[[], Any]] = []
 _lasting: set[str] = set()  # threads that did not end although all was done for that
+_busy: set[str] = set()  # threads that did not wait for work when it was last looked at
 
 
 def describe_obstacles() -> list[str]:
-    """Describe the native threads that a fork of this process cannot do without."""
+    """Describe the native threads that a fork after `end_pools` cannot do without."""
     return [
         thread.describe()
         for thread in _list_threads()
-        if not (thread.is_safe() and thread.is_waiting())
+        if not thread.is_safe() or thread.number in _busy
     ]
 
 
@@ -105,7 +116,7 @@ def end_pools() -> None:
     Call `restart_pools` in this process and in its forks before user code runs again.
     """
     threads = _list_threads()
-    if any(_GOMP.search(thread.owner) for thread in threads):
+    if any(_GOMP.search(thread.owner) or thread.number not in _lasting for thread in threads):
         _end_openmp_pools()
     if threading.active_count() == 1 and _has_new_duckdb_threads():
         _end_duckdb_pools()
@@ -116,7 +127,11 @@ def end_pools() -> None:
         if thread.is_safe() or not (thread.owner or thread.number in _lasting)
     ]
     deadline = time.monotonic() + _GRACE
-    while not all(thread.is_waiting() for thread in waited_for) and time.monotonic() < deadline:
+    _busy.clear()
+    while busy := {thread.number for thread in waited_for if not thread.is_waiting()}:
+        if time.monotonic() >= deadline:
+            _busy.update(busy)
+            break
         time.sleep(_POLL_INTERVAL)
     _lasting.clear()
     _lasting.update(thread.number for thread in _list_threads())
@@ -137,7 +152,7 @@ def _list_threads() -> list[_Thread]:
     python.add(str(threading.get_native_id()))
     numbers = sorted(set(os.listdir("/proc/self/task")) - python, key=int)
     own_name = _read(f"{threading.get_native_id()}/comm").strip()
-    mappings: list[_Mapping] = []
+    mappings: _Mappings | None = None
     found: dict[tuple[str, str], _Thread] = {}
     for number in numbers:
         # The name may contain anything. The 20th word after it is the time of the start.
@@ -146,10 +161,9 @@ def _list_threads() -> list[_Thread]:
             continue  # it has ended
         key = number, words.split()[19]
         if (thread := _known.get(key)) is None or not thread.owner:
-            mappings = mappings or _list_mappings()
-            thread = _Thread(
-                number, "" if name == own_name else name, _find_owner(number, mappings)
-            )
+            mappings = mappings or _Mappings()
+            owner = _find_owner(number, mappings)
+            thread = _Thread(number, "" if name == own_name else name, owner)
         found[key] = thread
     _known.clear()
     _known.update(found)
@@ -164,45 +178,48 @@ def _read(name: str) -> str:
         return ""  # it has ended, or this system does not tell
 
 
-class _Mapping(NamedTuple):
-    start: int
-    end: int
-    executable: bool
-    path: str
+class _Mappings:
+    """What is mapped where in this process."""
+
+    def __init__(self) -> None:
+        with open("/proc/self/maps", errors="surrogateescape") as file:
+            found = _MAPPING.findall(file.read())
+        self._code = [
+            (int(start, 16), int(end, 16), path) for start, end, flag, path in found if flag == "x"
+        ]
+        self._starts = [start for start, _, _ in self._code]
+        self._stacks = [(int(start, 16), int(end, 16)) for start, end, _, path in found if not path]
+
+    def code_at(self, address: int) -> str:
+        """Return the path of the file with the code at `address`, or ""."""
+        index = bisect.bisect_right(self._starts, address) - 1
+        _, end, path = self._code[index]
+        return path if index >= 0 and address < end else ""
+
+    def end_of_stack(self, pointer: int) -> int:
+        return next((end for start, end in self._stacks if start <= pointer < end), pointer)
 
 
-def _list_mappings() -> list[_Mapping]:
-    found: list[_Mapping] = []
-    with open("/proc/self/maps", errors="surrogateescape") as file:
-        for line in file:
-            addresses, flags, _, _, _, *path = line.rstrip("\n").split(maxsplit=5)
-            start, _, end = addresses.partition("-")
-            found.append(_Mapping(int(start, 16), int(end, 16), "x" in flags, "".join(path)))
-    return found
-
-
-def _find_owner(number: str, mappings: list[_Mapping]) -> str:
+def _find_owner(number: str, mappings: _Mappings) -> str:
     """Return the path of the library whose function was called first in a thread that waits."""
-    words = _read(f"{number}/syscall").split()
-    if len(words) < 3:
+    call = _read(f"{number}/syscall").split()
+    if len(call) < 3:
         return ""  # it runs
-    starts = [mapping.start for mapping in mappings]
     owner = ""
-    for word in _read_stack(int(words[-2], 16), mappings, starts):
-        mapping = mappings[bisect.bisect_right(starts, word) - 1]
-        if word < mapping.end and mapping.executable and not _RUNTIMES.search(mapping.path):
-            owner = mapping.path
+    for word in _read_stack(int(call[-2], 16), mappings):
+        if (path := mappings.code_at(word)) and not _RUNTIMES.search(path):
+            owner = path
     return owner
 
 
-def _read_stack(pointer: int, mappings: list[_Mapping], starts: list[int]) -> Iterable[int]:
+def _read_stack(pointer: int, mappings: _Mappings) -> Iterable[int]:
     """Return the words from a stack's pointer to its bottom, which has the highest address."""
-    end = mappings[bisect.bisect_right(starts, pointer) - 1].end
+    size = min(mappings.end_of_stack(pointer) - pointer, _MAX_STACK)
     try:
         # Not by `ctypes`: the pages of another thread's guard can be in the same mapping.
         memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.pread(memory, min(end - pointer, _MAX_STACK), pointer)
+            data = os.pread(memory, size, pointer)
         finally:
             os.close(memory)
     except (OSError, OverflowError):
@@ -232,7 +249,9 @@ def _end_openmp_pools() -> None:
 
     They are made anew by the next parallel operation.
     """
-    for path in {mapping.path for mapping in _list_mappings() if _GOMP.search(mapping.path)}:
+    with open("/proc/self/maps", errors="surrogateescape") as file:
+        paths = set(_GOMP.findall(file.read()))
+    for path in paths:
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
             library.omp_pause_resource_all(_OMP_PAUSE_HARD)
@@ -253,18 +272,15 @@ def _end_duckdb_pools() -> None:
     duckdb: Any = sys.modules.get("duckdb")
     if duckdb is None:
         return
-    for connection in list(_connections):
+    for connection in [*_connections, *(get() for get in _default_connection)]:
         _end_duckdb_pool(connection)
-    if not _has_new_duckdb_threads():
-        return
-    for item in gc.get_referents(*gc.get_objects()):
-        if type(item) is duckdb.DuckDBPyConnection and _end_duckdb_pool(item):
-            _connections.add(item)
     if _has_new_duckdb_threads():
-        # No object of Python's refers to the default one. If there is none yet, this makes it.
-        default = duckdb.default_connection()
-        if _end_duckdb_pool(default):
-            _connections.add(default)
+        # The variables of user code are frozen for the garbage collector, which does not list them.
+        for item in gc.get_referents(*gc.get_objects(), vars(sys.modules["__main__"])):
+            if type(item) is duckdb.DuckDBPyConnection and _end_duckdb_pool(item):
+                _connections.add(item)
+    if _has_new_duckdb_threads() and _end_duckdb_pool(duckdb.default_connection()):
+        _default_connection[:] = [duckdb.default_connection]
 
 
 def _end_duckdb_pool(connection: Any) -> bool:
