@@ -30,6 +30,7 @@ def end_helper_threads() -> None:
         getattr(thread, name).set()
     if found:
         join_threads([thread for thread, _ in found], time.monotonic() + _GRACE)
+    _end_loky_workers()
     _end_idle_workers()
 
 
@@ -105,3 +106,19 @@ def _end_workers(executor: Any, workers: list[threading.Thread]) -> None:
             executor._idle_semaphore = threading.Semaphore(0)
             while not executor._threads and not executor._work_queue.empty():
                 executor._work_queue.get_nowait()  # the worker's sign to end
+
+
+def _end_loky_workers() -> None:
+    """End the idle processes of joblib and the threads that manage them.
+
+    The next parallel operation starts new ones. Mostly the end of the block has ended them already.
+    """
+    for name in ("joblib.externals.loky.reusable_executor", "loky.reusable_executor"):
+        module: Any = sys.modules.get(name)
+        executor: Any = getattr(module, "_executor", None)
+        if executor is None or executor._pending_work_items:
+            continue
+        threads = [executor._executor_manager_thread, getattr(executor._call_queue, "_thread", 0)]
+        executor.shutdown(wait=False, kill_workers=True)
+        module._executor = None
+        join_threads(filter(None, threads), time.monotonic() + _GRACE)
