@@ -30,6 +30,7 @@ _SAFE = (
     (r"/numexpr/interpreter\.", ""),  # makes its pool anew if the process ID has changed
     (r"/lib(scipy_)?openblas[^/]*$", ""),  # ends its pool before a fork
     (r"/lib(iomp5|omp)[^/]*\.so", ""),  # LLVM's and Intel's OpenMP: a handler of forks
+    (r"/lib(iomp5|omp)[^/]*\.so", "openmp_worker"),  # in later versions
     # Deletes files of queries that do not fit into memory, and those of processes that have ended.
     (r"/_polars_runtime[^/]*$", "polars-ooc-clea"),
 )
@@ -43,7 +44,7 @@ _DUCKDB_MINIMUM = {"threads": 1, "async_threads": 0}
 _FUTEX, _READ = {"x86_64": ("202", "0"), "aarch64": ("98", "63")}.get(
     platform.machine(), (None, None)
 )
-_GRACE = 0.1  # seconds for threads to finish what they do; OpenMP's spin before they sleep
+_GRACE = 0.3  # seconds for threads to finish what they do; Intel's OpenMP waits actively for 0.2
 _POLL_INTERVAL = 0.0005
 _MAX_STACK = 8 << 20  # bytes that are read of one
 _WORD = array.array("L").itemsize
