@@ -1,4 +1,4 @@
-"""What analysts use in sessions, as blocks of code: what is left of it after a crash, a stop, a fork.
+"""What analysts use in sessions, as blocks of code, to see what is kept after a crash or a fork.
 
 Each use is a block that leaves variables, and a block that fails unless these are there and the
 library still works, in parallel where it does so.
@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 # What a virtual environment needs for all uses.
 PACKAGES: Final = [
     "duckdb",
-    "intel-openmp==2021.4.0",
     "joblib",
     "lightgbm",
     "matplotlib",
@@ -52,21 +51,6 @@ rng = np.random.RandomState(0)
 X = rng.rand(600, 4)
 y = (X[:, 0] + X[:, 1] > 1).astype(int)
 """
-_OPENMP = """
-import ctypes
-class Ident(ctypes.Structure):
-    _fields_ = [("r1", ctypes.c_int32), ("flags", ctypes.c_int32), ("r2", ctypes.c_int32),
-                ("r3", ctypes.c_int32), ("source", ctypes.c_char_p)]
-ident = Ident(0, 2, 0, 0, b";unknown;unknown;0;0;;")
-library = ctypes.CDLL(next(map(str, __import__("pathlib").Path(sys.prefix).rglob("libiomp5.so"))))
-nothing = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p)
-def parallel():
-    thread = library.__kmpc_global_thread_num(ctypes.byref(ident))
-    library.__kmpc_push_num_threads(ctypes.byref(ident), thread, 4)
-    library.__kmpc_fork_call(ctypes.byref(ident), 0, nothing)
-parallel()
-"""
-
 USES: Final = [
     # arrays
     Use(
@@ -87,7 +71,6 @@ USES: Final = [
         "f = scipy.fft.fft(np.ones((64, 1024)), workers=2)",
         "assert (m @ m).shape == (500, 500)\n"
         "assert np.allclose(scipy.fft.fft(np.ones((64, 1024)), workers=2), f)",
-        copied=False,
     ),
     Use(
         "numexpr: evaluate",
@@ -96,7 +79,8 @@ USES: Final = [
     ),
     Use(
         "numba: njit",
-        "import numba\n@numba.njit\ndef add(n):\n    s = 0\n    for i in range(n):\n        s += i\n"
+        "import numba\n@numba.njit\ndef add(n):\n    s = 0\n    for i in range(n):\n"
+        "        s += i\n"
         "    return s\nassert add(10) == 45",
         "assert add(100) == 4950",
     ),
@@ -143,7 +127,8 @@ USES: Final = [
         "import pandas as pd, numpy as np\n"
         "s = pd.Series(np.arange(1000.0), pd.date_range('2020', periods=1000))\n"
         "monthly = s.resample('MS').mean()",
-        "assert (s.resample('MS').mean() == monthly).all()\nassert s.rolling(3).mean().iloc[-1] == 998",
+        "assert (s.resample('MS').mean() == monthly).all()\n"
+        "assert s.rolling(3).mean().iloc[-1] == 998",
     ),
     Use(
         "pyarrow: table, compute",
@@ -207,13 +192,15 @@ USES: Final = [
     ),
     Use(
         "polars: parquet",
-        "import polars as pl\ndf = pl.DataFrame({'a': range(100_000)})\ndf.write_parquet('a.parquet')",
+        "import polars as pl\ndf = pl.DataFrame({'a': range(100_000)})\n"
+        "df.write_parquet('a.parquet')",
         "assert pl.scan_parquet('a.parquet').collect().equals(df)",
         copied=False,
     ),
     Use(
         "duckdb: default connection",
-        "import duckdb\nduckdb.sql('create table t as select i, i % 7 g from range(1000000) r(i)')\n"
+        "import duckdb\n"
+        "duckdb.sql('create table t as select i, i % 7 g from range(1000000) r(i)')\n"
         "q = 'select g, sum(i) from t group by g order by g'\nrows = duckdb.sql(q).fetchall()",
         "assert duckdb.sql(q).fetchall() == rows\nduckdb.sql('insert into t values (1, 100)')\n"
         "assert duckdb.sql(q).fetchall()[-1] == (100, 1)",
@@ -239,11 +226,13 @@ USES: Final = [
         "import duckdb\nc = duckdb.connect()\nr = c.execute('select i from range(100000) r(i)')\n"
         "first = r.fetchmany(10)",
         "assert first[-1] == (9,)\nassert len(c.fetchall()) == 99_990\n"
-        "assert c.execute('select sum(i) from range(1000000) r(i)').fetchall() == [(499999500000,)]",
+        "assert c.execute('select sum(i) from range(1000000) r(i)').fetchall() == "
+        "[(499999500000,)]",
     ),
     Use(
         "duckdb: parquet",
-        "import duckdb\nduckdb.sql(\"copy (select i from range(1000000) r(i)) to 'a.parquet'\")\nx = 1",
+        "import duckdb\n"
+        "duckdb.sql(\"copy (select i from range(1000000) r(i)) to 'a.parquet'\")\nx = 1",
         "assert x == 1\n"
         "assert duckdb.sql(\"select sum(i) from 'a.parquet'\").fetchall() == [(499_999_500_000,)]",
     ),
@@ -329,7 +318,8 @@ USES: Final = [
     Use(
         "joblib: processes",
         "import joblib, math\n"
-        "def roots(): return joblib.Parallel(2)(joblib.delayed(math.sqrt)(i * i) for i in range(9))\n"
+        "def roots(): return joblib.Parallel(2)(joblib.delayed(math.sqrt)(i * i) for i in "
+        "range(9))\n"
         "r = roots()",
         "assert roots() == r == [*range(9)]",
     ),
@@ -340,7 +330,6 @@ USES: Final = [
         "    return joblib.Parallel(2, backend='threading')(jobs)\nr = roots()",
         "assert roots() == r == [*range(9)]",
     ),
-    Use("OpenMP of Intel: parallel region", "import sys" + _OPENMP, "parallel(); parallel()"),
     # pictures, files, connections
     Use(
         "matplotlib: an open figure",
@@ -379,11 +368,13 @@ USES: Final = [
         "requests: a session",
         "import requests\ns = requests.Session()\ns.headers['x'] = '1'",
         "assert s.headers['x'] == '1'\n"
-        "assert requests.Request('GET', 'http://a.example', params={'b': 1}).prepare().url[-4:] == '?b=1'",
+        "assert requests.Request('GET', 'http://a.example', params={'b': 1}).prepare().url[-4:] "
+        "== '?b=1'",
     ),
     Use(
         "logging: handlers, one to a file",
-        "import logging\nlog = logging.getLogger('a')\nlog.addHandler(logging.FileHandler('a.log'))\n"
+        "import logging\nlog = logging.getLogger('a')\n"
+        "log.addHandler(logging.FileHandler('a.log'))\n"
         "log.warning('one')",
         "log.warning('two')\nassert open('a.log').read() == 'one\\ntwo\\n'",
     ),
@@ -398,7 +389,8 @@ USES: Final = [
         "zipfile, tempfile, csv",
         "import csv, tempfile, zipfile\nfolder = tempfile.TemporaryDirectory()\n"
         "z = zipfile.ZipFile(folder.name + '/a.zip', 'w'); z.writestr('a.csv', 'x,y\\n1,2\\n')",
-        "z.close()\nassert zipfile.ZipFile(folder.name + '/a.zip').read('a.csv') == b'x,y\\n1,2\\n'",
+        "z.close()\nassert zipfile.ZipFile(folder.name + '/a.zip').read('a.csv') == b'x,y\\n"
+        "1,2\\n'",
     ),
     # Python
     Use(
@@ -409,7 +401,8 @@ USES: Final = [
     ),
     Use(
         "Python: locks, queues, events",
-        "import queue, threading\nlock = threading.Lock(); _ = lock.acquire()\nq = queue.Queue(); q.put(1)",
+        "import queue, threading\nlock = threading.Lock(); _ = lock.acquire()\n"
+        "q = queue.Queue(); q.put(1)",
         "assert lock.locked()\nlock.release()\nassert q.get(timeout=5) == 1",
     ),
     Use(
@@ -427,12 +420,14 @@ USES: Final = [
     Use(
         "asyncio.to_thread, run_in_executor",
         "import asyncio\nx = await asyncio.to_thread(abs, -3)",
-        "assert x == 3\nassert await asyncio.gather(*[asyncio.to_thread(abs, -3)] * 1) == [3]\n"
+        "threads = (asyncio.to_thread(abs, -n) for n in range(9))\n"
+        "assert x == 3\nassert await asyncio.gather(*threads) == [*range(9)]\n"
         "assert await asyncio.get_running_loop().run_in_executor(None, abs, -4) == 4",
     ),
     Use(
         "asyncio.run, gather",
-        "import asyncio\nasync def f(): return await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2))\n"
+        "import asyncio\n"
+        "async def f(): return await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2))\n"
         "x = await f()",
         "assert x == await f() == [1, 2]",
     ),
@@ -445,7 +440,8 @@ USES: Final = [
     Use(
         "ProcessPoolExecutor in with",
         "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
-        "def squares():\n    with ProcessPoolExecutor(2, multiprocessing.get_context('fork')) as e:\n"
+        "def squares():\n"
+        "    with ProcessPoolExecutor(2, multiprocessing.get_context('fork')) as e:\n"
         "        return [*e.map(abs, [-1, -2])]\nr = squares()",
         "assert squares() == r == [1, 2]",
     ),
@@ -456,7 +452,8 @@ USES: Final = [
     ),
     Use(
         "threading: a thread that has ended",
-        "import threading\nx = []\nt = threading.Thread(target=x.append, args=[1]); t.start(); t.join()",
+        "import threading\nx = []\n"
+        "t = threading.Thread(target=x.append, args=[1]); t.start(); t.join()",
         "assert x == [1]\nassert not t.is_alive()",
     ),
     Use(
@@ -476,7 +473,8 @@ USES: Final = [
     Use(
         "logging: a QueueListener",
         "import logging.handlers, queue\nq = queue.Queue()\n"
-        "listener = logging.handlers.QueueListener(q, logging.FileHandler('a.log'))\nlistener.start()\n"
+        "listener = logging.handlers.QueueListener(q, logging.FileHandler('a.log'))\n"
+        "listener.start()\n"
         "x = 1",
         "assert x == 1\nq.put(logging.makeLogRecord({'msg': 'm'}))\nlistener.stop()\n"
         "assert open('a.log').read() == 'm\\n'",
