@@ -119,8 +119,8 @@ def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
                 else "as they were before this block"
             )
             return False, (
-                "The session was restored without the variables that could not be saved: "
-                f"{variables}. The others are {others}."
+                f"The session was restored without what could not be saved: {variables}. "
+                f"The other variables are {others}."
             )
         case "restored" if lost == 0:
             return (

@@ -6,7 +6,7 @@ library still works, in parallel where it does so.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 # What a virtual environment needs for all uses.
 PACKAGES: Final = [
@@ -32,12 +32,16 @@ PACKAGES: Final = [
 
 
 class Use(NamedTuple):
-    """One use. `copied`: a fork of the session has all of it."""
+    """One use. `kept`: in what way a session has it after a crash and in a branch.
+
+    "values" are pickled, "crash" has something that `checkpoint` and `fork` name and refuse, "lost"
+    is what cannot be saved, which is named.
+    """
 
     name: str
     setup: str
     check: str
-    copied: bool = True
+    kept: Literal["copy", "values", "crash", "lost"] = "copy"
 
 
 _FRAME = """
@@ -181,21 +185,21 @@ USES: Final = [
         "df = pl.DataFrame({'a': range(100_000), 'g': [i % 7 for i in range(100_000)]})\n"
         "sums = df.group_by('g').agg(pl.col('a').sum()).sort('g')",
         "assert df.group_by('g').agg(pl.col('a').sum()).sort('g').equals(sums)",
-        copied=False,
+        kept="values",
     ),
     Use(
         "polars: lazy, streaming",
         "import polars as pl\nlazy = pl.LazyFrame({'a': range(100_000)}).filter(pl.col('a') > 5)\n"
         "n = lazy.collect(engine='streaming').height",
         "assert lazy.collect(engine='streaming').height == n == 99_994",
-        copied=False,
+        kept="values",
     ),
     Use(
         "polars: parquet",
         "import polars as pl\ndf = pl.DataFrame({'a': range(100_000)})\n"
         "df.write_parquet('a.parquet')",
         "assert pl.scan_parquet('a.parquet').collect().equals(df)",
-        copied=False,
+        kept="values",
     ),
     Use(
         "duckdb: default connection",
@@ -240,7 +244,7 @@ USES: Final = [
         "duckdb: a database in a file",
         "import duckdb\nc = duckdb.connect('a.duckdb')\nc.execute('create table t as select 1 i')",
         "assert c.execute('select * from t').fetchall() == [(1,)]",
-        copied=False,
+        kept="lost",
     ),
     # models
     Use(
@@ -270,6 +274,7 @@ USES: Final = [
         + "from sklearn.model_selection import GridSearchCV\nfrom sklearn.svm import SVC\n"
         "model = GridSearchCV(SVC(), {'C': [1, 10]}, n_jobs=-1, cv=2).fit(X, y)",
         "assert model.score(X, y) > 0.9\nassert model.fit(X, y).score(X, y) > 0.9",
+        kept="crash",
     ),
     Use(
         "scikit-learn: KMeans",
@@ -322,6 +327,7 @@ USES: Final = [
         "range(9))\n"
         "r = roots()",
         "assert roots() == r == [*range(9)]",
+        kept="crash",
     ),
     Use(
         "joblib: threads",
@@ -462,13 +468,13 @@ USES: Final = [
         "    while True: out.put(q.get() + 1)\nthreading.Thread(target=work, daemon=True).start()\n"
         "x = 1",
         "assert x == 1\nq.put(1)\nassert out.get(timeout=5) == 2",
-        copied=False,
+        kept="lost",
     ),
     Use(
         "multiprocessing.pool.ThreadPool left open",
         "from multiprocessing.pool import ThreadPool\np = ThreadPool(2)\nr = p.map(abs, [-1, -2])",
         "assert r == [1, 2]\nassert p.map_async(abs, [-1, -2]).get(timeout=5) == r",
-        copied=False,
+        kept="lost",
     ),
     Use(
         "logging: a QueueListener",
@@ -478,6 +484,6 @@ USES: Final = [
         "x = 1",
         "assert x == 1\nq.put(logging.makeLogRecord({'msg': 'm'}))\nlistener.stop()\n"
         "assert open('a.log').read() == 'm\\n'",
-        copied=False,
+        kept="lost",
     ),
 ]

@@ -1,4 +1,4 @@
-"""What analysts use in sessions is in a copy of the session, and still works there."""
+"""What analysts use in sessions is kept by checkpoints, crashes, stops and branches."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
+from cellblock import CancellationToken, CheckpointError, CodeBlock, Limits, SandboxSessionServer
 from tests.executors.session.data_stack import PACKAGES, USES, Use
-from tests.executors.session.live_session import open_server, open_session
+from tests.executors.session.live_session import (
+    LiveSession,
+    forked,
+    open_server,
+    open_session,
+    run_async,
+)
 
 pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.slow]
 
 _CRASH = "import os; os._exit(1)"
+_WAIT = "print('waits', flush=True); import time; time.sleep(1000)"
 
 
 @pytest.fixture(scope="module")
@@ -23,18 +30,44 @@ def data_server() -> Iterator[SandboxSessionServer]:
         yield running
 
 
+async def _stop_block(live: LiveSession) -> None:
+    """Run a block that waits, and stop it."""
+    token = CancellationToken()
+    async for event in live.executor.execute_stream([CodeBlock(_WAIT, "python")], token):
+        if "waits" in getattr(event, "text", ""):
+            token.cancel()
+
+
 @pytest.mark.parametrize("use", USES, ids=[use.name for use in USES])
-def test_a_crash_after_it(data_server: SandboxSessionServer, use: Use) -> None:
+def test_use(data_server: SandboxSessionServer, use: Use) -> None:
     with open_session(data_server, timeout=100) as live:
+        live.run_ok("number = 0")
         live.run_ok(use.setup)
-        if not use.copied:
+        if use.kept == "lost":
             with pytest.raises(CheckpointError, match="cannot be copied because it has"):
                 live.checkpoint()
-            live.run_ok(use.check)
+            ended = live.run(_CRASH)
+            assert not ended.session_restored
+            assert "could not be saved: " in ended.notice
+            assert live.run_ok("number") == "0"
             return
-        for number in range(3):
+        if use.kept == "crash":
+            with pytest.raises(CheckpointError, match="child process"):
+                live.checkpoint()
+        checkpoint = live.checkpoint() if use.kept != "crash" else None
+        for number in range(2):
             live.run_ok(f"number = {number}")
             ended = live.run(_CRASH)
             assert (ended.session_restored, ended.lost_blocks) == (True, 0), ended.notice
             assert live.run_ok("number") == str(number)
+        run_async(_stop_block(live))
+        assert live.run_ok("number") == "1"
+        if checkpoint is None:
+            live.run_ok(use.check)
+            return
+        with forked(live) as (branch,):
+            branch.run_ok(use.check)
+        live.run_ok(use.check)
+        live.restore(checkpoint)
+        assert live.run_ok("number") == "0"
         live.run_ok(use.check)

@@ -447,7 +447,7 @@ def test_a_session_with_threads_keeps_the_values_of_its_variables(
         live.run_ok("def f(): return x\nx = [1]; y = x; odd = (n for n in [1])")
         live.run(NATIVE_THREAD)
         result = live.run("import os; os._exit(3)")
-        assert "could not be saved: odd (generator)" in result.notice, result
+        assert "could not be saved: odd (generator)." in result.notice, result
         assert live.run_ok("f() is y, x, 'odd' in globals()") == "(True, [1], False)"
         live.run(NATIVE_THREAD)
         checkpoint = live.checkpoint()

@@ -86,6 +86,17 @@ def _shorten(descriptions: Iterable[str]) -> list[str]:
     return [*found[:_MAX_THREADS], f"{more} other native threads"] if more > 1 else found
 
 
+def threads_of_forks() -> list[str]:
+    """Describe the threads that libraries start again in each fork of this process.
+
+    Such a fork cannot enter a cell of its own: for that, a process must have one thread.
+    """
+    if (pid := syscalls.fork_without_hooks()) == 0:
+        os._exit(not is_single_threaded())
+    _, status = os.waitpid(pid, 0)
+    return ["threads that a library starts again in each copy"] if status else []
+
+
 def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str]:
     """Describe what prevents an exact copy of this process by a fork.
 

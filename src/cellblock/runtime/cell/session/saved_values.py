@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...linux import syscalls
+from . import fork_state
 from .value_pickler import dump, use_namespace
 
 _LENGTH = struct.Struct("!i")
@@ -90,7 +91,10 @@ def _send(variables: Variables, link: socket.socket) -> None:
     values = users | {f"Out[{number}]": value for number, value in outputs.items()}
     refused = _try_all(values, variables.all)
     header = {
-        "lost": [_describe(name, users[name]) for name in refused if name in users],
+        "lost": [
+            *(_describe(name, users[name]) for name in refused if name in users),
+            *fork_state.python_threads(),
+        ],
         "kept": {
             name: _describe(name, value) for name, value in values.items() if name not in refused
         },
@@ -262,7 +266,7 @@ def _current_folder() -> str:
 
 
 def load(variables: Variables, descriptor: int) -> list[str]:
-    """Load the variables that a saver sends. Return those that could not be saved or loaded.
+    """Load the variables that a saver sends. Describe what could not be saved or loaded.
 
     Raise `OSError` if the saver could not be made or has ended.
     """

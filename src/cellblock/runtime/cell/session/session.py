@@ -143,7 +143,9 @@ class Session:
                 return self._run_interruptible(self._complete, order)
             case "flush":
                 self._capture_fork_state(flush=True)
-                threads = [] if self._is_single_threaded() else self._find_missing_threads()
+                if self._is_single_threaded():
+                    return {}
+                threads = self._find_missing_threads() or fork_state.threads_of_forks()
                 return {"by_value": threads} if threads else {}
             case "checkpoint":
                 return self._make_checkpoint(descriptors[0], exact=bool(order["exact"]))

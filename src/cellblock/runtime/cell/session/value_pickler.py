@@ -13,6 +13,7 @@ import io
 import marshal
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import Any, cast
@@ -61,6 +62,8 @@ def _pickler_class() -> Any:
                 return _reduce_cell(obj)
             if isinstance(obj, io.IOBase) and not _is_in_memory(obj):
                 raise pickle.PicklingError("an open file cannot be pickled")
+            if isinstance(obj, threading.Thread):
+                raise pickle.PicklingError("a thread cannot be pickled")
             if (reduce := _reducers().get(kind)) is not None:
                 return reduce(obj)
             return base.reducer_override(self, obj)
@@ -73,12 +76,17 @@ def _is_in_memory(file: io.IOBase) -> bool:
 
 
 def _reducers() -> dict[type, Callable[[Any], Any]]:
-    """Return how to pickle types whose own way needs threads."""
+    """Return how to pickle types that have no way of their own, or one that needs threads."""
+    # A lock becomes a free one: the thread that may have held it is gone.
+    found: dict[type, Callable[[Any], Any]] = {
+        type(threading.Lock()): lambda _lock: (threading.Lock, ()),
+        type(threading.RLock()): lambda _lock: (threading.RLock, ()),
+    }
     polars: Any = sys.modules.get("polars")
-    try:
-        return {polars.DataFrame: _reduce_polars_frame, polars.Series: _reduce_polars_series}
-    except AttributeError:  # not loaded, or not yet complete
-        return {}
+    with contextlib.suppress(AttributeError):  # not loaded, or not yet complete
+        found[polars.DataFrame] = _reduce_polars_frame
+        found[polars.Series] = _reduce_polars_series
+    return found
 
 
 def _reduce_polars_frame(frame: Any) -> Any:
