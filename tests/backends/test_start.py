@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from cellblock.backends.connection import start_server
 from cellblock.environments.interpreter import find_interpreter
 from cellblock.executors.command_line.base import CommandLineExecutor
 from cellblock.runtime.linux import process_tree
+from tests.cancelling_awaits import CancellingAwaits
 from tests.executors.session.live_session import skip_without_sandbox
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
@@ -73,44 +74,6 @@ def test_start_cancelled_at_any_moment_leaves_nothing(
 
     asyncio.run(main())
     assert list(temporary.iterdir()) == []
-
-
-class CancellingAwaits:
-    """Awaits `work`, and cancels its task once: at the await with this number, from 1 on.
-
-    late   cancel when what is awaited is done, but before the task knows
-    """
-
-    def __init__(self, work: Coroutine[Any, Any, None], number: int, *, late: bool) -> None:
-        self._work, self._number, self._late = work, number, late
-        self.count = 0
-
-    async def run(self) -> None:
-        await self
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        task, step = asyncio.current_task(), self._work.send
-        assert task is not None
-        value: Any = None
-
-        def cancel(_future: asyncio.Future[Any]) -> None:
-            task.cancel()
-
-        while True:
-            try:
-                future = step(value)
-            except StopIteration:
-                return
-            self.count += 1
-            if self.count == self._number:
-                if self._late and future is not None:
-                    future.add_done_callback(cancel)
-                else:
-                    task.cancel()
-            try:
-                step, value = self._work.send, (yield future)
-            except BaseException as error:
-                step, value = self._work.throw, error
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["early", "late"])

@@ -191,6 +191,20 @@ async def create_container(client: EngineClient, spec: ContainerSpec, name: str)
     Raise `ImageUnavailable` if the engine does not have its image, `BackendError` for other
     failures.
     """
+    # The engine creates the container even if it loses the client.
+    creating = asyncio.ensure_future(_create_container(client, spec, name))
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        done, _ = await asyncio.wait([creating], timeout=_START_SECONDS)
+        creating.cancel()
+        with contextlib.suppress(BackendError):
+            for created in done:
+                await created.result().remove()
+        raise
+
+
+async def _create_container(client: EngineClient, spec: ContainerSpec, name: str) -> Container:
     try:
         with (
             translate_errors(f"Container {name} cannot be created"),

@@ -61,9 +61,13 @@ class ContainerLifecycle:
                 return container
         cleanup = asyncio.create_task(self._remove_orphans())
         try:
-            return await self._start_new()
-        finally:
-            await cleanup
+            container = await self._start_new()
+        except BaseException:
+            cleanup.cancel()  # it can take long
+            await asyncio.wait([cleanup])
+            raise
+        await cleanup
+        return container
 
     async def _start_new(self) -> Container:
         container = self._container = await self._create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -29,10 +30,12 @@ from cellblock import (
     PullProgress,
     fold,
 )
+from cellblock.aio.background_loop import background_loop
 from cellblock.containers.client import open_client
 from cellblock.limits import MIB
 from cellblock.runtime.linux.rmtree import remove_tree
 from cellblock.testing.liveness import wait_until
+from tests.cancelling_awaits import CancellingAwaits
 from tests.containers import docker_engine
 from tests.containers.image_registry import serve_image
 from tests.plain_user import unprivileged_command
@@ -386,6 +389,22 @@ def test_stop_leaves_nothing_behind(image: str, name: str) -> None:
 
     asyncio.run(main())
     assert container_state(name) == ""
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
+def test_a_cancelled_start_leaves_no_container(image: str, name: str, late: bool) -> None:
+    async def main() -> None:
+        for number in itertools.count(1):
+            executor = DockerCommandLineCodeExecutor(image, name)
+            awaits = CancellingAwaits(executor.start(), number, late=late)
+            with contextlib.suppress(asyncio.CancelledError):
+                await background_loop().call(awaits.run())
+            await executor.stop()
+            assert container_state(name) == "", f"await {number}"
+            if awaits.count < number:
+                return
+
+    asyncio.run(main())
 
 
 def test_the_temporary_work_folder_of_a_kept_container_is_kept(image: str, name: str) -> None:

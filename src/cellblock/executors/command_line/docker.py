@@ -202,7 +202,8 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         assert self._workspace is not None
         if self._temp_dir is not None and self._watchdog is None and not self._keeps_container:
-            self._watchdog = await asyncio.to_thread(CleanupWatchdog, self._temp_dir)
+            # Not in a thread: a cancellation halfway would lose the process.
+            self._watchdog = CleanupWatchdog(self._temp_dir)
         # Compile the runtime's modules in a thread while Docker is busy.
         asyncio.get_running_loop().run_in_executor(None, compiled_modules)
         self._client = client = await connect()
