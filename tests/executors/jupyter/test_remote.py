@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import urllib.error
@@ -337,6 +338,44 @@ def test_starting_waits_for_a_local_server_that_is_slow_to_listen(
         socket.create_connection(("127.0.0.1", server.connection_info.port or 0)).close()
 
 
+def test_starting_takes_another_port_if_a_program_takes_the_first_one_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, taken = tmp_path / "chosen", tmp_path / "taken"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        f"if 'jupyter_server' in sys.orig_argv and not os.path.exists({str(taken)!r}):\n"
+        "    from jupyter_server.serverapp import ServerApp\n"
+        "    bind = ServerApp._bind_http_server\n"
+        "    def bind_later(self):\n"
+        f"        with open({str(chosen)!r}, 'w') as file:\n"
+        "            print(self.port, file=file)\n"
+        f"        while not os.path.exists({str(taken)!r}):\n"
+        "            time.sleep(0.01)\n"
+        "        return bind(self)\n"
+        "    ServerApp._bind_http_server = bind_later\n"
+    )
+    monkeypatch.setenv(
+        "PYTHONPATH",
+        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    )
+
+    def take_port() -> None:
+        while not (chosen.exists() and chosen.read_text().endswith("\n")):
+            time.sleep(0.01)
+        other.bind(("127.0.0.1", int(chosen.read_text())))
+        other.listen()
+        taken.touch()
+
+    with socket.socket() as other:
+        thread = threading.Thread(target=take_port)
+        thread.start()
+        with LocalJupyterServer() as server:
+            thread.join()
+            assert server.connection_info.port != other.getsockname()[1]
+            assert kernels_status(server.connection_info, server.connection_info.token) == 200
+
+
 def test_a_server_that_stops_during_a_block_is_reported() -> None:
     server = LocalJupyterServer()
     with server, sync.JupyterServerCodeExecutor(server, timeout=50) as executor:
@@ -460,13 +499,12 @@ def test_a_kernel_gateway_works_as_a_server(tmp_path: Path) -> None:
         )
     try:
         info = JupyterConnectionInfo("127.0.0.1", False, port, "abc")
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                if kernels_status(info, "abc") == 200:
-                    break
-            except OSError:
-                time.sleep(0.1)
+        while True:
+            with contextlib.suppress(OSError):
+                assert kernels_status(info, "abc") == 200
+                break
+            assert gateway.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.1)
         with sync.JupyterServerCodeExecutor(info, timeout=2) as executor:
             assert run(executor, "x = 1\nprint('hi')\nx").output == "hi\n1\n"
             assert run(executor, "while True: pass").exit_code == 124

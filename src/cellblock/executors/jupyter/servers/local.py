@@ -18,12 +18,16 @@ from ....backends.host import HostBackend
 from ....errors import BackendError
 from ....limits import LOCAL_LIMITS, Limits
 from ....runtime import protocol
+from ....runtime.linux import process_tree
 from ....runtime.linux.rmtree import remove_tree
 from ...argument_checks import check_limits
 from ..connection_info import JupyterConnectionInfo
 from .base import ManagedJupyterServer
 
 _START_SECONDS = 60.0  # until the server must accept connections
+_LISTENS = "0A"  # the state in /proc/net/tcp
+_PORT_TRIES = 5
+_PORT_TAKEN = b"is already in use"  # in the server's log
 _MISSING = "jupyter_server is not installed: pip install 'cellblock[jupyter]'."
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -94,19 +98,35 @@ class LocalJupyterServer(ManagedJupyterServer):
             "JPY_PARENT_PID": "0",
         }
         request = {"argv": self._argv(work_dir), "env": environment}
-        self._tail = b""
-        self._cell_task = asyncio.create_task(self._run_cell(self._connection, request))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_START_SECONDS):
-                while not self._cell_task.done():
-                    # The server publishes its port shortly before it listens.
-                    port = _published_port(folder)
-                    if port is not None and await _accepts_connections(self._ip, port):
-                        return JupyterConnectionInfo(self._ip, False, port, self._token)
-                    await asyncio.sleep(0.05)
+        for _ in range(_PORT_TRIES):
+            self._tail = b""
+            self._cell_task = asyncio.create_task(self._run_cell(self._connection, request))
+            port = await self._wait_until_it_listens(self._connection, self._cell_task, folder)
+            if port is not None:
+                return JupyterConnectionInfo(self._ip, False, port, self._token)
+            # The server finds a free port, and binds it later: another program can take it first.
+            if self._port is not None or _PORT_TAKEN not in self._tail:
+                break
+            for published in _published_files(folder):
+                published.unlink(missing_ok=True)
         output = self._tail.decode(errors="replace").replace(self._token, "***").strip()
         hint = f"{_MISSING} " if "No module named" in output else ""
         raise BackendError(f"The Jupyter server did not start. {hint}It printed: {output}")
+
+    async def _wait_until_it_listens(
+        self, connection: Connection, cell: asyncio.Task[None], folder: Path
+    ) -> int | None:
+        """Return the server's port. Return None if it has ended, or does not listen in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                while not cell.done():
+                    # The server publishes its port shortly before it listens. If another program
+                    # listens there, it must not receive the token.
+                    port = _published_port(folder)
+                    if port is not None and _listens_below(connection.pid, port):
+                        return port
+                    await asyncio.sleep(0.05)
+        return None
 
     def _argv(self, work_dir: str) -> list[str]:
         settings: Mapping[str, Any] = {
@@ -154,18 +174,30 @@ class LocalJupyterServer(ManagedJupyterServer):
             await asyncio.to_thread(remove_tree, str(folder))
 
 
-async def _accepts_connections(ip: str, port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection(ip, port)
-    except OSError:
-        return False
-    writer.close()
-    return True
+def _listens_below(process: int, port: int) -> bool:
+    """Return True if a process below `process` listens on `port`; see proc_net(5)."""
+    sockets = set[str]()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/net/{table}") as file:
+            for _, address, _, state, *others in map(str.split, file):
+                if state == _LISTENS and int(address.rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{others[5]}]")
+    for pid in process_tree.descendants(process):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{name}") in sockets:
+                        return True
+    return False
+
+
+def _published_files(folder: Path) -> list[Path]:
+    return list(folder.glob("jpserver-*.json"))
 
 
 def _published_port(folder: Path) -> int | None:
     """Return the port that the server has published in its runtime folder, or None."""
-    for path in folder.glob("jpserver-*.json"):
+    for path in _published_files(folder):
         with contextlib.suppress(OSError, ValueError):
             info: object = json.loads(path.read_text())
             port = cast("dict[str, object]", info).get("port") if isinstance(info, dict) else None
