@@ -439,53 +439,6 @@ def test_tenant_that_stops_during_its_start_leaves_nothing() -> None:
     asyncio.run(main())
 
 
-def open_files(process: int) -> dict[str, str]:
-    """Return the target of each descriptor of `process`."""
-    found = dict[str, str]()
-    for name in os.listdir(f"/proc/{process}/fd"):
-        with contextlib.suppress(OSError):
-            found[name] = os.readlink(f"/proc/{process}/fd/{name}")
-    return found
-
-
-async def until_it_requests_a_zygote(server: int, before: dict[str, str]) -> None:
-    """Wait until a new tenant has its stream, twice, and a socket for its zygote; no mounts."""
-
-    def has_requested() -> bool:
-        new = [target for name, target in open_files(server).items() if name not in before]
-        sockets = {target for target in new if target.startswith("socket:")}
-        return len(sockets) >= 2 and len(set(new)) < len(new) and set(new) == sockets
-
-    await wait_until("no zygote is requested", has_requested)
-
-
-def test_tenant_that_left_before_its_zygote_answered_does_not_disturb_the_next() -> None:
-    async def main() -> None:
-        settings = own_settings()
-        async with tenant(**settings) as one:
-            await run(one, "print(1)")
-            server = server_of(one)
-            zygote, leaving, starting = zygote_of(server), tenant(**settings), tenant(**settings)
-            os.kill(zygote, signal.SIGSTOP)
-            try:
-                before = open_files(server)
-                task = asyncio.ensure_future(leaving.start())
-                await until_it_requests_a_zygote(server, before)
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-                before = open_files(server)
-                task = asyncio.ensure_future(starting.start())  # on the same descriptors
-                await until_it_requests_a_zygote(server, before)
-            finally:
-                os.kill(zygote, signal.SIGCONT)
-            await task
-            assert (await run(starting, "print(2)")).output == "2\n"
-            await starting.stop()
-
-    asyncio.run(main())
-
-
 def test_cancelled_stop_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import traceback
 import urllib.error
@@ -318,62 +317,6 @@ def test_an_unreachable_server_raises_a_backend_error() -> None:
         info = JupyterConnectionInfo("127.0.0.1", False, probe.getsockname()[1])
         with pytest.raises(BackendError, match="cannot be reached"):
             sync.JupyterServerCodeExecutor(info).start()
-
-
-def test_starting_waits_for_a_local_server_that_is_slow_to_listen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys, time\n"
-        "if 'jupyter_server' in sys.orig_argv:\n"
-        "    from jupyter_server.serverapp import ServerApp\n"
-        "    bind = ServerApp._bind_http_server\n"
-        "    ServerApp._bind_http_server = lambda self: (time.sleep(1), bind(self))[1]\n"
-    )
-    monkeypatch.setenv(
-        "PYTHONPATH",
-        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    )
-    with LocalJupyterServer() as server:
-        socket.create_connection(("127.0.0.1", server.connection_info.port or 0)).close()
-
-
-def test_starting_takes_another_port_if_a_program_takes_the_first_one_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen, taken = tmp_path / "chosen", tmp_path / "taken"
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys, time\n"
-        f"if 'jupyter_server' in sys.orig_argv and not os.path.exists({str(taken)!r}):\n"
-        "    from jupyter_server.serverapp import ServerApp\n"
-        "    bind = ServerApp._bind_http_server\n"
-        "    def bind_later(self):\n"
-        f"        with open({str(chosen)!r}, 'w') as file:\n"
-        "            print(self.port, file=file)\n"
-        f"        while not os.path.exists({str(taken)!r}):\n"
-        "            time.sleep(0.01)\n"
-        "        return bind(self)\n"
-        "    ServerApp._bind_http_server = bind_later\n"
-    )
-    monkeypatch.setenv(
-        "PYTHONPATH",
-        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    )
-
-    def take_port() -> None:
-        while not (chosen.exists() and chosen.read_text().endswith("\n")):
-            time.sleep(0.01)
-        other.bind(("127.0.0.1", int(chosen.read_text())))
-        other.listen()
-        taken.touch()
-
-    with socket.socket() as other:
-        thread = threading.Thread(target=take_port)
-        thread.start()
-        with LocalJupyterServer() as server:
-            thread.join()
-            assert server.connection_info.port != other.getsockname()[1]
-            assert kernels_status(server.connection_info, server.connection_info.token) == 200
 
 
 def test_a_server_that_stops_during_a_block_is_reported() -> None:
