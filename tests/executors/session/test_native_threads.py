@@ -55,7 +55,7 @@ PACKAGES_NEEDED = [pytest.mark.pythons, pytest.mark.network, pytest.mark.slow]
 WITH_THREADS = [
     pytest.param(use, id=use.name)
     for use in USES
-    if use.copied
+    if use.kept == "copy"
     and use.name.startswith(
         ("duckdb", "lightgbm", "numba: p", "numexpr", "numpy", "pandas: eval", "pyarrow", "scipy")
         + ("polars", "scikit-learn: K", "scikit-learn: H", "statsmodels", "joblib: t")
@@ -144,7 +144,7 @@ def test_a_native_thread_is_named_by_its_own_name(live: LiveSession) -> None:
     live.run_ok(f"{NATIVE_THREAD}\nstart(b'worker-7'); start(b'other'); start(b'other')")
     with pytest.raises(CheckpointError) as caught:
         live.checkpoint()
-    assert "it has the thread 'worker-7', the thread 'other' (2 times)." in str(caught.value)
+    assert "it has the thread 'worker-7', the thread 'other' (2 times)" in str(caught.value)
 
 
 def test_a_native_thread_without_a_name_is_named(live: LiveSession) -> None:

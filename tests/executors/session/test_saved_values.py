@@ -18,8 +18,10 @@ PYTHON_THREAD = (
 NATIVE_THREAD = (
     "import ctypes\n"
     "c = ctypes.CDLL(None)\n"
-    "assert c.pthread_create(ctypes.byref(ctypes.c_ulong()), None, c.pause, None) == 0\n"
-    "del c, ctypes\n"
+    "thread = ctypes.c_ulong()\n"
+    "assert c.pthread_create(ctypes.byref(thread), None, c.pause, None) == 0\n"
+    "assert c.pthread_setname_np(thread, b'other-1') == 0\n"
+    "del c, thread, ctypes\n"
 )
 DEFINITIONS = """
 class Point:

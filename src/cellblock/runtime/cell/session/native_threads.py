@@ -66,10 +66,6 @@ class _Thread(NamedTuple):
                 return os.readlink(f"/proc/self/fd/{int(arguments[0], 16)}").startswith("pipe:")
         return call in ("", _FUTEX) if _FUTEX else call != "running"
 
-    def is_running(self) -> bool:
-        """Return True if it runs or has ended, so that its owner cannot be found."""
-        return _read(f"{self.number}/syscall").partition(" ")[0].strip() in ("", "running")
-
     def is_safe(self) -> bool:
         return any(re.search(path, self.owner) and name == self.name for path, name in _SAFE)
 
@@ -103,12 +99,14 @@ def describe_obstacles() -> list[str]:
 
 
 def predict_obstacles() -> list[str]:
-    """Describe the obstacles that are likely to remain when all was done for a copy."""
+    """Describe the obstacles that are likely to remain when all was done for a copy.
+
+    Threads of unknown owners are left out: those of a pool that has just begun look the same.
+    """
     return [
         thread.describe()
         for thread in _list_threads()
-        if not (thread.is_safe() or thread.may_end())
-        and (thread.owner or thread.name or not thread.is_running())
+        if (thread.owner or thread.name) and not (thread.is_safe() or thread.may_end())
     ]
 
 

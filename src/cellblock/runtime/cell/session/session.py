@@ -64,7 +64,8 @@ class Session:
         hidden_children.hide_children(self._checkpoints)
         self._held_frames = b""  # sent together with the answer
         self._lost_variables: list[str] | None = None  # at a restore by values
-        self._missing_threads: list[str] = []  # that prevented a copy after the last block
+        self._missing_threads: list[str] = []  # that prevent a copy after the last block
+        self._last_missing: list[str] = []  # that the last checkpoint lacks
         shell.publish, shell.publish_last = self._publish, self._publish_last
         sys.unraisablehook = self._on_unraisable
 
@@ -237,7 +238,9 @@ class Session:
         """Return the threads that prevent copies from now on, [] if there were some before."""
         before = self._missing_threads
         self._missing_threads = (
-            [] if fork_state.is_single_threaded() else self._find_missing_threads()
+            []
+            if fork_state.is_single_threaded()
+            else self._find_missing_threads() or self._last_missing
         )
         return [] if before else self._missing_threads
 
@@ -348,9 +351,12 @@ class Session:
         self._checkpoints.add(pid)
         if not single_threaded:
             threads += fork_state.native_threads()
+        if exact and not (single_threaded or threads):
+            threads = fork_state.threads_of_forks()  # no branch could be forked from it
         if threads and (why := self._why_not_saved(threads, exact=exact)):
             os.kill(pid, signal.SIGKILL)
         self._reap_checkpoints()
+        self._last_missing = threads
         if why:
             return {"refused": why}
         return {"checkpoint_pids": [pid]} | ({"by_value": threads} if threads else {})
