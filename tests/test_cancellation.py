@@ -7,13 +7,29 @@ import threading
 from cellblock import CancellationToken
 
 
-def test_second_cancel_does_nothing() -> None:
+def test_second_cancel_runs_no_callback_again() -> None:
     token, calls = CancellationToken(), list[int]()
     token.add_callback(lambda: calls.append(1))
     assert not token.is_cancelled()
     token.cancel()
     token.cancel()
     assert (token.is_cancelled(), calls) == (True, [1])
+
+
+def test_further_cancels_run_the_callbacks_for_repetitions() -> None:
+    token, calls = CancellationToken(), list[int]()
+
+    def callback() -> None:
+        calls.append(1)
+
+    token.add_repeat_callback(callback)
+    token.cancel()
+    assert calls == []
+    token.cancel()
+    token.cancel()
+    token.remove_callback(callback)
+    token.cancel()
+    assert calls == [1, 1]
 
 
 def test_callback_added_after_cancel_runs_immediately() -> None:

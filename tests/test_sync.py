@@ -234,6 +234,49 @@ def test_an_interrupt_kills_the_block_and_propagates(tmp_path: Path, call: str) 
     assert process.returncode == 0
 
 
+STOPPED = """
+import sys, time
+from cellblock import CodeBlock
+from cellblock.sync import SandboxSessionCodeExecutor
+
+def run(code):
+    return session.execute_code_blocks([CodeBlock(code, "python")]).output
+
+with SandboxSessionCodeExecutor(work_dir=sys.argv[1], timeout=None) as session:
+    run("outer = 1")
+    try:
+        run(sys.argv[2])
+    except KeyboardInterrupt:
+        print(run("print(outer, globals().get('inner'))"))
+"""
+NATIVE = (
+    "import hashlib\ninner = 2\nopen('begun', 'w').close()\n"
+    "hashlib.pbkdf2_hmac('sha256', b'', b'', 6_000_000)"
+)
+STUBBORN = (
+    "import time\ninner = 2\nwhile True:\n    try: open('begun', 'w').close(); time.sleep(600)\n"
+    "    except KeyboardInterrupt: pass"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "count", "left"), [(NATIVE, 1, "1 2\n\n"), (STUBBORN, 2, "1 None\n\n")]
+)
+def test_one_interrupt_keeps_the_variables_of_a_session_and_two_kill_the_block(
+    tmp_path: Path, code: str, count: int, left: str
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", STOPPED, str(tmp_path), code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for _ in range(count):
+            while not (tmp_path / "begun").exists():
+                threading.Event().wait(0.01)
+            (tmp_path / "begun").unlink()
+            process.send_signal(signal.SIGINT)
+        output, _ = process.communicate()
+    assert (output, process.returncode) == (left, 0)
+
+
 def test_sessions_can_be_checkpointed_forked_and_restored() -> None:
     with sync.SandboxSessionServer() as server, server.session() as session:
         session.execute_code_blocks([CodeBlock("x = 1", "python")])

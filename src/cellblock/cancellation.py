@@ -29,23 +29,31 @@ class _SupportsCancel(Protocol):
 
 FutureT = TypeVar("FutureT", bound=_SupportsCancel)
 
+# In seconds. What is cancelled is ended after this time if nobody can cancel it a second time.
+ABANDONED_GRACE = 5.0
+
 
 class CancellationToken:
     """Cancel the calls that received this token. Every method can be called from any thread."""
 
     def __init__(self) -> None:
         self._cancelled = False
-        # Changes both fields together, so that no callback is lost or runs twice.
+        # Changes the other fields together, so that no callback is lost or runs twice.
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
+        self._repeat_callbacks: list[Callable[[], None]] = []
 
     def cancel(self) -> None:
-        """Cancel and run every callback once in this thread. A second call does nothing."""
+        """Cancel and run every callback once in this thread.
+
+        A session's block may end a call of native code first. A further call of `cancel` kills it.
+        """
         with self._lock:
             if self._cancelled:
-                return
-            self._cancelled = True
-            callbacks, self._callbacks = self._callbacks, []
+                callbacks = list(self._repeat_callbacks)
+            else:
+                self._cancelled = True
+                callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
 
@@ -61,14 +69,20 @@ class CancellationToken:
                 return
         callback()
 
+    def add_repeat_callback(self, callback: Callable[[], None]) -> None:
+        """Run `callback` whenever the token is cancelled after the first time."""
+        with self._lock:
+            self._repeat_callbacks.append(callback)
+
     def remove_callback(self, callback: Callable[[], None]) -> None:
         """Remove `callback`, so that a long-lived token does not keep finished calls alive.
 
         Do nothing if `callback` was not added or has run.
         """
         with self._lock:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+            for callbacks in (self._callbacks, self._repeat_callbacks):
+                if callback in callbacks:
+                    callbacks.remove(callback)
 
     def link_future(self, future: FutureT) -> FutureT:
         """Cancel `future` when this token is cancelled, and return `future`."""
@@ -82,10 +96,15 @@ def _cancel(future: _SupportsCancel) -> None:
 
 @contextlib.contextmanager
 def on_cancel(
-    token: Token | None, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]
+    token: Token | None,
+    loop: asyncio.AbstractEventLoop,
+    callback: Callable[[], object],
+    *,
+    repeats: bool = False,
 ) -> Generator[None]:
     """While the context is open, call `callback` on `loop` if `token` is cancelled in any thread.
 
+    With `repeats`, call it each time that one of our tokens is cancelled again, too.
     AutoGen's token cannot remove a callback. A callback that stays behind there holds no reference
     to the call and does nothing.
     """
@@ -102,6 +121,8 @@ def on_cancel(
 
     if token is not None:
         token.add_callback(schedule)
+    if repeats and (add_repeat_callback := getattr(token, "add_repeat_callback", None)):
+        add_repeat_callback(schedule)
     try:
         yield
     finally:

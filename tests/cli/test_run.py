@@ -358,6 +358,24 @@ def test_interrupt_ends_all_processes(executor: str, cwd: Path, number: int, cod
     assert [path.name for path in (cwd / "coding").iterdir()] == ["held"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_session_that_ignores_an_interrupt_is_ended(number: int) -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed: the extra `session` brings it")
+    code = (
+        "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "os.write(1, b'begun\\n')\nwhile True: signal.pause()"
+    )
+    with start_run("--executor", "session", "--timeout", "3600", "-c", code) as process:
+        assert read_line(process.stdout) == "begun\n"
+        process.send_signal(number)
+        assert process.stderr is not None
+        read_line(process.stderr)  # the name of the block
+        assert "the code is being stopped" in read_line(process.stderr)
+        if number == signal.SIGINT:
+            process.send_signal(number)
+        assert process.wait() == 128 + number
+
+
 def test_repeated_interrupts_leave_nothing_behind(executor: str, cwd: Path) -> None:
     held = cwd / "coding" / "held"
     with start_run("--executor", executor, "-c", HOLD_FOREVER) as process:

@@ -109,6 +109,23 @@ def test_an_interrupt_ends_the_cell_and_keeps_the_variables(kernel: LiveKernel, 
     assert kernel.run("kept").value == "5"
 
 
+def test_a_second_interrupt_kills_a_cell_that_goes_on(kernel: LiveKernel) -> None:
+    kernel.run("kept = 5")
+
+    def interrupt(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream" and "caught" in message["content"]["text"]:
+            request = kernel.client.session.msg("interrupt_request", {})
+            kernel.client.control_channel.send(request)
+
+    reply = kernel.run(
+        "import time\nkept = 6\nwhile True:\n    try:\n        print('caught', flush=True)\n"
+        "        time.sleep(600)\n    except KeyboardInterrupt: pass",
+        on_message=interrupt,
+    )
+    assert (reply.status, reply.content["ename"]) == ("error", "KeyboardInterrupt")
+    assert kernel.run("kept").value == "5"
+
+
 def test_input_is_answered_by_the_client(kernel: LiveKernel) -> None:
     assert kernel.run("input('Name? ')", answers=["Ada"]).value == "'Ada'"
     assert kernel.run("import getpass; getpass.getpass()", answers=["secret"]).value == "'secret'"

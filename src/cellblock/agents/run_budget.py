@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from ..cancellation import CancellationToken
+from ..cancellation import ABANDONED_GRACE, CancellationToken
 from ..models.messages import RequestUsage
 
 
@@ -33,6 +33,7 @@ class RunBudget:
 
     def __enter__(self) -> Self:
         self._caller_token.add_callback(self.token.cancel)
+        self._caller_token.add_repeat_callback(self.token.cancel)
         if self._max_seconds is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._max_seconds, self._end_time)
@@ -66,3 +67,5 @@ class RunBudget:
     def _end_time(self) -> None:
         self.stop_reason = f"The time limit of {self._max_seconds} seconds (max_seconds) is over."
         self.token.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(ABANDONED_GRACE, self.token.cancel)

@@ -53,7 +53,7 @@ def run_inline(function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any)
     """Call the coroutine function `function` on this thread and return its result.
 
     Requires `can_use_inline_loop`. An interrupt (Ctrl-C) cancels the coroutine, and raises
-    `KeyboardInterrupt` after its clean-up. A second interrupt does not wait for the clean-up.
+    `KeyboardInterrupt` after its clean-up. A second interrupt raises it in the clean-up.
     """
     loop = InlineLoop()
     is_interruptible = _is_main_thread() and _get_handler(_SIGINT) is signal.default_int_handler

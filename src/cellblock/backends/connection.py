@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from typing import Any
 
 from ..aio.shielded import wait_shielded
-from ..cancellation import Token, on_cancel
+from ..cancellation import ABANDONED_GRACE, Token, on_cancel
 from ..environments.interpreter import warn_if_untested
 from ..errors import (
     BackendError,
@@ -131,7 +131,7 @@ class Connection:
         The last frame has the kind ENDED; then no process of the block is left. A request with the
         key ``op`` is for a live session: `value` is sent with it, and `on_input` returns the line
         that its code asks for. Closing the generator early, or cancelling its task, cancels the
-        run and waits for its end.
+        run and waits for its end. Cancelling `token` a second time kills a session's block at once.
 
         Raise `BackendLost` if the server or the session ends, `ExecutorStopped` after `close`,
         `BackendError` if no cell could be started, and `WorkspaceError` if a file of the block
@@ -149,22 +149,43 @@ class Connection:
             for start in range(0, len(value), _VALUE_CHUNK_BYTES):
                 chunk = value[start : start + _VALUE_CHUNK_BYTES]
                 self._send(protocol.encode(protocol.SESSION_DATA, number, chunk))
-            with on_cancel(
-                token, self._loop, lambda: self._send(protocol.encode(protocol.CANCEL, number))
-            ):
-                while not run.is_done:
-                    for frame in await self._next_frames(run):
-                        if frame.kind == protocol.INPUT_REQUEST and on_input is not None:
-                            await self._send_input(run, number, on_input(frame.json()))
-                        else:
-                            yield frame
+            calls = itertools.count()
+
+            def cancel() -> None:
+                # Whoever cancels a task often cancels its token too: that is one cancellation.
+                if next(calls) or run.is_first_cancellation():
+                    self._send(protocol.encode(protocol.CANCEL, number))
+
+            with on_cancel(token, self._loop, cancel, repeats=True):
+                try:
+                    while not run.is_done:
+                        for frame in await self._next_frames(run):
+                            if frame.kind == protocol.INPUT_REQUEST and on_input is not None:
+                                await self._send_input(run, number, on_input(frame.json()))
+                            else:
+                                yield frame
+                finally:
+                    if not run.is_done and self.is_open:
+                        await self._abandon(run, number)
         finally:
-            if not run.is_done and self.is_open:
-                self._send(protocol.encode(protocol.CANCEL, number))
-                run.discard_frames = True
-                self._resume_reading()
-                await wait_shielded(run.ended())
             self._runs.pop(number, None)
+
+    async def _abandon(self, run: PendingRun, number: int) -> None:
+        """Cancel a run and wait for its end. Kill it if that takes long: nobody else might."""
+        message = protocol.encode(protocol.CANCEL, number)
+        if run.is_first_cancellation():
+            self._send(message)
+        run.discard_frames = True
+        self._resume_reading()
+        timer = run.loop.call_later(ABANDONED_GRACE, self._send, message)
+        try:
+            await wait_shielded(run.ended())
+        except BaseException:  # a second Ctrl-C, in a thread without an event loop
+            self._send(message)
+            await asyncio.wait([run.ended()], timeout=ABANDONED_GRACE)
+            raise
+        finally:
+            timer.cancel()
 
     def _add_run(self, number: int, *, final_kind: int) -> PendingRun:
         """Add a run, which is notified of its frames and of the server's end."""

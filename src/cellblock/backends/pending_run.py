@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections import deque
 
 from ..runtime import protocol
@@ -28,6 +29,11 @@ class PendingRun:
         self._waiter: asyncio.Future[None] | None = None
         self._has_ended = False
         self._ended: asyncio.Future[None] | None = None  # created on demand; few runs need it
+        self._cancellation = threading.Lock()  # acquired by the first cancellation
+
+    def is_first_cancellation(self) -> bool:
+        """Return True for the first call, in whichever thread."""
+        return self._cancellation.acquire(blocking=False)
 
     def take_frames(self) -> list[protocol.Frame]:
         """Remove and return the unread frames. Joins short output frames of one stream in a row."""

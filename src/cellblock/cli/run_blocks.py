@@ -43,7 +43,10 @@ async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: s
 
     if skipped:
         note(skipped)
-    with RunInterrupts() as interrupts, work_folder(folder, is_default=settings.work_dir is None):
+    with (
+        RunInterrupts(note) as interrupts,
+        work_folder(folder, is_default=settings.work_dir is None),
+    ):
         executor = make_executor(settings, folder, note)
         try:
             with install_progress(note):

@@ -42,8 +42,8 @@ class CodeExecutor(Component, ABC):
       Output that was written before is kept, and no process of the block is left running.
     * An unknown language, or a file name outside the work folder, gives exit code 1. Nothing is
       written or run.
-    * If the awaiting task is cancelled, the block is killed and cleaned up. Then
-      `asyncio.CancelledError` propagates.
+    * If the awaiting task is cancelled, the block is ended and cleaned up. Then
+      `asyncio.CancelledError` propagates. Native code of a session may end within 5 seconds.
     * `BackendError`, `WorkspaceError`, `PackageError` and `FunctionError` mean that the block
       could not run at all.
 

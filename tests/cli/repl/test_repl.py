@@ -95,11 +95,13 @@ def test_ctrl_c_ends_the_block_and_keeps_the_session(terminal: TerminalCommand) 
     assert "\n42" in terminal.run_block("x + 1")
 
 
-def test_block_that_ignores_ctrl_c_is_ended(terminal: TerminalCommand) -> None:
+def test_second_ctrl_c_ends_a_block_that_ignores_the_first(terminal: TerminalCommand) -> None:
     terminal.run_block("x = 41")
     terminal.run_block("import signal")
     terminal.type_keys(LOOP.replace("print", "signal.signal(2, signal.SIG_IGN); print"))
     terminal.wait_for("begun")
+    terminal.type_keys("\x03")
+    terminal.wait_for("--- the code is being stopped; Ctrl-C again kills it")
     terminal.type_keys("\x03")
     assert "The session was restored" in terminal.wait_for(f"\n{PROMPT}")
     assert "\n42" in terminal.run_block("x + 1")

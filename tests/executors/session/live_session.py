@@ -116,7 +116,7 @@ def open_session(
     server: SandboxSessionServer | None,
     work_dir: Path | None = None,
     *,
-    timeout: float = 15,
+    timeout: float | None = 15,
     **options: Any,
 ) -> LiveSession:
     """Create a session on `server`, or on a private one if it is None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,22 @@ def test_cancel_ends_a_run_and_keeps_its_output(api: httpx.Client, session: str)
     assert result["stdout"] == "begun\n"
     assert run(api, session, "print(kept)")["stdout"] == "1\n"
     assert api.post(f"{path}/cancel").json() == info
+
+
+def test_second_cancel_kills_a_run_that_goes_on(api: httpx.Client, session: str) -> None:
+    run(api, session, "before = 1")
+    caught = "import os, signal\nwhile True:\n    try: os.write(1, b'caught\\n'); signal.pause()\n"
+    path = start(api, session, f"kept = 1\n{caught}    except KeyboardInterrupt: pass")
+    with api.stream("GET", f"{path}/events") as events, ThreadPoolExecutor() as thread:
+        caught_lines = (line for line in events.iter_lines() if "caught" in line)
+        next(caught_lines)
+        first = thread.submit(api.post, f"{path}/cancel")
+        next(caught_lines)  # the first one has arrived, and the code goes on
+        result = api.post(f"{path}/cancel").json()["result"]
+        assert first.result().json()["result"] == result
+    assert (result["outcome"], result["exit_code"]) == ("cancelled", 125)
+    assert "The session was restored" in result["notice"]
+    assert run(api, session, "print(before, 'kept' in globals())")["stdout"] == "1 False\n"
 
 
 def test_a_queued_run_can_be_cancelled(api: httpx.Client, session: str) -> None:

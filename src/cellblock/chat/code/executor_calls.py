@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from ...aio.background_loop import background_loop
 from ...aio.shielded import wait_shielded
 from ...blocks import CodeBlock, MarkdownCodeExtractor
-from ...cancellation import CancellationToken
+from ...cancellation import ABANDONED_GRACE, CancellationToken
 from ...executors.base import CodeExecutor
 from ...results import SessionCodeResult
 
@@ -62,8 +62,8 @@ async def call_in_thread(
 ) -> T:
     """Call `function` in a thread with the context of this task, and return its result.
 
-    If the task is cancelled, `on_cancel` is called, and the function still runs to its end before
-    `CancelledError` is raised.
+    If the task is cancelled, `on_cancel` is called, once more if the function does not return soon.
+    It still runs to its end before `CancelledError` is raised.
     """
     work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
     try:
@@ -72,6 +72,9 @@ async def call_in_thread(
         if not work.done():
             if on_cancel is not None:
                 on_cancel()
+                loop = asyncio.get_running_loop()
+                timer = loop.call_later(ABANDONED_GRACE, on_cancel)
+                work.add_done_callback(lambda _: timer.cancel())
             await wait_shielded(asyncio.wait([work]))
         if not work.cancelled():
             work.exception()

@@ -25,7 +25,8 @@ _EXIT_UNFINISHED = 1
 
 async def run_once(settings: ChatSettings) -> int:
     """Do the task without asking anybody, and return the exit code."""
-    chat, interrupts = ChatSetup(settings), RunInterrupts()
+    chat = ChatSetup(settings)
+    interrupts = RunInterrupts(chat.output.note)
     client = chat.make_client()
     task = DEMO_TASK if settings.demo else str(settings.task)
     end: TurnEnd = "interrupted"
@@ -44,7 +45,8 @@ async def run_once(settings: ChatSettings) -> int:
 
 async def run_at_terminal(settings: ChatSettings) -> int:
     """Take turns with the user until the user ends the conversation."""
-    chat, interrupts = ChatSetup(settings), ReplInterrupts()
+    chat = ChatSetup(settings)
+    interrupts = ReplInterrupts(chat.output.note)
     client = chat.make_client()
     terminal = ChatTerminal(_history_path(chat))
     prompter = InputPrompter(terminal)

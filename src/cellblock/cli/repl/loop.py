@@ -90,7 +90,8 @@ class _ReplLoop:
 
 async def run_from_pipe(settings: ReplSettings) -> int:
     """Run the statements on standard input; return the exit code of the last one that failed."""
-    loop, interrupts = _ReplLoop(settings), RunInterrupts()
+    loop = _ReplLoop(settings)
+    interrupts = RunInterrupts(loop.print_note)
     exit_code = 0
     async with loop.open_session(interrupts, None) as session:
         async with contextlib.aclosing(_read_blocks()) as blocks:
@@ -139,7 +140,8 @@ async def _read_stdin() -> bytes:
 
 async def run_at_terminal(settings: ReplSettings) -> int:
     """Read and run blocks at the terminal until the user ends the session."""
-    loop, interrupts = _ReplLoop(settings), ReplInterrupts()
+    loop = _ReplLoop(settings)
+    interrupts = ReplInterrupts(loop.print_note)
     completer = ReplCompleter()
     terminal = Terminal(_history_path(loop), completer)
     prompter = InputPrompter(terminal)

@@ -6,13 +6,17 @@ import asyncio
 import contextlib
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
-from ...cancellation import CancellationToken
+from ...cancellation import ABANDONED_GRACE, CancellationToken
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NOTE_DELAY = 1.0  # seconds; most code ends sooner
+_STOPPING = (
+    "the code is being stopped; Ctrl-C again kills it, and a session goes back to before the block"
+)
 
 
 class _SignalHandler(ABC):
@@ -23,8 +27,10 @@ class _SignalHandler(ABC):
     signal ends the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[str], object]) -> None:
         self.exit_code = 0
+        self._note = note
+        self._note_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._starting = True
@@ -56,10 +62,25 @@ class _SignalHandler(ABC):
     def set_stopping(self) -> None:
         """Record that clean-up has started."""
         self._task = None
+        self._cancel_note()
 
     @abstractmethod
     def _on_signal(self, number: int) -> None:
         """Handle signal `number`."""
+
+    def _stop_block(self, token: CancellationToken) -> None:
+        """Cancel `token`. Say what a second Ctrl-C does if the block does not end soon."""
+        if not token.is_cancelled():
+            self._note_timer = self._loop.call_later(_NOTE_DELAY, self._print_note)
+        token.cancel()
+
+    def _print_note(self) -> None:
+        # In a thread: a slow reader of the output must not delay Ctrl-C.
+        self._loop.run_in_executor(None, self._note, _STOPPING)
+
+    def _cancel_note(self) -> None:
+        if self._note_timer is not None:
+            self._note_timer.cancel()
 
     def _cancel_task(self) -> None:
         if self._task is not None:
@@ -69,24 +90,32 @@ class _SignalHandler(ABC):
 
 
 class RunInterrupts(_SignalHandler):
-    """While blocks run, the first signal cancels `token`, and the second cancels the task."""
+    """While blocks run, the first signal cancels `token`, and the second the task as well.
 
-    def __init__(self) -> None:
-        super().__init__()
+    `note` prints what a second signal does.
+    """
+
+    def __init__(self, note: Callable[[str], object]) -> None:
+        super().__init__(note)
         self.token = CancellationToken()
 
     def _on_signal(self, number: int) -> None:
         is_second, self.exit_code = self.exit_code != 0, 128 + number
-        self.token.cancel()
+        self._stop_block(self.token)
+        if number == signal.SIGTERM:  # most programs that send it send no second one
+            self._loop.call_later(ABANDONED_GRACE, self.token.cancel)
         if self._starting or is_second:
             self._cancel_task()
 
 
 class ReplInterrupts(_SignalHandler):
-    """In an interactive session, Ctrl-C ends the running block, and SIGTERM ends the session."""
+    """In an interactive session, Ctrl-C ends the running block, and SIGTERM ends the session.
 
-    def __init__(self) -> None:
-        super().__init__()
+    `note` prints what a second Ctrl-C does.
+    """
+
+    def __init__(self, note: Callable[[str], object]) -> None:
+        super().__init__(note)
         self._block_token: CancellationToken | None = None
 
     @contextlib.contextmanager
@@ -97,10 +126,11 @@ class ReplInterrupts(_SignalHandler):
             yield self._block_token
         finally:
             self._block_token = None
+            self._cancel_note()
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGTERM or self._starting:
             self.exit_code = 128 + number
             self._cancel_task()
         elif self._block_token is not None:
-            self._block_token.cancel()
+            self._stop_block(self._block_token)

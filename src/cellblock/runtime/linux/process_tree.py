@@ -168,6 +168,18 @@ def is_ending(pid: int) -> bool:
     return any(int(signals, 16) & _KILL_BIT for signals in pending)
 
 
+def handles_signal(pid: int, number: int) -> bool:
+    """Return True if process `pid` has a handler for signal `number`, as far as is known."""
+    try:
+        status = _read(f"/proc/{pid}/status")
+    except OSError:
+        return False
+    for line in status.splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return True  # gVisor has no such line
+
+
 def send_signal(pid: int, number: int) -> None:
     """Send signal `number` to process `pid`. Ignore a missing process or permission."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

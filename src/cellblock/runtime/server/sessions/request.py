@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from ... import protocol
@@ -11,7 +12,10 @@ from ..event_loop import FOREVER
 
 _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of one block
 
-_ANSWER_TIMEOUT = 300.0  # seconds for what runs no block, if the request has no time limit
+# All in seconds.
+_ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
+_INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 
 
 class SessionRequest:
@@ -27,11 +31,33 @@ class SessionRequest:
             run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
         self.answer: dict[str, Any] | None = None
         self.kill_at = FOREVER
+        self.must_interrupt = False  # as soon as the process handles interrupts
+        self.kill_others_at = FOREVER  # processes that the block may be waiting for
         self._forwarded_bytes = 0
         self.exited_at = 0.0  # when the session's process has ended meanwhile
         self.exit_usage: tuple[int | None, float] | None = None  # its exit status, CPU seconds
         self.clean_up_by = FOREVER
         self.restarted = False
+
+    def stop(self, why: str) -> bool:
+        """Record that the request has to end. Return True if a limit is to interrupt it now.
+
+        A block that is cancelled has time to end a call of native code: it is killed when it is
+        cancelled again, or at a limit.
+        """
+        now, is_cancel = time.monotonic(), why == "cancelled"
+        if self.run.why not in (None, "cancelled"):
+            return False
+        if self.run.why is None and is_cancel and self.is_block:
+            self.run.why, self.must_interrupt = why, True
+            self.kill_others_at = now + _INTERRUPT_GRACE
+            return False
+        # After a mere interrupt the session would keep the memory, or could go on writing.
+        is_urgent = why in _KILLING_LIMITS or (is_cancel and self.run.why is not None)
+        is_first = self.kill_at == FOREVER
+        self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
+        self.run.why = self.run.why or why
+        return is_first
 
     def wait_status(self) -> tuple[int | None, float]:
         """Return the wait status of the block, if known, and the CPU seconds of its process."""

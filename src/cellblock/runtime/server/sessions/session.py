@@ -20,6 +20,7 @@ from ..event_loop import FOREVER
 from ..faults import describe
 from ..interfaces import FrameSender
 from ..storage import WritableFolders
+from .cancelling import press_cancelled
 from .channel import Channel
 from .checkpoints import CheckpointHandle, CheckpointSet
 from .fault_boundary import FaultBoundary
@@ -30,9 +31,7 @@ from .request import SessionRequest, parse_answer
 
 # All in seconds.
 _USAGE_CHECK_INTERVAL = 0.05
-_INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
-_SPENDING_GRACE = 0.1  # the same, for a block with other processes at the limit of CPU time
-_KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
+_SPENDING_GRACE = 0.1  # until a block with other processes is killed at the limit of CPU time
 _RECHECK_INTERVAL = 0.002  # between checks that killed processes are gone
 _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's process ended
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
@@ -266,16 +265,15 @@ class LiveSession:
             self.main.send(protocol.encode(protocol.SESSION_DATA, frame.run, frame.payload))
 
     def stop_request(self, why: str) -> None:
-        """Interrupt the present request, and kill the process if that does not help in time."""
+        """End the present request because of the limit `why`, or "cancelled"."""
         request = self.request
-        if request is None or request.run.why is not None or request.answer is not None:
+        if request is None or request.answer is not None:
             return
-        # After a mere interrupt the session would keep the memory, or could go on writing.
-        grace = 0.0 if why in _KILLING_LIMITS else _INTERRUPT_GRACE
-        request.run.why, request.kill_at = why, time.monotonic() + grace
-        if self.main is not None:
+        if request.stop(why) and self.main is not None:
             self.main.signal(signal.SIGCONT)
             self.main.signal(signal.SIGINT)
+        if request.must_interrupt:
+            self._check_usage_at = 0.0
         self._stop_spending(request)
 
     def _stop_spending(self, request: SessionRequest) -> None:
@@ -301,7 +299,7 @@ class LiveSession:
         if request is not None and request.answer is None:
             if now >= request.kill_at:
                 request.kill_at = FOREVER
-                if self.main is not None:
+                if self.main is not None and self._main_ready:
                     self.main.kill()
             elif now >= request.run.deadline:
                 request.run.deadline = FOREVER
@@ -317,14 +315,15 @@ class LiveSession:
             self.release_files()
 
     def _check_usage(self, request: SessionRequest, now: float) -> None:
-        storage = request.run.storage
-        if request.run.why is None:
-            if limit := self.init.exceeded_limit(self._limits, storage):
-                self.stop_request(limit)
-        else:
+        is_limited = request.run.why not in (None, "cancelled")
+        if is_limited:
             self._stop_spending(request)
-        interval = _USAGE_CHECK_INTERVAL if request.run.why is None else _RECHECK_INTERVAL
-        self._check_usage_at = now + storage.check_after(interval)
+        elif limit := self.init.exceeded_limit(self._limits, request.run.storage):
+            self.stop_request(limit)
+        elif self._main_ready and self.main is not None:
+            press_cancelled(request, self.main, self._orphans)
+        interval = _RECHECK_INTERVAL if is_limited else _USAGE_CHECK_INTERVAL
+        self._check_usage_at = now + request.run.storage.check_after(interval)
 
     def release_files(self) -> None:
         """Close what is only open to be faster. The next block opens it again."""

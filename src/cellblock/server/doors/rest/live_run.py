@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from ....blocks import CodeBlock
+from ....cancellation import ABANDONED_GRACE
 from ....events import Display, Ended, Event, Output, Started
 from ....executors.frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from ....results import ResultBuilder
@@ -118,12 +119,22 @@ class LiveRun:
         self.check()
 
     def cancel(self) -> None:
-        """End the run, also if it is still in the queue. Do nothing if it has ended."""
+        """End the run, also if it is still in the queue. Do nothing if it has ended.
+
+        Its code may end a call of native code first. A second `cancel` kills it.
+        """
         if self.is_done:
             return
         self.run.token.cancel()
         if not self.run.is_started:
             self._task.cancel()
+
+    def abandon(self) -> None:
+        """End the run because its client has gone, and cannot cancel it a second time."""
+        self.cancel()
+        if not self.is_done:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(ABANDONED_GRACE, self.cancel)
 
     @contextlib.contextmanager
     def reading(self) -> Generator[None]:
@@ -137,7 +148,7 @@ class LiveRun:
             self._readers -= 1
             if not self._readers and not self.is_done and not self.settings.is_background:
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(RESUME_SECONDS, self.cancel)
+                self._timer = loop.call_later(RESUME_SECONDS, self.abandon)
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, Event | Failure] | None]:
         """Yield the events after number `after` as they happen, each with its number.

@@ -50,11 +50,6 @@ class LiveRuns:
             if live.owner.id == owner.id and live.settings.session_id == session_id
         ]
 
-    def cancel_all(self, owner: Owner, session_id: str) -> None:
-        """Cancel the runs in a session."""
-        for live in self.of_session(owner, session_id):
-            live.cancel()
-
     def _keep(self, live: LiveRun) -> None:
         """Forget an ended run later, and the oldest ones now if they use too much memory."""
         key, size = live.owner.id, live.size_bytes + _RUN_BYTES

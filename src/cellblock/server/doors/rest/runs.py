@@ -96,6 +96,6 @@ async def _wait(request: Request, live: LiveRun) -> Response:
     try:
         await run_while_connected(request, live.wait())
     finally:
-        live.cancel()
+        live.abandon()
     live.check()
     return answer(live.info())

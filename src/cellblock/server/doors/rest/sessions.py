@@ -21,7 +21,8 @@ from .live_run import use_existing
 from .live_runs import LiveRuns
 from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, read_optional
 
-_CANCEL_SECONDS = 10.0  # for the runs of a session to end
+# For the runs of a session to end: after an interrupt, and when they are killed.
+_INTERRUPT_SECONDS, _CANCEL_SECONDS = 1.0, 10.0
 
 
 class SessionOperations:
@@ -55,14 +56,22 @@ class SessionOperations:
     async def delete_session(self, request: Request, owner: Owner) -> Response:
         """Answer DELETE sessions/ID. Its runs are cancelled, those of other doors too."""
         session = self._store.find(owner, _session_id(request))
-        self._runs.cancel_all(owner, session.identifier)
-        for run in session.runs.values():
-            run.token.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CANCEL_SECONDS), session.lock:
-                pass  # no run uses the interpreter now
+        for seconds in (_INTERRUPT_SECONDS, _CANCEL_SECONDS):
+            self._cancel_runs(owner, session)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds), session.lock:
+                    break  # no run uses the interpreter now
         await self._store.close_session(owner, session.identifier)
         return Response(status_code=204)
+
+    def _cancel_runs(self, owner: Owner, session: HostedSession) -> None:
+        found = self._runs.of_session(owner, session.identifier)
+        for live in found:
+            live.cancel()
+        cancelled = {live.run.id for live in found}
+        for run in session.runs.values():
+            if run.id not in cancelled:
+                run.token.cancel()
 
     async def restart_session(self, request: Request, owner: Owner) -> Response:
         """Answer POST sessions/ID/restart."""

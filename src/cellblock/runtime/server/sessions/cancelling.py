@@ -1,0 +1,28 @@
+"""End a block that a caller has cancelled, and give its calls of native code time to return."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from ...linux import process_tree
+from .channel import Channel
+from .orphans import SessionOrphans
+from .request import SessionRequest
+
+
+def press_cancelled(request: SessionRequest, main: Channel, orphans: SessionOrphans) -> None:
+    """Interrupt a cancelled block, and in time kill the processes that it may wait for.
+
+    Call it again and again: `main`, the session's process, drops an interrupt before the block has
+    begun, and while it waits in `os.system`. Do nothing if the block was not cancelled.
+    """
+    if request.exited_at:
+        return
+    if request.must_interrupt:
+        main.signal(signal.SIGCONT)
+        if process_tree.handles_signal(main.pid, signal.SIGINT):
+            request.must_interrupt = False
+            main.signal(signal.SIGINT)
+    if time.monotonic() >= request.kill_others_at and not request.order.get("keep_processes"):
+        request.must_interrupt = orphans.kill(main.pid) or request.must_interrupt
