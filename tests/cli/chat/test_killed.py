@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from pathlib import Path
 
@@ -34,6 +36,54 @@ def test_a_resumed_conversation_says_that_the_last_code_never_ended(name: str) -
         assert (task, message) == ("Wait.", "Go on.")
         assert "kept" in output
         assert "The code never ended: the program that ran it was killed." in output
+
+
+def test_the_latest_conversation_of_a_folder_goes_on_without_a_name(tmp_path: Path) -> None:
+    for folder, task in (("other", "Something else?"), ("here", "What is it?")):
+        Path(folder).mkdir()
+        with (
+            contextlib.chdir(folder),
+            chat(answer("It is", hangs=True), arguments=(task,)) as (terminal, _),
+        ):
+            terminal.wait_for("\nIt")
+            terminal.send_signal(signal.SIGKILL)
+    chats = tmp_path / "state" / "cellblock" / "chats"
+    assert [oct(path.stat().st_mode & 0o777) for path in (chats, *chats.iterdir())] == [
+        "0o700",
+        *["0o600"] * 2,
+    ]
+    with contextlib.chdir("other"), chat("A cat.", arguments=("--resume",)) as (terminal, _):
+        terminal.wait_for("you> Something else?")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("Go on.\r")
+        terminal.wait_for("A cat.")
+        terminal.wait_for(PROMPT)
+    assert len(list(chats.iterdir())) == 2
+    with contextlib.chdir("here"), chat(arguments=("--resume",)) as (terminal, _):
+        terminal.wait_for("you> What is it?")
+
+
+def test_no_save_leaves_no_file(tmp_path: Path) -> None:
+    with chat("A cat.", arguments=("--no-save", "What is it?")) as (terminal, _):
+        terminal.wait_for("A cat.")
+        terminal.wait_for(PROMPT)
+    assert not (tmp_path / "state" / "cellblock" / "chats").exists()
+    with chat(arguments=("--resume",)) as (terminal, _):
+        terminal.wait_for("there is no conversation of this folder to go on with")
+
+
+def test_only_the_newest_conversations_are_kept(tmp_path: Path) -> None:
+    chats = tmp_path / "state" / "cellblock" / "chats"
+    chats.mkdir(parents=True)
+    for number in range(60):
+        (chats / f"{number}.md").touch()
+        os.utime(chats / f"{number}.md", (number, number))
+    with chat("A cat.", arguments=("What is it?",)) as (terminal, _):
+        terminal.wait_for("A cat.")
+        terminal.wait_for(PROMPT)
+    kept = {path.name for path in chats.iterdir()}
+    assert len(kept) == 50
+    assert {f"{number}.md" for number in range(11, 60)} < kept
 
 
 def test_a_task_is_saved_before_its_first_answer() -> None:

@@ -36,6 +36,7 @@ SETTINGS = ChatSettings(
     approve="always",
     max_turns=20,
     save=None,
+    no_save=False,
     resume=None,
     demo=False,
     image_folder="images",

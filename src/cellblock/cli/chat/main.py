@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from ..options.shared import common_options
-from .settings import ChatSettings
+from .settings import LATEST, ChatSettings
 
 _EXECUTORS = ("session", "sandbox", "docker-session", "docker", "local")
 _MODES = ("always", "once", "risky", "never")
@@ -93,12 +93,17 @@ def _parse_price(
     "--save",
     metavar="FILE",
     callback=_check_save,
-    help="Save the conversation after each step, as Markdown (.md) or notebook (.ipynb).",
+    help="Save the conversation after each step, as Markdown (.md) or notebook (.ipynb).  "
+    "[default: a file in your state folder]",
 )
+@click.option("--no-save", is_flag=True, help="Do not save the conversation.")
 @click.option(
     "--resume",
-    metavar="FILE",
-    help="Go on with a saved conversation; it is saved there, unless --save names another file.",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value=LATEST,
+    help="Go on with a saved conversation, without FILE with the latest one of this folder; it is "
+    "saved there, unless --save names another file.",
 )
 @click.option(
     "--images",
@@ -144,8 +149,14 @@ def _check_combinations(settings: ChatSettings) -> None:
         _fail_usage("--image applies only to --executor docker and docker-session")
     if settings.demo and (settings.task is not None or settings.resume is not None):
         _fail_usage("--demo plays its own conversation: pass neither TASK nor --resume")
-    if settings.resume is not None and Path(settings.resume).suffix not in _SUFFIXES:
-        _fail_usage(f"--resume needs a file that ends with {' or '.join(_SUFFIXES)}")
+    if settings.save is not None and settings.no_save:
+        _fail_usage("--save and --no-save exclude each other")
+    is_file = settings.resume is not None and settings.resume != LATEST
+    if is_file and Path(str(settings.resume)).suffix not in _SUFFIXES:
+        _fail_usage(
+            f"--resume needs a file that ends with {' or '.join(_SUFFIXES)}; without a file, "
+            "pass it after TASK"
+        )
     if not has_terminal() and not settings.demo and settings.approve in ("always", "once"):
         _fail_usage(
             "code cannot be approved, because standard input or output is not a terminal: "

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..options.settings import Settings
 
+LATEST = ""  # for `resume`: the latest conversation of the current folder
 ApprovalMode = Literal["always", "once", "never", "risky"]
 
 
@@ -21,6 +22,7 @@ class ChatSettings(Settings):
     approve: ApprovalMode
     max_turns: int
     save: str | None
+    no_save: bool
     resume: str | None
     demo: bool
     image_folder: str

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from ...errors import WorkspaceError
 from ...executors.base import CodeExecutor
 from ...models.client import ChatCompletionClient
 from ...models.messages import RequestUsage
@@ -32,9 +34,10 @@ from .model.prices import describe_usage
 from .model.system_prompt import system_prompt
 from .model.turn import ModelTurn
 from .output import ChatOutput
-from .settings import ChatSettings
+from .settings import LATEST, ChatSettings
 from .transcripts.entries import RunEntry
 from .transcripts.file import has_content, read_transcript
+from .transcripts.saved_chats import latest_chat, new_chat
 from .transcripts.transcript import Transcript
 
 _ENDS: dict[TurnEnd, str] = {
@@ -50,7 +53,7 @@ class ChatSetup:
 
     def __init__(self, settings: ChatSettings) -> None:
         replace_unencodable()
-        self.settings = settings
+        self.settings = settings = _with_latest(settings)
         self.folder = WORK_DIR if settings.work_dir is None else settings.work_dir
         self.output = ChatOutput(
             folder=self.folder,
@@ -58,7 +61,15 @@ class ChatSetup:
             has_colours=has_colours(os.environ),
         )
         self.transcript = _open_transcript(settings)
+        if self.transcript.path is None and not (settings.no_save or settings.demo):
+            self._save_by_default()
         self._price = None if settings.demo else find_price(settings)
+
+    def _save_by_default(self) -> None:
+        try:
+            self.transcript.path = new_chat(os.environ, self.folder)
+        except WorkspaceError as error:
+            self.output.note(f"this conversation is not saved: {error}")
 
     def make_client(self) -> ChatCompletionClient:
         """Return the client of the model, or of the recorded conversation."""
@@ -145,9 +156,21 @@ class ChatSetup:
         self.output.note(text)
 
 
+def _with_latest(settings: ChatSettings) -> ChatSettings:
+    """Return `settings` with the file of the latest conversation, if that is to go on."""
+    if settings.resume != LATEST:
+        return settings
+    if (path := latest_chat(os.environ)) is None:
+        raise click.UsageError(
+            "there is no conversation of this folder to go on with: pass --resume FILE",
+            click.get_current_context(),
+        )
+    return replace(settings, resume=str(path))
+
+
 def _open_transcript(settings: ChatSettings) -> Transcript:
     """Return the transcript to go on with, or a new one. Raise `click.UsageError`."""
-    path = settings.save or settings.resume
+    path = None if settings.no_save else settings.save or settings.resume
     if settings.save and settings.save != settings.resume and has_content(Path(settings.save)):
         raise click.UsageError(
             f"{settings.save} exists: pass --resume {settings.save} to go on with it, or another "

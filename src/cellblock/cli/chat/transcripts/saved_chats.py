@@ -1,0 +1,55 @@
+"""The files of conversations that are saved without --save, below the user's state folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ....errors import WorkspaceError
+from ...repl.history import history_file
+
+_MAX_CHATS = 50  # of all folders
+
+
+def new_chat(environment: Mapping[str, str], work_dir: str) -> Path:
+    """Return the path of the file of a new conversation. Remove the oldest files.
+
+    Raise `WorkspaceError` if none can be saved, or code in `work_dir` could change it.
+    """
+    try:
+        folder = _folder(environment)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_usable = os.access(folder, os.W_OK)
+        for old in _newest_first(folder, "*.md")[_MAX_CHATS - 1 :]:
+            old.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:
+        raise WorkspaceError(str(error)) from error
+    if not is_usable:
+        raise WorkspaceError(f"{folder} cannot be written")
+    if folder.resolve().is_relative_to(Path(work_dir).resolve()):
+        raise WorkspaceError(f"{folder} is in the work folder, where code could change it")
+    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}{_ending()}"
+
+
+def latest_chat(environment: Mapping[str, str]) -> Path | None:
+    """Return the file of the latest conversation of the current folder, None if there is none."""
+    try:
+        return next(iter(_newest_first(_folder(environment), f"*{_ending()}")), None)
+    except (OSError, RuntimeError):
+        return None
+
+
+def _folder(environment: Mapping[str, str]) -> Path:
+    return history_file(environment).with_name("chats")
+
+
+def _ending() -> str:
+    """Return the end of the names of the current folder's files."""
+    return f"-{hashlib.sha256(os.fsencode(os.getcwd())).hexdigest()[:16]}.md"
+
+
+def _newest_first(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
