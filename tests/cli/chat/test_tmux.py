@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -50,26 +51,34 @@ class Tmux:
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture(params=[80, 200])
-def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tmux]:
-    """A terminal with the demo; it stays open when the demo has ended."""
-    command = f"{sys.executable} -m cellblock chat --demo --save demo.md; read line"
-    terminal = Tmux(tmp_path / "tmux", request.param, command)
-    yield terminal
-    terminal.close()
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[list[Tmux]]:
+    """Yield two terminals with the demo, which stay open when it has ended."""
+    with contextlib.ExitStack() as stack:
+        found = list[Tmux]()
+        for columns in (80, 200):
+            command = f"mkdir {columns}; cd {columns}; {sys.executable} -m cellblock chat --demo"
+            command += " --save demo.md; read line"
+            found.append(Tmux(tmp_path / f"tmux-{columns}", columns, command))
+            stack.callback(found[-1].close)
+        yield found
 
 
-def test_the_demo_in_tmux(terminal: Tmux, cwd: Path) -> None:
-    terminal.wait_for(r"\[a\]lways *$")
-    terminal.press("y")
-    terminal.wait_for("^TypeError: cannot unpack")
-    terminal.wait_for(r"\[a\]lways *$")
-    terminal.press("a")
-    lines = terminal.wait_for("--- the recording ends here")
-    text = "\n".join(lines)
-    assert "  7  16.51%  16.67%  #################################" in lines
-    assert "--- created coding/mandelbrot.png (13.9 KiB)" in text
-    assert re.search("^- .*Mandelbrot set.*: the picture is in `mandelbrot.png`", text, re.M)
-    assert text.count("[a]lways") == 2  # each question is on the screen once
-    assert not re.search(r"[^\x20-\x7e\n]", text)  # nothing that tmux did not understand
-    assert "mandelbrot.png" in (cwd / "demo.md").read_text()
+def test_the_demo_in_tmux(terminals: list[Tmux], cwd: Path) -> None:
+    for terminal in terminals:  # both at once: much of the demo is waiting
+        terminal.wait_for(r"\[a\]lways *$")
+        terminal.press("y")
+    for terminal in terminals:
+        terminal.wait_for("^TypeError: cannot unpack")
+        terminal.wait_for(r"\[a\]lways *$")
+        terminal.press("a")
+    for terminal in terminals:
+        lines = terminal.wait_for("--- the recording ends here")
+        text = "\n".join(lines)
+        assert "  7  16.51%  16.67%  #################################" in lines
+        assert "--- created coding/mandelbrot.png (13.9 KiB)" in text
+        assert re.search("^- .*Mandelbrot set.*: the picture is in `mandelbrot.png`", text, re.M)
+        assert text.count("[a]lways") == 2  # each question is on the screen once
+        assert not re.search(r"[^\x20-\x7e\n]", text)  # nothing that tmux did not understand
+    for columns in ("80", "200"):
+        assert "mandelbrot.png" in (cwd / columns / "demo.md").read_text()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cellblock import AzureContainerCodeExecutor, BackendError, CodeBlock, CodeResult, ServiceError
+from cellblock.executors.remote import retries
 from cellblock.executors.remote.access_token import AccessToken
 from cellblock.executors.remote.remote_session import RemoteSession, Waits
 from cellblock.executors.remote.session_client import SessionClient
@@ -117,7 +118,9 @@ def test_answers_of_the_service_are_read(
     assert (result.exit_code, result.output) == expected
 
 
-def test_an_unreachable_service_is_named(pool: Pool) -> None:
+def test_an_unreachable_service_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "MAX_ATTEMPTS", 2)  # five take ten seconds
+
     async def main(url: str) -> None:
         await AzureContainerCodeExecutor(url, "token").start()
 
