@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from ..command_server import run_command
 
 
 @pytest.mark.parametrize("option", ["--timeout", "--idle", "--max-age", "--stall"])
@@ -20,12 +19,7 @@ def test_a_limit_of_a_key_that_is_no_number_is_a_usage_error(option: str) -> Non
 
 
 def _check_usage_error(*arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cellblock", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"cellblock: Invalid value for '{arguments[-2]}'")
     assert done.stderr.count("\n") == 1

@@ -15,6 +15,7 @@ import httpx
 
 from cellblock.server.owners import Quotas
 
+from ..command_server import run_command
 from .rest.requesting import FOREVER, wait_for
 from .serving import OLD, Server, leaving_post, run_old, serving
 
@@ -158,12 +159,7 @@ def test_without_keys_only_loopback_and_no_foreign_pages(tmp_path: Path) -> None
         del client.headers["origin"]
         client.headers["host"] = "evil.example"
         assert run_old(client, "6 * 7").status_code == 403
-    done = subprocess.run(
-        [sys.executable, "-m", "cellblock", "serve", "--no-auth", "--host", "0.0.0.0"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("serve", "--no-auth", "--host", "0.0.0.0")
     assert done.returncode == 2
     assert "loopback" in done.stderr
     assert "Leave out --no-auth, or use --host 127.0.0.1" in done.stderr

@@ -6,13 +6,12 @@ import os
 import socket
 import ssl
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from ..command_server import run_command
 from .serving import serving
 
 pytest.importorskip("cryptography")
@@ -22,16 +21,9 @@ from cryptography.hazmat.primitives import serialization
 from cellblock.server.http.serving.tls import Certificate, self_signed
 
 
-def _refusal(folder: Path, *options: str | Path) -> str:
+def _refusal(*options: str | Path) -> str:
     """Return what the server writes when it does not start."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cellblock", "serve", "--no-auth", "--port", "0", *options],
-        env={**os.environ, "XDG_STATE_HOME": str(folder)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("serve", "--no-auth", "--port", "0", *map(str, options))
     assert done.returncode != 0
     assert "serving on" not in done.stderr
     return done.stderr.strip()
@@ -49,34 +41,35 @@ def _encrypt(source: Path, target: Path) -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Certificate:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certificate:
     """Return a usable certificate and its key."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return self_signed(tmp_path / "made", "localhost")
 
 
-def test_a_file_that_is_no_private_key_is_refused(made: Certificate, tmp_path: Path) -> None:
-    text = _refusal(tmp_path, "--certificate", made.certificate, "--private-key", made.certificate)
+def test_a_file_that_is_no_private_key_is_refused(made: Certificate) -> None:
+    text = _refusal("--certificate", made.certificate, "--private-key", made.certificate)
     assert text == (
         f"cellblock: {made.certificate} cannot be used as private key: it has no such block. "
         "Use a file in PEM format with a PRIVATE KEY block."
     )
 
 
-def test_a_file_that_is_no_certificate_is_refused(made: Certificate, tmp_path: Path) -> None:
-    text = _refusal(tmp_path, "--certificate", made.private_key, "--private-key", made.private_key)
+def test_a_file_that_is_no_certificate_is_refused(made: Certificate) -> None:
+    text = _refusal("--certificate", made.private_key, "--private-key", made.private_key)
     assert f"{made.private_key} cannot be used as certificate" in text
 
 
 def test_a_key_of_another_certificate_is_refused(made: Certificate, tmp_path: Path) -> None:
     other = self_signed(tmp_path / "other", "localhost")
-    text = _refusal(tmp_path, "--certificate", made.certificate, "--private-key", other.private_key)
+    text = _refusal("--certificate", made.certificate, "--private-key", other.private_key)
     assert f"{other.private_key} does not belong to the certificate in {made.certificate}" in text
 
 
 def test_an_encrypted_key_is_refused_without_a_question(made: Certificate, tmp_path: Path) -> None:
     encrypted = tmp_path / "encrypted.key"
     _encrypt(made.private_key, encrypted)
-    text = _refusal(tmp_path, "--certificate", made.certificate, "--private-key", encrypted)
+    text = _refusal("--certificate", made.certificate, "--private-key", encrypted)
     assert f"The private key in {encrypted} is encrypted" in text
 
 
