@@ -158,7 +158,7 @@ def _settings(
     if memory_bytes is not None:
         size = str(memory_bytes)
         if support.version == 2:
-            settings += [("memory.max", size), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+            settings += [("memory.max", size), ("memory.swap.max", "0")]
         else:
             settings += [("memory.limit_in_bytes", size), ("memory.memsw.limit_in_bytes", size)]
     settings_by_folder = [(support.memory, *setting) for setting in settings]
