@@ -37,14 +37,18 @@ def test_out_of_memory_is_reported_and_the_session_is_restored(image: str) -> No
 
 
 # The server is stopped, so that the kernel's OOM killer acts before it.
-MEMORY_RUNS_OUT = """import os, subprocess
+MEMORY_RUNS_OUT = """import os, select
 ancestors = [os.getpid()]
 while len(ancestors) < 4:
     ancestors.append(int(open(f"/proc/{ancestors[-1]}/stat").read().rpartition(")")[2].split()[1]))
-server = ancestors[-1]
-alive = f"grep -q '^State:.[^Z]' /proc/{os.getpid()}/status"
-go_on = f"echo 0 > /proc/self/oom_score_adj; while {alive}; do sleep 0.1; done; kill -CONT {server}"
-subprocess.Popen(["sh", "-c", go_on], start_new_session=True).poll()
+server, this = ancestors[-1], select.poll()
+this.register(os.pidfd_open(os.getpid()))
+if os.fork() == 0:
+    os.setsid()
+    open("/proc/self/oom_score_adj", "w").write("0")
+    this.poll()
+    os.kill(server, 18)
+    os._exit(0)
 os.kill(server, 19)
 y = []
 while True: y.append(b"x" * (1 << 22))"""
