@@ -163,7 +163,7 @@ def test_a_block_that_kills_all_processes_loses_the_session_and_is_reported(imag
     with session(image) as live:
         live.run_ok("x = 1; open('kept', 'w').write('kept') and None")
         for code in ("os.kill(-1, 9)", "os.kill(os.getppid(), 9)"):
-            result = live.run(f"import os; x = 1\n{code}\nimport time; time.sleep(5)")
+            result = live.run(f"import os; x = 1\n{code}\nimport time; time.sleep(60)")
             assert (result.exit_code, result.session_restored) == (137, False), result
             assert "The session was restarted: its variables are gone." in result.notice
             assert live.run("x").exit_code == 1
@@ -351,7 +351,7 @@ def test_a_branch_that_kills_its_session_init_is_lost_alone(live: LiveSession) -
     live.run_ok("x = 1")
     with forked(live, 2) as (one, other):
         with pytest.raises(BackendLost, match="The branch is lost"):
-            one.run("import os, time; os.kill(os.getppid(), 9); time.sleep(5)")
+            one.run("import os, time; os.kill(os.getppid(), 9); time.sleep(60)")
         assert [each.run_ok("x") for each in (live, other)] == ["1", "1"]
         assert [each.run("x").notice for each in (live, other)] == ["", ""]
 
