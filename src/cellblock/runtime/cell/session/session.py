@@ -143,11 +143,7 @@ class Session:
             case "complete":
                 return self._run_interruptible(self._complete, order)
             case "flush":
-                self._capture_fork_state(flush=True)
-                if self._is_single_threaded():
-                    return {}
-                threads = self._find_missing_threads() or fork_state.threads_of_forks()
-                return {"by_value": threads} if threads else {}
+                return self._flush_files()
             case "checkpoint":
                 return self._make_checkpoint(descriptors[0], exact=bool(order["exact"]))
             case "branch":
@@ -318,6 +314,14 @@ class Session:
         return {}
 
     # checkpoints and branches
+
+    def _flush_files(self) -> dict[str, Any]:
+        """Write out what files buffer. Say whether a branch can only get values of variables."""
+        self._capture_fork_state(flush=True)
+        if self._is_single_threaded():
+            return {}
+        threads = self._find_missing_threads() or fork_state.threads_of_forks()
+        return {"by_value": threads} if threads else {}
 
     def _make_checkpoint(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
         """Fork a checkpoint that is served on `descriptor`.
