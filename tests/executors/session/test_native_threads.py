@@ -68,15 +68,15 @@ def use_in_all_copies(live: LiveSession, use: str) -> None:
     checkpoint = live.checkpoint()
     live.run_ok(use)
     with forked(live, checkpoint=checkpoint) as (branch,):
-        branch.run_ok("x = 1")
+        branch.run_ok("block = 1")
         assert branch.run(CRASH).lost_blocks == 0
-        branch.run_ok(f"assert x == 1\n{use}")
+        branch.run_ok(f"assert block == 1\n{use}")
     for number in range(3):
         live.restore(checkpoint)
-        live.run_ok(f"x = {number}")
+        live.run_ok(f"block = {number}")
         ended = live.run(CRASH)
         assert (ended.session_restored, ended.lost_blocks) == (True, 0), ended.notice
-        live.run_ok(f"assert x == {number}\n{use}")
+        live.run_ok(f"assert block == {number}\n{use}")
     live.restore(checkpoint)
     with forked(live) as (branch,):
         branch.run_ok(use)

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from ...linux import syscalls
 from .fork_state import ForkState
 from .init import SessionInit
 
+_ADOPTION_SECONDS, _POLL_INTERVAL = 5.0, 0.0002
 _NAMESPACE_KINDS = (
     syscalls.CLONE_NEWUSER,
     syscalls.CLONE_NEWPID,
@@ -88,8 +90,12 @@ def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> dict
             for namespace, kind in zip(namespaces, kinds, strict=False):
                 syscalls.setns(namespace, kind)
             close_all(namespaces)
-            if syscalls.fork_without_hooks() != 0 or os.fork() != 0:
+            if syscalls.fork_without_hooks() != 0:
                 os._exit(0)
+            parent = os.getpid()
+            if os.fork() != 0:
+                os._exit(0)
+            _wait_for_adoption(parent)
         except OSError as error:
             os.write(2, f"{error}\n".encode())
             os._exit(1)
@@ -97,6 +103,17 @@ def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> dict
     close_all(descriptors)
     _, status = os.waitpid(between, 0)
     return {"error": "the fork could not enter its own cell"} if status else {}
+
+
+def _wait_for_adoption(parent: int) -> None:
+    """Wait until the first process of the cell has adopted this one.
+
+    Its `parent` can have the same process ID as the session in its own cell. Numba's threads end a
+    process whose parent has used them.
+    """
+    deadline = time.monotonic() + _ADOPTION_SECONDS
+    while os.getppid() == parent and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL)
 
 
 def _is_own_network(namespace: int) -> bool:

@@ -29,7 +29,6 @@ _SAFE = (
     (r"/libarrow[^/]*$", ""),  # pyarrow makes its pools anew, in a handler of forks
     (r"/numexpr/interpreter\.", ""),  # makes its pool anew if the process ID has changed
     (r"/lib(scipy_)?openblas[^/]*$", ""),  # ends its pool before a fork
-    (r"/pypocketfft\.", ""),  # scipy's FFT ends its pool before a fork and makes it anew
     (r"/lib(iomp5|omp)[^/]*\.so", ""),  # LLVM's and Intel's OpenMP: a handler of forks
     (r"/lib(iomp5|omp)[^/]*\.so", "openmp_worker"),  # in later versions
     # Deletes files of queries that do not fit into memory, and those of processes that have ended.
