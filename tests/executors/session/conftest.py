@@ -1,4 +1,4 @@
-"""Fixtures: two servers whose sessions the tests of this folder use, one of each per process."""
+"""Fixtures: servers whose sessions the tests of this folder use, one of each per process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cellblock import Limits, SandboxSessionServer
+from tests.executors.session.data_stack import PACKAGES
 from tests.executors.session.live_session import open_server
 
 
@@ -30,4 +31,12 @@ def strict_server() -> Iterator[SandboxSessionServer]:
         written_bytes=256 << 20,
     )
     with open_server(limits=limits) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def data_server() -> Iterator[SandboxSessionServer]:
+    """Yield a server whose sessions have the packages of what analysts use."""
+    limits = Limits(memory_bytes=None, processes=300, tmp_bytes=256 << 20, checkpoints=6)
+    with open_server(packages=PACKAGES, limits=limits) as running:
         yield running

@@ -117,11 +117,6 @@ USES: Final = [
         "assert len(pd.read_csv('a.csv')) == len(read) == 20_000",
     ),
     Use(
-        "pandas: text columns",
-        _FRAME + "up = frame['text'].str.upper()",
-        "assert (frame['text'].str.upper() == up).all()\nassert up.iloc[1] == 'DÉF'",
-    ),
-    Use(
         "pandas: to_parquet, read_parquet",
         _FRAME + "frame.to_parquet('a.parquet')\nread = pd.read_parquet('a.parquet')",
         "assert len(read) == 300_000\nframe.to_parquet('b.parquet')\n"
@@ -166,12 +161,6 @@ USES: Final = [
         "rows = iter(ds.dataset('d').to_batches(batch_size=500))\nfirst = next(rows).num_rows",
         "assert first + sum(batch.num_rows for batch in rows) == 100_000\n"
         "assert ds.dataset('d').count_rows() == 100_000",
-    ),
-    Use(
-        "pyarrow: feather",
-        "import pyarrow as pa, pyarrow.feather as pf\nt = pa.table({'a': list(range(100_000))})\n"
-        "pf.write_feather(t, 'a.feather')",
-        "assert pf.read_table('a.feather') == t",
     ),
     # polars, duckdb
     Use(
@@ -392,13 +381,6 @@ USES: Final = [
         "assert (first, [*r]) == ('1\\n', ['2\\n', '3\\n'])\n_ = w.write('b'); w.close()\n"
         "assert open('out.txt').read() == 'ab'",
     ),
-    Use(
-        "zipfile, tempfile, csv",
-        "import csv, tempfile, zipfile\nfolder = tempfile.TemporaryDirectory()\n"
-        "z = zipfile.ZipFile(folder.name + '/a.zip', 'w'); z.writestr('a.csv', 'x,y\\n1,2\\n')",
-        "z.close()\nassert zipfile.ZipFile(folder.name + '/a.zip').read('a.csv') == b'x,y\\n"
-        "1,2\\n'",
-    ),
     # Python
     Use(
         "Python: classes, closures, generators",
@@ -432,13 +414,6 @@ USES: Final = [
         "assert await asyncio.get_running_loop().run_in_executor(None, abs, -4) == 4",
     ),
     Use(
-        "asyncio.run, gather",
-        "import asyncio\n"
-        "async def f(): return await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2))\n"
-        "x = await f()",
-        "assert x == await f() == [1, 2]",
-    ),
-    Use(
         "multiprocessing.Pool in with",
         "import multiprocessing\nfork = multiprocessing.get_context('fork')\n"
         "with fork.Pool(2) as p: r = p.map(abs, [-1, -2])",
@@ -456,12 +431,6 @@ USES: Final = [
         "subprocess.run",
         "import subprocess\nr = subprocess.run(['echo', 'x'], capture_output=True)",
         "assert r.stdout == b'x\\n'\nassert subprocess.run(['true']).returncode == 0",
-    ),
-    Use(
-        "threading: a thread that has ended",
-        "import threading\nx = []\n"
-        "t = threading.Thread(target=x.append, args=[1]); t.start(); t.join()",
-        "assert x == [1]\nassert not t.is_alive()",
     ),
     Use(
         "threading: a worker that waits for a queue",

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from cellblock import CancellationToken, CheckpointError, CodeBlock, Limits, SandboxSessionServer
-from tests.executors.session.data_stack import PACKAGES, USES, Use
-from tests.executors.session.live_session import (
-    LiveSession,
-    forked,
-    open_server,
-    open_session,
-    run_async,
-)
+from cellblock import CancellationToken, CheckpointError, CodeBlock, SandboxSessionServer
+from tests.executors.session.data_stack import USES, Use
+from tests.executors.session.live_session import LiveSession, forked, open_session, run_async
 
 pytestmark = [pytest.mark.pythons, pytest.mark.network, pytest.mark.slow]
 
 _CRASH = "import os; os._exit(1)"
 _WAIT = "print('waits', flush=True); import time; time.sleep(1000)"
-
-
-@pytest.fixture(scope="module")
-def data_server() -> Iterator[SandboxSessionServer]:
-    """Yield a server whose sessions have the packages of the uses."""
-    limits = Limits(memory_bytes=None, processes=300, tmp_bytes=256 << 20, checkpoints=6)
-    with open_server(packages=PACKAGES, limits=limits) as running:
-        yield running
 
 
 async def _stop_block(live: LiveSession) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import ctypes.util
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
+from cellblock import CheckpointError, SandboxSessionServer
 from cellblock.environments.virtualenv import environment_for
-from tests.executors.session.data_stack import PACKAGES, USES, Use
-from tests.executors.session.live_session import LiveSession, forked, open_server, open_session
+from tests.executors.session.data_stack import USES, Use
+from tests.executors.session.live_session import LiveSession, forked, open_session
 
 CRASH = "import os; os._exit(1)"
 EXECUTOR = """
@@ -160,14 +159,6 @@ def test_a_great_number_of_native_threads_is_counted(live: LiveSession) -> None:
 
 
 # libraries
-
-
-@pytest.fixture(scope="module")
-def data_server() -> Iterator[SandboxSessionServer]:
-    """Yield a server whose sessions have the packages of the uses."""
-    limits = Limits(memory_bytes=None, processes=300, tmp_bytes=256 << 20, checkpoints=6)
-    with open_server(packages=PACKAGES, limits=limits) as running:
-        yield running
 
 
 @pytest.mark.parametrize(
