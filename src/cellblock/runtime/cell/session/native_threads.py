@@ -233,10 +233,10 @@ def _read_stack(pointer: int, mappings: _Mappings) -> Iterable[int]:
 
 def _library_name(path: str) -> str:
     """Return the name under which people know the library in the file `path`."""
-    name = os.path.basename(path)
-    if ".cpython-" in name or ".abi3." in name:
-        _, _, inner = path.rpartition("-packages/")
-        name = inner.partition("/")[0] or name
+    _, _, installed = path.rpartition("-packages/")
+    package = installed.partition("/")[0]
+    # Packages bring libraries of others along: "numpy.libs/libscipy_openblas-6cdc3b4a.so".
+    name = os.path.basename(path) if package.endswith(".libs") or not package else package
     return re.sub(r"-[0-9a-f]{8}$", "", name.partition(".")[0]).lstrip("_")
 
 
