@@ -75,7 +75,7 @@ USES: Final = [
         "f = scipy.fft.fft(np.ones((64, 1024)), workers=2)",
         "assert (m @ m).shape == (500, 500)\n"
         "assert np.allclose(scipy.fft.fft(np.ones((64, 1024)), workers=2), f)",
-        copied=False,
+        kept="values",
     ),
     Use(
         "numexpr: evaluate",
