@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ModelOutputError,
         PackageError,
         SandboxUnavailable,
+        ServerFull,
         ServiceError,
         SessionError,
         UnsupportedValue,
@@ -150,6 +151,7 @@ __all__ = [
     "SandboxSessionCodeExecutor",
     "SandboxSessionServer",
     "SandboxUnavailable",
+    "ServerFull",
     "ServiceError",
     "SessionCodeResult",
     "SessionError",
@@ -176,8 +178,8 @@ _MODULES = {
     "errors": (
         "AgentError BackendError BackendLost CassetteMismatch CellblockError CheckpointError "
         "ComponentError ContainerEngineUnavailable ExecutorStopped FunctionError ImageUnavailable "
-        "ModelError ModelOutputError PackageError SandboxUnavailable ServiceError SessionError "
-        "UnsupportedValue WorkspaceError WorkspaceFileNotFound"
+        "ModelError ModelOutputError PackageError SandboxUnavailable ServerFull ServiceError "
+        "SessionError UnsupportedValue WorkspaceError WorkspaceFileNotFound"
     ),
     "events": "Display Ended Event FileCreated Output OutputTruncated PullProgress Started Usage",
     "executors.base": "CodeExecutor",

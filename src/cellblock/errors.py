@@ -8,7 +8,7 @@ CellblockError
 │   ├── ContainerEngineUnavailable      no container engine accepts a connection
 │   ├── ImageUnavailable                the image is missing and cannot be pulled
 │   ├── BackendLost (ConnectionError)   the runtime server ended while it was in use
-│   ├── ServerFull                      a limit of the runtime server is reached
+│   ├── ServerFull                      a limit leaves no room for more
 │   ├── ServiceError (ConnectionError)  a remote service refused a request, or gave no answer
 │   └── ExecutorStopped                 `stop` was called while a block ran
 ├── WorkspaceError (OSError)            the work folder is missing, full or not writable
@@ -65,7 +65,7 @@ class BackendLost(BackendError, ConnectionError):
 
 
 class ServerFull(BackendError):
-    """The runtime server cannot take more because of a limit. The message names it."""
+    """A limit of the runtime server, or of this process, leaves no room. The message names it."""
 
 
 class ServiceError(BackendError, ConnectionError):

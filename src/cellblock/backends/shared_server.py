@@ -8,6 +8,7 @@ interpreter in which no code of theirs has run; a tenant sees nothing of another
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import os
@@ -33,6 +34,10 @@ from .transport import SharedTransport, Transport
 _MAX_TENANTS = 50  # of one server
 # Seconds to wait for the server's own connection to close after a tenant's connection failed.
 _EXIT_GRACE = 0.1
+_TOO_MANY_FILES = (
+    "This process has too many open files (RLIMIT_NOFILE). Raise `ulimit -n`, or use fewer "
+    "executors."
+)
 _DESCRIPTOR_ONLY = b"g"  # recvmsg needs at least one byte to carry a descriptor
 
 
@@ -130,6 +135,10 @@ class SharedSandboxBackend(Backend):
         except BackendError as error:
             if not await server.is_exiting():
                 raise await sandbox_unavailable(error) from error
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                raise ServerFull(_TOO_MANY_FILES) from error
+            raise
         # The server exited while we connected. That says nothing about the next one.
         return await _find_server(key).connect(self, backend)
 

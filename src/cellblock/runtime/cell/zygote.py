@@ -15,18 +15,17 @@ import signal
 import socket
 import struct
 import sys
-import time
 from types import ModuleType
 from typing import Any
 
 from .. import handshake
 from ..linux import syscalls
+from ..linux.retry import retry
 from . import init, script, stdio, stdlib_copy, warmup
 from .confinement import Confinement
 from .filesystem import attach_mounts
 
 _MAX_ERROR_CHARS = 2000  # the server reads the whole message at once
-_RETRIES, _RETRY_DELAY = 100, 0.01  # seconds, of a system call without which no cell can be forked
 
 
 def main() -> dict[str, Any]:
@@ -134,7 +133,9 @@ def _fork_for_each(
     is the zygote's process namespace, or -1.
     """
     while True:
-        kind, received = _receive_request(server)
+        kind, received, _, _ = retry(lambda: socket.recv_fds(server, 1, 1))
+        if not kind:
+            os._exit(0)
         if not received:  # the server sees the other end of the socket closed
             continue
         is_cell = kind != handshake.ZYGOTE
@@ -152,25 +153,7 @@ def _fork_for_each(
             return kind, socket.socket(fileno=received[0])
         os.close(received[0])
         if home >= 0 and is_cell:  # the kernel refuses a second unshare otherwise
-            _return_home(home)
-
-
-def _receive_request(server: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the next request of the server, and the descriptor that came with it, if any.
-
-    Exit when the server has ended.
-    """
-    while True:
-        try:
-            kind, received, _, _ = socket.recv_fds(server, 1, 1)
-        except ConnectionError:
-            os._exit(0)
-        except (OSError, MemoryError):  # for example no memory: the request is still there
-            time.sleep(_RETRY_DELAY)
-            continue
-        if not kind:
-            os._exit(0)
-        return kind, received
+            retry(lambda: syscalls.setns(home, syscalls.CLONE_NEWPID))
 
 
 def _refuse(kind: bytes, descriptor: int, error: Exception) -> None:
@@ -183,19 +166,6 @@ def _refuse(kind: bytes, descriptor: int, error: Exception) -> None:
     )
     with contextlib.suppress(OSError):  # otherwise it sees the end of the socket
         os.write(descriptor, packet)
-
-
-def _return_home(home: int) -> None:
-    """Let the next forks start in the process namespace `home` again."""
-    for attempts_left in reversed(range(_RETRIES)):
-        try:
-            syscalls.setns(home, syscalls.CLONE_NEWPID)
-        except (OSError, MemoryError):
-            if not attempts_left:
-                raise
-            time.sleep(_RETRY_DELAY)
-        else:
-            return
 
 
 def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any]) -> None:

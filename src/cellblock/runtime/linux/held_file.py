@@ -14,7 +14,7 @@ _SHARE, _MOST = 16, 128  # at most this part of the descriptors, or this number,
 
 
 class HeldFile:
-    """The file at `path`. It is opened when it is first used, and again after `release`.
+    """The file at `path`. It is opened when it is used, and stays open until `release`.
 
     When many are open in this process, the one that was opened first is released.
     """
@@ -51,6 +51,14 @@ class HeldFile:
             os.close(self._descriptor)
             self._descriptor = -1
             del self._open_files[self]
+
+    @classmethod
+    def release_all(cls) -> bool:
+        """Close all such files of this process until they are used again. Return True if any."""
+        files = list(cls._open_files)
+        for file in files:
+            file.release()
+        return bool(files)
 
 
 @functools.cache

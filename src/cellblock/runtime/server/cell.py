@@ -23,6 +23,9 @@ from .usage import UsageMeter, exceeded_cpu_limit
 
 # Bytes of code that are sent in the job, so that the block's process need not read the file.
 _MAX_INLINE_CODE = handshake.MAX_PACKET // 2
+_FIRST_CHECK = 0.05  # seconds until the usage of a run is first measured: most runs have ended
+_CHECK_INTERVAL = 0.05
+GRACE = 2.0  # seconds that a first process has to end its block before it is killed itself
 
 
 class CellError(Exception):
@@ -208,26 +211,40 @@ class Cell:
 
     def start_run(self, job: Job, folders: WritableFolders) -> None:
         """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
-        self.run = Run(job, self._limits, folders)
+        run = self.run = Run(job, self._limits, folders)
+        first_check = run.started + run.storage.check_after(_FIRST_CHECK)
+        run.next_check = min(first_check, run.deadline)
         try:
             self.socket.sendall(handshake.encode_job(job.request))
         except ConnectionError:  # it has ended, which the first process reports
             pass
         except BaseException:
-            self.run.close()
+            run.close()
             self.run = None
             raise
 
-    def exceeded_limit(self) -> str | None:
-        """Return the name of the limit that the block exceeds, or None."""
-        if self._usage is None or self.run is None:
-            return None
-        return self._usage.exceeded_limit(self._limits, self.run.storage)
+    def check_limits(self, now: float) -> None:
+        """Stop the run if it exceeds a limit. Kill the first process if that takes too long."""
+        run = self.run
+        if run is None:
+            return
+        run.next_check = min(now + _CHECK_INTERVAL, max(run.deadline, now + 0.001))
+        if run.stopped_at:
+            if now >= run.stopped_at + GRACE:
+                self.kill()
+                run.next_check = now + GRACE
+        elif now >= run.deadline:
+            self.stop_run("wall_seconds")
+        elif self._usage and (limit := self._usage.exceeded_limit(self._limits, run.storage)):
+            self.stop_run(limit)
+        else:
+            run.next_check = min(run.next_check, now + run.storage.check_after(_CHECK_INTERVAL))
 
     def stop_run(self, why: str | None) -> None:
         """Ask the first process to kill the block's processes."""
         if self.run is not None and not self.run.stopped_at:
             self.run.why, self.run.stopped_at = why, time.monotonic()
+            self.run.next_check = self.run.stopped_at + GRACE
             self._signal(signal.SIGTERM)
 
     def _end_run(self, data: bytes) -> None:
@@ -312,11 +329,6 @@ class Cell:
     def _signal(self, number: int) -> None:
         if self._pidfd is not None:
             self._pidfd.send_signal(number)
-
-    def release_files(self) -> None:
-        """Close what only a block needs. The next one opens it again."""
-        if self._usage is not None:
-            self._usage.release_files()
 
     def has_ended(self) -> bool:
         """Return True if the first process has ended."""

@@ -28,7 +28,7 @@ _BUSY_BACKLOG = 4
 _BUSY_FLUSH_INTERVAL = 0.032
 # A request that comes later than this after a reply is not part of a quick sequence.
 _PAUSE_SECONDS = 0.003
-_MAX_FAULTS = 100  # in a row that are ignored, because nothing in particular can be blamed
+_FAULT_DELAY = 0.01  # seconds after a fault for which nothing in particular can be blamed
 
 
 class ReplyBatch:
@@ -74,7 +74,6 @@ class Client:
         self._replies = 0  # since the last flush
         self._backlog = 0  # blocks that waited for a cell at the last reply
         self._waits_for_room = self._is_ended = False
-        self._faults = 0  # in a row
         self._flush_at = FOREVER
         self._replied_at = 0.0
         self._after_pause = False  # the last request came later than _PAUSE_SECONDS after a reply
@@ -224,7 +223,6 @@ class Client:
         if not data:
             self._report_end()
             return
-        self._faults = 0
         self._after_pause = time.monotonic() > self._replied_at + _PAUSE_SECONDS
         for frame in self._decoder.feed(data):
             self._handle_contained(frame)
@@ -278,11 +276,10 @@ class Client:
     # the end
 
     def on_fault(self, error: Exception) -> None:
-        """See `TimerHandler`. What caused the fault is reported again, as long as it lasts."""
-        self._faults += 1
-        if isinstance(error, OSError | MemoryError) and self._faults <= _MAX_FAULTS:
-            return
-        if not self._is_ended:
+        """See `TimerHandler`. What the system refuses is tried again, as long as that lasts."""
+        if isinstance(error, OSError | MemoryError):
+            time.sleep(_FAULT_DELAY)
+        elif not self._is_ended:
             self.fail(describe(error))
 
     def end_by(self, error: Exception) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import protocol
 from ..linux import process_tree
-from .cell import Cell, CellError, Job
+from .cell import GRACE, Cell, CellError, Job
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
 from .faults import describe, run_contained
@@ -32,9 +32,6 @@ from .storage import WritableFolders, mounted_folders
 # caches, and cost time to start.
 _DEFAULT_SPARES = 1
 _MAX_STARTING = 4  # cells being started at one time
-_FIRST_CHECK = 0.05  # seconds until the usage of a run is first measured: most runs have ended
-_CHECK_INTERVAL = 0.05
-_GRACE = 2.0  # seconds that a first process has to end its block before it is killed itself
 # Seconds before spare cells are started, so that they do not slow down a short block.
 _REFILL_DELAY = 0.005
 # Seconds without a block until half of the ready cells are retired, or all that the CPUs have no
@@ -113,7 +110,7 @@ class Pool:
                 self._client.send(protocol.encode_json(protocol.ENDED, number, ending))
                 return
         if number in self._running:
-            self._stop(self._running[number], "cancelled")
+            self._running[number].stop_run("cancelled")
         elif any(cell.job is not None and cell.job.number == number for cell in self._starting):
             self._cancelled.add(number)
 
@@ -147,10 +144,8 @@ class Pool:
             self._pretouch()
         for cell in list(self._running.values()):
             if cell.run and now >= cell.run.next_check:
-                run_contained(
-                    functools.partial(self._check_limits, cell, now),
-                    functools.partial(self._on_cell_fault, cell),
-                )
+                on_fault = functools.partial(self._on_cell_fault, cell)
+                run_contained(functools.partial(cell.check_limits, now), on_fault)
         self._reap_retired()
         if self._may_have_orphans and all(cell.pid for cell in self._starting):
             self._kill_orphans()
@@ -200,11 +195,8 @@ class Pool:
     def _request_cell(self, cell: Cell) -> None:
         on_fault = functools.partial(self._on_cell_fault, cell)
         try:
-            self._client.register(
-                cell.socket.fileno(),
-                functools.partial(self._on_packet, cell),
-                on_fault=on_fault,
-            )
+            on_packet = functools.partial(self._on_packet, cell)
+            self._client.register(cell.socket.fileno(), on_packet, on_fault=on_fault)
             cell.request_fork(self._zygote)
         except BaseException:
             self._retire(cell)
@@ -236,7 +228,6 @@ class Pool:
     def _trim(self) -> None:
         """Retire half of the ready cells, or all that the CPUs have no use for; keep one."""
         self._trim_at = FOREVER
-        self.release_files()
         ready = len(self._ready)
         if self._running or ready <= 1:
             return
@@ -244,11 +235,6 @@ class Pool:
             self._retire(self._ready.popleft())
         self._wanted_spares = min(self._wanted_spares, len(self._ready))
         self._trim_at = time.monotonic() + _TRIM_AFTER
-
-    def release_files(self) -> None:
-        """Close what is only open to be faster. The next blocks open it again."""
-        for cell in self._ready:
-            cell.release_files()
 
     def _schedule_idle_work(self) -> None:
         """Set the timers for what is done when no block runs."""
@@ -277,9 +263,9 @@ class Pool:
         if cell.run_ended:
             self._finish(cell)
         elif ready:
+            self._register_output(cell)
             self._failures = 0
             self._starting.discard(cell)
-            self._register_output(cell)
             if cell.job is not None:
                 self._start_own(cell, cell.job)
                 return
@@ -362,9 +348,6 @@ class Pool:
             else:
                 self._retire(cell)
             return
-        assert cell.run is not None
-        first_check = cell.run.started + cell.run.storage.check_after(_FIRST_CHECK)
-        cell.run.next_check = min(first_check, cell.run.deadline)
         self._running[job.number] = cell
         self._scheduler.add(self)
         self._trim_at = self._pretouch_at = FOREVER
@@ -380,26 +363,6 @@ class Pool:
             forward_output(self._client, run, pipes.limit, stream, data)
         if pipes.readers[reader].has_more:
             self._client.rearm(reader, EDGE_TRIGGERED)
-
-    def _check_limits(self, cell: Cell, now: float) -> None:
-        run = cell.run
-        assert run is not None
-        run.next_check = min(now + _CHECK_INTERVAL, max(run.deadline, now + 0.001))
-        if run.stopped_at:
-            if now >= run.stopped_at + _GRACE:
-                cell.kill()
-                run.next_check = now + _GRACE
-        elif now >= run.deadline:
-            self._stop(cell, "wall_seconds")
-        elif limit := cell.exceeded_limit():
-            self._stop(cell, limit)
-        else:
-            run.next_check = min(run.next_check, now + run.storage.check_after(_CHECK_INTERVAL))
-
-    def _stop(self, cell: Cell, why: str) -> None:
-        cell.stop_run(why)
-        if cell.run:
-            cell.run.next_check = time.monotonic() + _GRACE
 
     def _finish(self, cell: Cell) -> None:
         """Send the rest of the output and the ending of a block whose processes are all gone."""
@@ -480,13 +443,13 @@ class Pool:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._zygote_pid, signal.SIGKILL)
         self._scheduler.remove(self)
-        self._kill_at = time.monotonic() + _GRACE
+        self._kill_at = time.monotonic() + GRACE
 
     def is_shut_down(self) -> bool:
         """Return True if all retired cells are gone. Kill those that do not end by themselves."""
         self._reap_retired()
         if self._retired and time.monotonic() >= self._kill_at:
-            self._kill_at += _GRACE
+            self._kill_at += GRACE
             for cell in self._retired:
                 cell.kill()
         return not self._retired
@@ -494,6 +457,6 @@ class Pool:
     def close(self) -> None:
         """Shut down, and wait up to twice the grace period until all cells are gone."""
         self.start_shutdown()
-        deadline = time.monotonic() + 2 * _GRACE
+        deadline = time.monotonic() + 2 * GRACE
         while not self.is_shut_down() and time.monotonic() < deadline:
             time.sleep(0.001)

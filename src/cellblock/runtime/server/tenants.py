@@ -89,8 +89,8 @@ class Tenants:
         run_contained(functools.partial(client.start_reading, []), client.end_by)
 
     def _on_open(self, client: Client, request: dict[str, Any]) -> None:
-        count = descriptors.TENANT + len(request["mounts"])
-        if not descriptors.have_room(count, self._release_files):
+        count = descriptors.MOST_PER_REQUEST + len(request["mounts"])
+        if not descriptors.are_free(count):
             client.fail(DESCRIPTOR_LIMIT, full=True)
             return
         client.paths_to_delete += request["delete"]
@@ -100,11 +100,6 @@ class Tenants:
         self._folders[client] = WritableFolders(paths)
         on_fetched = functools.partial(self._on_fetched, client, targets)
         self._mount_client.fetch(request["mounts"], on_fetched)
-
-    def _release_files(self) -> None:
-        for client in self._clients:
-            if client.pool is not None:
-                client.pool.release_files()
 
     def _on_fetched(
         self, client: Client, targets: list[str], mounts: list[int], error: str

@@ -246,7 +246,8 @@ class UsageMeter:
 
     def remove_cgroups(self) -> bool:
         """Remove the control groups. Return True if they are gone: the kernel may need a moment."""
-        self.release_files()
+        for file in (self._peak, self._oom, self._stat, self._io, self._time, *self._tracked):
+            file.release()
         for folder in list(self._folders):
             try:
                 os.rmdir(folder)
@@ -256,11 +257,6 @@ class UsageMeter:
                 return False
             self._folders.remove(folder)
         return True
-
-    def release_files(self) -> None:
-        """Close the files that are read for every block, until the next one."""
-        for file in (self._peak, self._oom, self._stat, self._io, self._time, *self._tracked):
-            file.release()
 
 
 class UsageSample:

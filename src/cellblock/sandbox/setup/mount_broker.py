@@ -12,13 +12,11 @@ import itertools
 import json
 import os
 import socket
-import time
 from typing import Any, NoReturn
 
 from ...runtime.handshake import MAX_PACKET
+from ...runtime.linux.retry import retry
 from . import mounts
-
-_RETRY_DELAY = 0.01  # seconds until a system call is repeated
 
 
 def fork_broker(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> None:
@@ -42,13 +40,7 @@ def _close_all_but(*kept: int) -> None:
 
 def _serve(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> NoReturn:
     while True:
-        try:
-            data = stream.recv(MAX_PACKET)
-        except ConnectionError:
-            os._exit(0)
-        except (OSError, MemoryError):  # for example no memory: the request is still there
-            time.sleep(_RETRY_DELAY)
-            continue
+        data = retry(lambda: stream.recv(MAX_PACKET))
         if not data:
             os._exit(0)
         trees: list[mounts.MountTree] = []
@@ -65,13 +57,8 @@ def _serve(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> N
 
 def _reply(stream: socket.socket, reply: dict[str, Any], descriptors: list[int]) -> None:
     """Send a reply. If that fails, send the error instead: the server waits for one in order."""
-    while True:
-        try:
-            socket.send_fds(stream, [json.dumps(reply).encode()], descriptors)
-        except ConnectionError:
-            os._exit(0)
-        except (OSError, MemoryError) as error:
-            reply, descriptors = {"error": str(error)}, []
-            time.sleep(_RETRY_DELAY)
-        else:
-            return
+    try:
+        socket.send_fds(stream, [json.dumps(reply).encode()], descriptors)
+    except (OSError, MemoryError) as error:
+        text = json.dumps({"error": str(error)}).encode()
+        retry(lambda: stream.send(text))

@@ -91,9 +91,9 @@ class SandboxSessions:
     async def _stop_idle_servers(self) -> None:
         while True:
             await asyncio.sleep(self._idle_seconds / 2)
-            for name, server in list(self._servers.items()):
-                if name[0] != ANONYMOUS_ID and await server.stop_if_idle(self._idle_seconds):
-                    self._servers.pop(name)
+            for (owner_id, _), server in list(self._servers.items()):
+                if owner_id != ANONYMOUS_ID:
+                    await server.stop_if_idle(self._idle_seconds)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -55,15 +55,13 @@ class WarmServer:
                 await self._close()
             return self._server or await self._start()
 
-    async def stop_if_idle(self, seconds: float) -> bool:
-        """Stop the server if it had no session for so many seconds. Return True if it has none."""
+    async def stop_if_idle(self, seconds: float) -> None:
+        """Stop the server if it had no session for so many seconds. `get` starts it again."""
         async with self._lock:
             if self._runtime_server is not None and self._runtime_server.has_sessions():
                 self._used_at = time.monotonic()
-            if time.monotonic() < self._used_at + seconds:
-                return False
-            await self._close()
-            return True
+            elif time.monotonic() >= self._used_at + seconds:
+                await self._close()
 
     async def stop(self) -> None:
         """Stop the server, with its sessions."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Generator
 
 from cellblock.runtime.linux import syscalls
 from cellblock.runtime.server.cgroups import CellCgroups
+from cellblock.runtime.server.sessions.channel import Channel
 from cellblock.runtime.server.sessions.checkpoints import CheckpointHandle, CheckpointSet
 from cellblock.runtime.server.sessions.init_handle import SessionInitHandle
 
@@ -88,9 +90,14 @@ def test_a_stopped_checkpoint_carries_out_two_orders() -> None:
 def test_a_dropped_checkpoint_counts_as_a_checkpoint_until_its_process_is_gone() -> None:
     loop = SelectLoop()
     checkpoints = CheckpointSet(loop, lambda: None)
-    handle = checkpoints.begin_named(0)
-    with slow_checkpoint(handle.channel.peer_fd) as process:
-        handle.channel.close_peer()
+    main = Channel(loop, print, print)
+    checkpoints.begin_named(main, b"x", 0)
+    (handle,) = checkpoints.handles()
+    with socket.socket(fileno=os.dup(main.peer_fd)) as session:
+        _, (peer_fd,), _, _ = socket.recv_fds(session, 1, 1)
+    main.close()
+    with slow_checkpoint(peer_fd) as process:
+        os.close(peer_fd)
         checkpoints.assign_pid(process.pid)
         checkpoints.finish_named("name", {})
         checkpoints.drop_named("name")

@@ -7,6 +7,7 @@ process. The *named* checkpoints are those that a user asked for.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import time
@@ -90,9 +91,10 @@ class CheckpointHandle:
         self._dropped = True
         self.zombie_until = time.monotonic() + _ZOMBIE_SECONDS
         if self.channel.pid:
-            self.channel.kill()
-        else:  # it exits when its stream ends
-            self.channel.close()
+            with contextlib.suppress(OSError):
+                self.channel.kill()
+                return
+        self.channel.close()  # then it exits: its stream ends
 
 
 class CheckpointSet:
@@ -176,21 +178,22 @@ class CheckpointSet:
         if self._pending_rollback is not None:
             return
         order = {"op": "checkpoint", "exact": False}
+        frame = protocol.encode_json(protocol.SESSION_REQUEST, 0, order)
         try:
-            handle = CheckpointHandle(self._loop, blocks, self._on_change)
-            try:
-                main.send(
-                    protocol.encode_json(protocol.SESSION_REQUEST, 0, order),
-                    [handle.channel.peer_fd],
-                )
-            except BaseException:
-                handle.channel.close()
-                raise
+            self._pending_rollback = self._request(main, frame, blocks)
         except (OSError, MemoryError) as error:
             self.failure = describe(error)
-            return
-        self._pending_rollback, self._are_resolved = handle, False
+
+    def _request(self, main: Channel, frame: bytes, blocks: int) -> CheckpointHandle:
+        handle = CheckpointHandle(self._loop, blocks, self._on_change)
+        try:
+            main.send(frame, [handle.channel.peer_fd])
+        except BaseException:
+            handle.channel.close()
+            raise
         handle.channel.close_peer()
+        self._are_resolved = False
+        return handle
 
     def finish_rollback(self, answer: dict[str, Any]) -> None:
         """Replace the rollback checkpoint, unless `answer` says that none was made."""
@@ -229,11 +232,9 @@ class CheckpointSet:
 
     # named checkpoints
 
-    def begin_named(self, blocks: int) -> CheckpointHandle:
-        """Return the handle of a new checkpoint. Pass the session's answer to `finish_named`."""
-        handle = CheckpointHandle(self._loop, blocks, self._on_change)
-        self._pending_named, self._are_resolved = handle, False
-        return handle
+    def begin_named(self, main: Channel, frame: bytes, blocks: int) -> None:
+        """Send the session's process a request for one. Pass its answer to `finish_named`."""
+        self._pending_named = self._request(main, frame, blocks)
 
     def finish_named(self, name: str, answer: dict[str, Any]) -> None:
         """Store the pending checkpoint as `name`, or drop it if it was not made."""
@@ -247,12 +248,6 @@ class CheckpointSet:
             self.named[name] = handle
         else:
             self._discard(handle)
-
-    def discard_named(self) -> None:
-        """Drop the pending checkpoint of `begin_named`, which nobody was asked to make."""
-        handle, self._pending_named = self._pending_named, None
-        if handle is not None:
-            handle.channel.close()
 
     def has_named(self, name: str) -> bool:
         """Return True if the session can be resumed from checkpoint `name`."""

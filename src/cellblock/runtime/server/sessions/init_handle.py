@@ -201,17 +201,17 @@ class SessionInitHandle:
 
     # resource usage
 
-    def measure_main(self, pid: int) -> None:
-        """Measure process `pid` as the one that runs the blocks.
+    def measure_main(self) -> None:
+        """Measure and limit what the process uses that runs the blocks.
 
         A branch's process comes from another cell, so it is moved into the control group.
         """
-        if self._usage is None:
+        if self._usage is None or not self.main_pid:
             return
-        self._usage.track_process(pid)
+        self._usage.track_process(self.main_pid)
         if self.parent is not None:
             with contextlib.suppress(OSError):  # it has ended already
-                self._usage.add_process(pid)
+                self._usage.add_process(self.main_pid)
 
     def _is_alone(self, main_pid: int, others: set[int]) -> bool:
         """Return True if the cell has only its own processes and the `others`."""
@@ -265,14 +265,6 @@ class SessionInitHandle:
         """Return the name of the limit that the running block exceeds, or None."""
         return None if self._usage is None else self._usage.exceeded_limit(limits, storage)
 
-    def release_files(self) -> None:
-        """Close what only a block needs. The next one opens it again."""
-        for children in self._child_lists.values():
-            children.close()
-        self._child_lists.clear()
-        if self._usage is not None:
-            self._usage.release_files()
-
     # the end
 
     def close(self) -> None:
@@ -281,7 +273,9 @@ class SessionInitHandle:
         While branches live below the cell, the socket stays open.
         """
         self._closed = True
-        self.release_files()
+        for children in self._child_lists.values():
+            children.close()
+        self._child_lists.clear()
         if not self.branches and self._socket.fileno() >= 0:
             self._loop.unregister(self._socket.fileno())
             self._socket.close()

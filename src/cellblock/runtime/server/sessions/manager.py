@@ -16,8 +16,9 @@ import time
 from typing import Any
 
 from ... import handshake, protocol
-from .. import descriptors
+from ...linux.held_file import HeldFile
 from ..cell import Job
+from ..descriptors import MOST_PER_REQUEST, are_free
 from ..event_loop import FOREVER
 from ..faults import DESCRIPTOR_LIMIT, describe, run_contained
 from ..interfaces import FrameSender
@@ -30,6 +31,8 @@ _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undis
 _CLOSE_GRACE = 2.0  # seconds for a first process to end
 _MAX_FAILURES = 3
 _MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
+_RELEASE_INTERVAL = 1.0  # seconds for which files that need not stay open may do so
+_OPENING = frozenset({"open", "fork", "checkpoint", "program"})  # need descriptors of the server
 _BRANCH_TIMEOUT = 30.0  # seconds, far more than a loaded machine needs
 _NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
 _PARTLY_RESUMED = "The session was restored without the variables that could not be loaded: "
@@ -69,43 +72,27 @@ class SessionManager:
         self._sessions_by_run: dict[int, LiveSession] = {}
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         self._created = self._failures = 0
-        self._refill_at = time.monotonic()
+        self._refill_at, self._release_at = time.monotonic(), FOREVER
 
     # requests
 
     def handle_request(self, frame: protocol.Frame, request: dict[str, Any]) -> None:
         """Carry out a request or forward it to its session."""
         job = Job(frame.run, request, time.monotonic())
-        if request["op"] == "open":
-            self._unanswered[job.number] = job, None
-            if not self._have_room(self._cost(job)):
-                self._refuse(job, DESCRIPTOR_LIMIT, full=True)
-                return
-            self._waiting.append(job)
-            self._hand_out_spare()
-            return
         session = self._sessions.get(request["session"])
         self._unanswered[job.number] = job, session
-        if session is None:
-            self._refuse(job, "the session does not exist: it was closed or has failed", lost=True)
-            return
-        cost = self._cost(job)
-        if cost and not self._have_room(cost):
+        self._release_at = min(self._release_at, job.arrived + _RELEASE_INTERVAL)
+        count = MOST_PER_REQUEST + len(request.get("mounts", ()))
+        if request["op"] in _OPENING and not are_free(count):
             self._refuse(job, DESCRIPTOR_LIMIT, full=True)
-            return
-        on_fault = functools.partial(self._on_request_fault, job, session)
-        run_contained(functools.partial(self._handle, job, session, frame), on_fault)
-
-    def _have_room(self, count: int) -> bool:
-        return descriptors.have_room(count, self._release_files)
-
-    def _release_files(self) -> None:
-        for session in self._active_sessions():
-            session.release_files()
-
-    def _cost(self, job: Job) -> int:
-        has_spare = job.request["op"] == "open" and self._spare is not None
-        return 0 if has_spare else descriptors.cost_of(job.request)
+        elif request["op"] == "open":
+            self._waiting.append(job)
+            self._hand_out_spare()
+        elif session is None:
+            self._refuse(job, "the session does not exist: it was closed or has failed", lost=True)
+        else:
+            on_fault = functools.partial(self._on_request_fault, job, session)
+            run_contained(functools.partial(self._handle, job, session, frame), on_fault)
 
     def _handle(self, job: Job, session: LiveSession, frame: protocol.Frame) -> None:
         request = job.request
@@ -161,24 +148,18 @@ class SessionManager:
         session.stop_request("cancelled")
         return True
 
-    def _send_answer(self, job: Job, answer: dict[str, Any]) -> None:
+    def _send_answer(
+        self, job: Job, answer: dict[str, Any], kind: int = protocol.SESSION_REPLY
+    ) -> None:
         self._unanswered.pop(job.number, None)
-        self._loop.send(protocol.encode_json(protocol.SESSION_REPLY, job.number, answer))
-        self._loop.flush()
-
-    def _send_ending(self, job: Job) -> None:
-        """Report that a program was cancelled before it got a cell."""
-        self._unanswered.pop(job.number, None)
-        self._loop.send(protocol.encode_json(protocol.ENDED, job.number, job.cancelled_ending()))
+        self._loop.send(protocol.encode_json(kind, job.number, answer))
         self._loop.flush()
 
     def _refuse(self, job: Job, why: str, *, lost: bool = False, full: bool = False) -> None:
         """Answer a request that cannot be carried out. `lost`: its session is gone."""
-        if self._unanswered.pop(job.number, None) is None:
-            return
-        failure = {"error": why, "lost": int(lost), "full": int(full)}
-        self._loop.send(protocol.encode_json(protocol.FAILED, job.number, failure))
-        self._loop.flush()
+        if job.number in self._unanswered:
+            failure = {"error": why, "lost": int(lost), "full": int(full)}
+            self._send_answer(job, failure, protocol.FAILED)
 
     # the spare session
 
@@ -431,21 +412,21 @@ class SessionManager:
         branch.init.close_namespaces()
         self._register(number, branch, job)
         self._send_answer(job, {})
-        branch.measure_main()
+        branch.init.measure_main()
         branch.pending_checkpoint = job.request
 
     def _on_branch_gone(
         self, job: Job, session: LiveSession, branch: LiveSession, why: str
     ) -> None:
-        session.unpause()
-        self._retire(branch)
         self._send_answer(job, {"error": f"The branch could not be forked: {why}"})
+        self._retire(branch)
+        session.unpause()
 
     # blocks in a new process
 
     def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
         if job.number not in self._fetching:
-            self._send_ending(job)
+            self._send_answer(job, job.cancelled_ending(), protocol.ENDED)
         elif error:
             self._refuse(job, error)
         elif not mounts:
@@ -462,7 +443,7 @@ class SessionManager:
         """Return the time at which `on_timer` must be called."""
         if self._closing:
             return time.monotonic() + 0.005
-        deadline = self._refill_at
+        deadline = min(self._refill_at, self._release_at)
         for session in self._active_sessions():
             deadline = min(deadline, session.next_deadline())
         return min([deadline, *self._pending_branches.values()])
@@ -475,9 +456,10 @@ class SessionManager:
         now = time.monotonic()
         if now >= self._refill_at:
             self._refill_at = FOREVER
-            room = self._waiting or self._have_room(descriptors.SESSION)
-            if self._spare is None and room:
+            if self._spare is None and (self._waiting or are_free(MOST_PER_REQUEST)):
                 self._make_spare()
+        if now >= self._release_at:
+            self._release_at = now + _RELEASE_INTERVAL if HeldFile.release_all() else FOREVER
         for session in self._active_sessions():
             if now >= session.next_deadline():
                 run_contained(functools.partial(session.on_timer, now), session.on_fault)

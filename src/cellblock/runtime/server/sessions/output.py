@@ -49,10 +49,6 @@ class SessionOutput:
         send_tail(self._loop, run, self._pipes.limit)
         self._pipes.limit, self._run = OutputLimit(self._max_bytes), None
 
-    def abandon_block(self) -> None:
-        """Keep the output from now on for the next block."""
-        self._run = None
-
     def send_written(self, run: Run) -> None:
         """Send what the block has written so far."""
         for stream, data in self._pipes.read_current():

@@ -37,7 +37,6 @@ _EXIT_REPORT_TIMEOUT = 2.0  # for the first process to report how the session's 
 _START_TIMEOUT = 30.0  # far more than a loaded machine needs
 _LOAD_TIMEOUT = 300.0  # to save and load all variables
 _CLEAN_UP_TIMEOUT = 30.0  # for killed processes to be gone
-_IDLE_SECONDS = 1.0  # until an idle session releases what only a block needs
 _MAX_FAILURES = 3
 
 
@@ -82,7 +81,7 @@ class LiveSession:
         self._restore_state: tuple[str, int] = ("kept", 0)
         self.lost_variables: list[str] = []  # that the restore by values left out
         self.request: SessionRequest | None = None
-        self._recheck_at = self._check_usage_at = self._release_at = FOREVER
+        self._recheck_at = self._check_usage_at = FOREVER
         self.closing = False
 
     # the session's process
@@ -154,16 +153,11 @@ class LiveSession:
         self.lost_variables = hello.get("lost_variables", [])
         self._assign_checkpoint_pids(hello)
         if not self.init.namespaces:  # a new branch is measured after it was reported
-            self.measure_main()
+            self.init.measure_main()
         self.on_ready()
         if self.request is not None and not self.request.restarted and not self.request.exited_at:
             self._send_order(self.request)
         self._finish_request()
-
-    def measure_main(self) -> None:
-        """Measure and limit what the session's process uses."""
-        if self.main is not None:
-            self.init.measure_main(self.main.pid)
 
     def _assign_checkpoint_pids(self, message: dict[str, Any]) -> None:
         """Find the checkpoints that the session's process reports."""
@@ -209,7 +203,6 @@ class LiveSession:
         except (OSError, MemoryError) as error:
             self._loop.send(job.file_error_frame(error))
             return None
-        self._release_at = FOREVER
         request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
         if request.is_block:
             self.output.begin_block(run)
@@ -219,12 +212,7 @@ class LiveSession:
         elif self.main is None:  # it was killed to resume a checkpoint, which never happened
             self._restart_main()
         elif self._main_ready:
-            try:
-                self._send_order(request)
-            except (OSError, MemoryError) as error:  # nothing was sent
-                self.output.abandon_block()
-                self._fail_request({"error": describe(error)})
-                return None
+            self._send_order(request)
         return request
 
     def _kill_main(self, request: SessionRequest) -> None:
@@ -243,21 +231,11 @@ class LiveSession:
         if self.pending_checkpoint is not None:
             order, self.pending_checkpoint = self.pending_checkpoint, None
             self.begin_rollback_checkpoint(order)
-        handle = None
+        frame = protocol.encode(protocol.SESSION_REQUEST, request.run.number, request.payload)
         if request.order["op"] == "checkpoint":
-            handle = self.checkpoints.begin_named(self.blocks)
-            request.descriptors = [handle.channel.peer_fd]
-        try:
-            self.main.send(
-                protocol.encode(protocol.SESSION_REQUEST, request.run.number, request.payload),
-                request.descriptors,
-            )
-        except BaseException:
-            if handle is not None:
-                self.checkpoints.discard_named()
-            raise
-        if handle is not None:
-            handle.channel.close_peer()
+            self.checkpoints.begin_named(self.main, frame, self.blocks)
+        else:
+            self.main.send(frame, request.descriptors)
 
     def send_data(self, frame: protocol.Frame) -> None:
         """Forward a chunk of a value, or a line of input."""
@@ -288,7 +266,7 @@ class LiveSession:
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` must be called."""
-        deadline = min(self._recheck_at, self._check_usage_at, self._start_by, self._release_at)
+        deadline = min(self._recheck_at, self._check_usage_at, self._start_by)
         if self.request is None:
             return deadline
         return min(deadline, self.request.kill_at, self.request.run.deadline)
@@ -311,8 +289,6 @@ class LiveSession:
             self.main.kill_and_close()
         if now >= self._recheck_at:
             self._finish_request()
-        if now >= self._release_at:
-            self.release_files()
 
     def _check_usage(self, request: SessionRequest, now: float) -> None:
         is_limited = request.run.why not in (None, "cancelled")
@@ -324,11 +300,6 @@ class LiveSession:
             press_cancelled(request, self.main, self._orphans)
         interval = _RECHECK_INTERVAL if is_limited else _USAGE_CHECK_INTERVAL
         self._check_usage_at = now + request.run.storage.check_after(interval)
-
-    def release_files(self) -> None:
-        """Close what is only open to be faster. The next block opens it again."""
-        self._release_at = FOREVER
-        self.init.release_files()
 
     # the end of a request
 
@@ -430,7 +401,6 @@ class LiveSession:
 
     def _report(self, request: SessionRequest) -> None:
         self._check_usage_at = FOREVER
-        self._release_at = time.monotonic() + _IDLE_SECONDS
         number = request.run.number
         if request.is_block:
             self.output.end_block(request.run)
@@ -503,13 +473,9 @@ class LiveSession:
     # the end of the session
 
     def _fail(self, why: str) -> None:
-        """Close the session because its cell has ended."""
-        if self.closing:
-            return
-        self._fail_request({"error": why, "lost": 1})
-        try:
-            self.close()
-        finally:
+        """Report that the session is lost. `on_gone` closes it."""
+        if not self.closing:
+            self._fail_request({"error": why, "lost": 1})
             self.on_gone(why)
 
     def on_fault(self, error: Exception) -> None:
@@ -527,8 +493,7 @@ class LiveSession:
         self._fail_request({"error": "the session was closed", "stopped": 1})
         if not self.closing:
             self.closing = True
-            with contextlib.suppress(OSError):  # they end with the cell
-                self.checkpoints.close()
+            self.checkpoints.close()
             if self.main is not None:
                 self.main.kill()
                 self.main.close()
