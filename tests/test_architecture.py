@@ -297,9 +297,9 @@ def test_changelog_entries_have_at_most_20_words() -> None:
     assert [entry for entry in entries if len(entry.split()) > 20] == []
 
 
-def test_a_release_has_at_most_40_changelog_entries() -> None:
+def test_a_release_has_at_most_30_changelog_entries() -> None:
     releases = re.split(r"^## ", read(ROOT / "CHANGELOG.md"), flags=re.MULTILINE)[1:]
-    assert [text for text in releases if len(re.findall(r"^- ", text, re.MULTILINE)) > 40] == []
+    assert [text for text in releases if len(re.findall(r"^- ", text, re.MULTILINE)) > 30] == []
 
 
 def test_architecture_is_short() -> None:

@@ -14,7 +14,6 @@ import importlib
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -23,7 +22,6 @@ from ... import protocol, values
 from ...linux import syscalls
 from . import (
     fork_state,
-    helper_threads,
     hidden_children,
     native_threads,
     saved_values,
@@ -33,6 +31,7 @@ from .branch import BecomeSession, close_all, fork_branch
 from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
 from .fork_state import ForkState
+from .missing_threads import MissingThreads
 from .prefault import Prefaulter
 from .saved_values import Variables
 from .shell import Shell
@@ -64,8 +63,7 @@ class Session:
         hidden_children.hide_children(self._checkpoints)
         self._held_frames = b""  # sent together with the answer
         self._lost_variables: list[str] | None = None  # at a restore by values
-        self._missing_threads: list[str] = []  # that prevent a copy after the last block
-        self._last_missing: list[str] = []  # that the last checkpoint lacks
+        self._threads = MissingThreads(shell)
         shell.publish, shell.publish_last = self._publish, self._publish_last
         sys.unraisablehook = self._on_unraisable
 
@@ -94,7 +92,7 @@ class Session:
     def load_variables(self, descriptor: int, *, reseed: bool) -> None:
         """Load the variables that a checkpoint sends to `descriptor`. Raise `OSError`."""
         self._lost_variables = saved_values.load(self._variables(), descriptor)
-        self._first_missing_threads()  # known to the user since the session lost its threads
+        self._threads.to_announce()  # known to the user since the session lost its threads
         if reseed:
             fork_state.reseed()
 
@@ -226,26 +224,9 @@ class Session:
                 order["code"], silent=bool(order.get("silent")), file=order.get("file")
             )
         }
-        if order.get("rollback_checkpoints") and (threads := self._first_missing_threads()):
+        if order.get("rollback_checkpoints") and (threads := self._threads.to_announce()):
             answer["by_value"] = threads
         return answer
-
-    def _first_missing_threads(self) -> list[str]:
-        """Return the threads that prevent copies from now on, [] if there were some before."""
-        before = self._missing_threads
-        self._missing_threads = (
-            []
-            if fork_state.is_single_threaded()
-            else self._find_missing_threads() or self._last_missing
-        )
-        return [] if before else self._missing_threads
-
-    def _find_missing_threads(self) -> list[str]:
-        """Return the threads of which a copy will lack, without those that end before it."""
-        return fork_state.predict_missing_threads(self._ends_before_copy)
-
-    def _ends_before_copy(self, thread: threading.Thread) -> bool:
-        return helper_threads.is_helper(thread) or self._shell.is_script_thread(thread)
 
     def _publish(self, data: Any, metadata: Any) -> None:
         if frame := self._encode_display(data, metadata):
@@ -318,9 +299,9 @@ class Session:
     def _flush_files(self) -> dict[str, Any]:
         """Write out what files buffer. Say whether a branch can only get values of variables."""
         self._capture_fork_state(flush=True)
-        if self._is_single_threaded():
+        if self._threads.end_helpers():
             return {}
-        threads = self._find_missing_threads() or fork_state.threads_of_forks()
+        threads = self._threads.predict() or fork_state.threads_of_forks()
         return {"by_value": threads} if threads else {}
 
     def _make_checkpoint(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
@@ -330,7 +311,7 @@ class Session:
         if there is a variable that cannot be saved, or anything else that a fork cannot copy.
         """
         # Usually True, which spares a look at the name of each thread.
-        single_threaded = self._is_single_threaded()
+        single_threaded = self._threads.end_helpers()
         threads = [] if single_threaded else fork_state.python_threads()
         why = threads if threads and not value_pickler.is_available() else []
         if exact:
@@ -360,7 +341,7 @@ class Session:
         if threads and (why := self._why_not_saved(threads, exact=exact)):
             os.kill(pid, signal.SIGKILL)
         self._reap_checkpoints()
-        self._last_missing = threads
+        self._threads.of_last_copy = threads
         if why:
             return {"refused": why}
         return {"checkpoint_pids": [pid]} | ({"by_value": threads} if threads else {})
@@ -390,23 +371,6 @@ class Session:
             fork_state.reap_killed_children(self._checkpoints)
             has_reaped = True
 
-    def _is_single_threaded(self) -> bool:
-        """Return True if this process has one thread, if need be after it ended those of helpers.
-
-        Helpers are the threads in `helper_threads` and `native_threads`, and the script thread.
-        """
-        if fork_state.is_single_threaded():
-            return True
-        try:
-            helper_threads.end_helper_threads()
-            if fork_state.is_single_threaded():
-                return True
-            self._shell.end_script_thread()
-            native_threads.end_pools()
-            return fork_state.is_single_threaded()
-        except Exception:
-            return False  # user code may have changed the shell in any way
-
     def _capture_fork_state(self, *, flush: bool, excluded: Iterable[int] = ()) -> ForkState:
         ours = {0, 1, 2, self._control.descriptor, *self._streams}
         return ForkState(flush=flush, excluded={*ours, *excluded})
@@ -422,7 +386,7 @@ class Session:
                 self._checkpoints.discard(pid)
 
     def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        self._is_single_threaded()  # ends the threads of helpers if possible
+        self._threads.end_helpers()  # ends the threads of helpers if possible
         why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
         if why:
             close_all(descriptors)

@@ -25,6 +25,7 @@ from ..interfaces import FrameSender
 from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
 from ..storage import WritableFolders, mounted_folders
+from .pending import PendingRequests
 from .session import LiveSession
 
 _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
@@ -40,6 +41,7 @@ _NOT_FORKED_BY_VALUES = (
     "the checkpoint holds values of variables only, because of threads. In a container no branch "
     "can start from it"
 )
+_SESSION_GONE = "the session does not exist: it was closed or has failed"
 _CHECKPOINT_GONE = "the checkpoint is gone: user code or the OOM killer ended its process"
 _BRANCH_ORDER = {"op": "branch", "wall_seconds": _BRANCH_TIMEOUT}
 
@@ -65,8 +67,7 @@ class SessionManager:
         self._spare: LiveSession | None = None
         self._spare_is_ready = False
         self._waiting: list[Job] = []
-        # The requests that no session answers, with the session that they depend on.
-        self._unanswered: dict[int, tuple[Job, LiveSession | None]] = {}
+        self._pending = PendingRequests(loop)
         self._closing: list[LiveSession] = []
         self._pending_branches: dict[LiveSession, float] = {}  # with their deadlines
         self._sessions_by_run: dict[int, LiveSession] = {}
@@ -80,16 +81,16 @@ class SessionManager:
         """Carry out a request or forward it to its session."""
         job = Job(frame.run, request, time.monotonic())
         session = self._sessions.get(request["session"])
-        self._unanswered[job.number] = job, session
+        self._pending.add(job, session)
         self._release_at = min(self._release_at, job.arrived + _RELEASE_INTERVAL)
         count = MOST_PER_REQUEST + len(request.get("mounts", ()))
         if request["op"] in _OPENING and not are_free(count):
-            self._refuse(job, DESCRIPTOR_LIMIT, full=True)
+            self._pending.refuse(job, DESCRIPTOR_LIMIT, full=True)
         elif request["op"] == "open":
             self._waiting.append(job)
             self._hand_out_spare()
         elif session is None:
-            self._refuse(job, "the session does not exist: it was closed or has failed", lost=True)
+            self._pending.refuse(job, _SESSION_GONE, lost=True)
         else:
             on_fault = functools.partial(self._on_request_fault, job, session)
             run_contained(functools.partial(self._handle, job, session, frame), on_fault)
@@ -99,14 +100,14 @@ class SessionManager:
         match request["op"]:
             case "close":
                 self._close_session(request["session"])
-                self._send_answer(job, {})
+                self._pending.answer(job, {})
             case "kill" if not session.checkpoints.has_named(request["checkpoint_key"]):
-                self._send_answer(job, {"error": _CHECKPOINT_GONE})
+                self._pending.answer(job, {"error": _CHECKPOINT_GONE})
             case "resume":
                 self._resume_checkpoint(job, session)
             case "drop":
                 session.checkpoints.drop_named(request["checkpoint_key"])
-                self._send_answer(job, {})
+                self._pending.answer(job, {})
             case "fork":
                 self._fork_branch(job, session)
             case "program":
@@ -123,11 +124,11 @@ class SessionManager:
                     }
                 self._sessions_by_run[frame.run] = session
                 session.submit(job, payload=frame.payload)
-                self._unanswered.pop(job.number, None)  # the session answers
+                self._pending.hand_over(job)  # the session answers
 
     def _on_request_fault(self, job: Job, session: LiveSession, error: Exception) -> None:
         """Refuse a request, and end its session if that has begun to work on it."""
-        self._refuse(job, describe(error))
+        self._pending.refuse(job, describe(error))
         is_begun = session.request is not None and session.request.run.number == job.number
         if is_begun or job.request["op"] == "resume":
             session.on_fault(error)
@@ -147,19 +148,6 @@ class SessionManager:
             return False
         session.stop_request("cancelled")
         return True
-
-    def _send_answer(
-        self, job: Job, answer: dict[str, Any], kind: int = protocol.SESSION_REPLY
-    ) -> None:
-        self._unanswered.pop(job.number, None)
-        self._loop.send(protocol.encode_json(kind, job.number, answer))
-        self._loop.flush()
-
-    def _refuse(self, job: Job, why: str, *, lost: bool = False, full: bool = False) -> None:
-        """Answer a request that cannot be carried out. `lost`: its session is gone."""
-        if job.number in self._unanswered:
-            failure = {"error": why, "lost": int(lost), "full": int(full)}
-            self._send_answer(job, failure, protocol.FAILED)
 
     # the spare session
 
@@ -202,7 +190,7 @@ class SessionManager:
             self._refill_at = time.monotonic() + _REFILL_DELAY
         if self._failures >= _MAX_FAILURES:
             for job in self._waiting:
-                self._refuse(job, why)
+                self._pending.refuse(job, why)
             self._waiting.clear()
 
     # open and close
@@ -210,7 +198,7 @@ class SessionManager:
     def _open_session(self, job: Job, session: LiveSession) -> None:
         """Mount the folders of a session and let it change to its work folder."""
         number = job.request["session"]
-        self._unanswered[job.number] = job, session
+        self._pending.add(job, session)
         session.on_gone = functools.partial(self._close_session, number)
         self._register(number, session, job)
         self._mount_client.fetch(
@@ -220,7 +208,7 @@ class SessionManager:
     def _on_session_fetched(
         self, job: Job, session: LiveSession, mounts: list[int], error: str
     ) -> None:
-        if job.number not in self._unanswered:  # the session has ended meanwhile
+        if job not in self._pending:  # the session has ended meanwhile
             return
         if error:
             self._close_session(job.request["session"], error)
@@ -241,7 +229,7 @@ class SessionManager:
         if "error" in answer:
             self._close_session(job.request["session"], answer["error"])
             return
-        self._unanswered.pop(job.number, None)  # the session answers
+        self._pending.hand_over(job)  # the session answers
         session.submit(Job(job.number, {"op": "enter"}, job.arrived))
 
     def _register(self, number: int, session: LiveSession, job: Job) -> None:
@@ -254,9 +242,7 @@ class SessionManager:
             # Needed only if the server ends first: the client that closes a session deletes them.
             self._spec["delete"].remove(path)
         if (session := self._sessions.pop(number, None)) is not None:
-            for job, owner in list(self._unanswered.values()):
-                if owner is session and job.request["op"] != "close":
-                    self._refuse(job, why, lost=job.request["op"] != "open")
+            self._pending.refuse_all(session, why)
             self._retire(session)
 
     def _retire(self, session: LiveSession) -> None:
@@ -280,12 +266,10 @@ class SessionManager:
     def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
         def on_ready() -> None:
             session.on_ready = lambda: None
-            if session.state_was_lost:
-                self._send_answer(job, {"error": _NOT_RESUMED})
-            elif lost := session.lost_variables:
-                self._send_answer(job, {"error": _PARTLY_RESUMED + ", ".join(lost)})
-            else:
-                self._send_answer(job, {})
+            state = session.restored_state
+            partly = state.lost_variables and _PARTLY_RESUMED + ", ".join(state.lost_variables)
+            error = _NOT_RESUMED if state.was_lost else partly
+            self._pending.answer(job, {"error": error} if error else {})
             session.begin_rollback_checkpoint(job.request)
 
         session.on_ready = on_ready
@@ -341,7 +325,7 @@ class SessionManager:
         self, job: Job, session: LiveSession, mounts: list[int], error: str
     ) -> None:
         if error:
-            self._refuse(job, error)
+            self._pending.refuse(job, error)
             return
         branch = self._create_branch(job, session)
         branch.init.on_hello = functools.partial(self._on_branch_hello, job, session, branch)
@@ -391,7 +375,7 @@ class SessionManager:
         branch.init.close_peer()
         if "refused" in answer or "error" in answer:
             self._retire(branch)
-            self._send_answer(job, answer)
+            self._pending.answer(job, answer)
         elif branch.main_ready:
             self._on_branch_open(job, branch)
         else:
@@ -402,7 +386,7 @@ class SessionManager:
             self._on_branch_open(job, branch)
 
     def _on_branch_open(self, job: Job, branch: LiveSession) -> None:
-        if branch.base_blocks is None and branch.state_was_lost:
+        if branch.base_blocks is None and branch.restored_state.was_lost:
             branch.on_gone("its process was killed")
             return
         number = job.request["new_session"]
@@ -411,14 +395,14 @@ class SessionManager:
         branch.on_gone = functools.partial(self._close_session, number)
         branch.init.close_namespaces()
         self._register(number, branch, job)
-        self._send_answer(job, {})
+        self._pending.answer(job, {})
         branch.init.measure_main()
         branch.pending_checkpoint = job.request
 
     def _on_branch_gone(
         self, job: Job, session: LiveSession, branch: LiveSession, why: str
     ) -> None:
-        self._send_answer(job, {"error": f"The branch could not be forked: {why}"})
+        self._pending.answer(job, {"error": f"The branch could not be forked: {why}"})
         self._retire(branch)
         session.unpause()
 
@@ -426,16 +410,16 @@ class SessionManager:
 
     def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
         if job.number not in self._fetching:
-            self._send_answer(job, job.cancelled_ending(), protocol.ENDED)
+            self._pending.answer(job, job.cancelled_ending(), protocol.ENDED)
         elif error:
-            self._refuse(job, error)
+            self._pending.refuse(job, error)
         elif not mounts:
             self._pool.submit(job)
         else:
             targets = [mount["target"] for mount in job.request["mounts"]]
             self._pool.submit_with_mounts(job, targets, mounts)
         self._fetching.discard(job.number)
-        self._unanswered.pop(job.number, None)  # the pool answers
+        self._pending.hand_over(job)  # the pool answers
 
     # time
 

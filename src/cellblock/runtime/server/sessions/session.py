@@ -23,11 +23,13 @@ from ..storage import WritableFolders
 from .cancelling import press_cancelled
 from .channel import Channel
 from .checkpoints import CheckpointHandle, CheckpointSet
+from .ending import describe_ending
 from .fault_boundary import FaultBoundary
 from .init_handle import SessionInitHandle
 from .orphans import SessionOrphans
 from .output import SessionOutput
 from .request import SessionRequest, parse_answer
+from .restored_state import RestoredState
 
 # All in seconds.
 _USAGE_CHECK_INTERVAL = 0.05
@@ -77,9 +79,7 @@ class LiveSession:
         self.pending_checkpoint: dict[str, Any] | None = None
         # Number of blocks at the start of a branch, if its first process can fork it again.
         self.base_blocks: int | None = None
-        # Since the last report: whether the state was kept, restored or is new; blocks lost.
-        self._restore_state: tuple[str, int] = ("kept", 0)
-        self.lost_variables: list[str] = []  # that the restore by values left out
+        self.restored_state = RestoredState()
         self.request: SessionRequest | None = None
         self._recheck_at = self._check_usage_at = FOREVER
         self.closing = False
@@ -150,7 +150,7 @@ class LiveSession:
         self._main_ready, self._start_by, self._failures = True, FOREVER, 0
         self.init.main_pid = self.main.pid
         self._main_inner_pid = hello["pid"]
-        self.lost_variables = hello.get("lost_variables", [])
+        self.restored_state.lost_variables = hello.get("lost_variables", [])
         self._assign_checkpoint_pids(hello)
         if not self.init.namespaces:  # a new branch is measured after it was reported
             self.init.measure_main()
@@ -368,16 +368,13 @@ class LiveSession:
             self.start_with_variables(rollback)
         else:
             self.checkpoints.resume_rollback(self.create_main_channel())
-        state, lost = self._restore_state
-        lost += max(before - self.blocks, 0)
-        self._restore_state = ("new" if state == "new" else "restored"), lost
+        self.restored_state.record_restore(max(before - self.blocks, 0))
 
     def _restart_main(self) -> None:
         """Start a process that is empty, or in the state in which a branch began."""
         begins_with = self.base_blocks or 0
-        lost = self._restore_state[1] + self.blocks - begins_with
-        # An empty process is as good as restored if there was nothing to lose.
-        self._restore_state = ("new" if lost and self.base_blocks is None else "restored"), lost
+        is_branch = self.base_blocks is not None
+        self.restored_state.record_restart(self.blocks - begins_with, is_branch=is_branch)
         self.blocks = begins_with
         self._start_main()
 
@@ -386,7 +383,7 @@ class LiveSession:
         if not self.checkpoints.has_named(name):
             self._restart_main()
             return
-        self._restore_state = "kept", 0
+        self.restored_state = RestoredState()
         handle = self.checkpoints.named[name]
         self.blocks = handle.blocks
         if handle.by_value:
@@ -394,20 +391,17 @@ class LiveSession:
         else:
             self.checkpoints.resume_named(name, self.create_main_channel())
 
-    @property
-    def state_was_lost(self) -> bool:
-        """Whether the session had to be restored or started anew since the last report."""
-        return self._restore_state[0] != "kept"
-
     def _report(self, request: SessionRequest) -> None:
         self._check_usage_at = FOREVER
         number = request.run.number
         if request.is_block:
             self.output.end_block(request.run)
-            self._loop.reply(
-                protocol.encode_json(protocol.ENDED, number, self._build_ending(request)), 0
+            ending = describe_ending(
+                request, self.init, self._main_pid, self.checkpoints, self._limits
             )
-            self._restore_state, self.lost_variables = ("kept", 0), []
+            ending |= self.restored_state.fields()
+            self._loop.reply(protocol.encode_json(protocol.ENDED, number, ending), 0)
+            self.restored_state = RestoredState()
         elif self.on_answer is not None:
             on_answer, self.on_answer = self.on_answer, None
             on_answer(self._build_answer(request))
@@ -436,28 +430,6 @@ class LiveSession:
         if request.order["op"] == "checkpoint":
             self.checkpoints.finish_named(request.order["checkpoint_key"], answer)
         return answer
-
-    def _build_ending(self, request: SessionRequest) -> dict[str, Any]:
-        status, cpu = request.wait_status()
-        cpu = self.init.cpu_seconds(self._main_pid, self.checkpoints.pids(), cpu)
-        return {
-            "status": status,
-            "why": request.run.why
-            or self.init.limit_that_ended(self._limits, cpu, status)
-            or request.run.storage.limit_exceeded_at_end(),
-            "wall": time.monotonic() - request.run.started,
-            "cpu": cpu,
-            "peak": self.init.peak_bytes(),
-            "queued": request.run.queued,
-            "session": self._restore_state[0],
-            "lost": self._restore_state[1],
-            "error": request.error(),
-            "obstacles": self.checkpoints.obstacles,
-            "failure": self.checkpoints.failure,
-            "unsaved": self.checkpoints.failure_to_report(),
-            "by_value": request.answer and request.answer.get("by_value"),
-            "lost_variables": self.lost_variables,
-        }
 
     def begin_rollback_checkpoint(self, order: dict[str, Any]) -> None:
         """Make the next rollback checkpoint, if `order` asks for these."""

@@ -1,0 +1,47 @@
+"""The requests that the manager of sessions has to answer itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import protocol
+from ..cell import Job
+from ..interfaces import FrameSender
+from .session import LiveSession
+
+
+class PendingRequests:
+    """Requests without an answer, with the session that each depends on. Each is answered once."""
+
+    def __init__(self, loop: FrameSender) -> None:
+        self._loop = loop
+        self._pending: dict[int, tuple[Job, LiveSession | None]] = {}
+
+    def __contains__(self, job: Job) -> bool:
+        return job.number in self._pending
+
+    def add(self, job: Job, session: LiveSession | None) -> None:
+        """Add a request, or set the session that it depends on."""
+        self._pending[job.number] = job, session
+
+    def hand_over(self, job: Job) -> None:
+        """Forget a request that somebody else answers."""
+        self._pending.pop(job.number, None)
+
+    def answer(self, job: Job, answer: dict[str, Any], kind: int = protocol.SESSION_REPLY) -> None:
+        """Answer a request."""
+        self._pending.pop(job.number, None)
+        self._loop.send(protocol.encode_json(kind, job.number, answer))
+        self._loop.flush()
+
+    def refuse(self, job: Job, why: str, *, lost: bool = False, full: bool = False) -> None:
+        """Answer a request that cannot be carried out. `lost`: its session is gone."""
+        if job in self:
+            failure = {"error": why, "lost": int(lost), "full": int(full)}
+            self.answer(job, failure, protocol.FAILED)
+
+    def refuse_all(self, session: LiveSession, why: str) -> None:
+        """Refuse the requests that depend on `session`, which is being closed."""
+        for job, owner in list(self._pending.values()):
+            if owner is session and job.request["op"] != "close":
+                self.refuse(job, why, lost=job.request["op"] != "open")

@@ -1,0 +1,38 @@
+"""What was lost of a session's state since the last report of a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RestoredState:
+    """Whether the state was kept, restored or is new, and how many blocks and what it lost."""
+
+    def __init__(self) -> None:
+        self._state, self._lost_blocks = "kept", 0
+        self.lost_variables: list[str] = []  # that a restore by values left out
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether the session had to be restored or started anew."""
+        return self._state != "kept"
+
+    def record_restore(self, lost_blocks: int) -> None:
+        """Record that the session went back by `lost_blocks` blocks."""
+        self._lost_blocks += lost_blocks
+        if self._state == "kept":
+            self._state = "restored"
+
+    def record_restart(self, lost_blocks: int, *, is_branch: bool) -> None:
+        """Record that the session is empty again, or as it was when a branch began."""
+        self._lost_blocks += lost_blocks
+        # An empty process is as good as restored if there was nothing to lose.
+        self._state = "new" if self._lost_blocks and not is_branch else "restored"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the report."""
+        return {
+            "session": self._state,
+            "lost": self._lost_blocks,
+            "lost_variables": self.lost_variables,
+        }
