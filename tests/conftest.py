@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -19,6 +20,13 @@ pytest_plugins = [
     "tests.suite.retry_alone",
     "tests.suite.unretrieved_errors",
 ]
+
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile(
+    "cellblock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("cellblock")
 
 
 def pytest_configure() -> None:

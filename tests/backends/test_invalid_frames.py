@@ -138,7 +138,7 @@ def test_only_the_first_end_of_a_block_counts() -> None:
     assert [type(event) for event in events] == [Ended]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(FRAMES, max_size=4), st.lists(FRAMES, max_size=1))
 def test_any_frames_lead_to_events_or_to_the_loss_of_the_server(
     reply: list[tuple[int, int, bytes]], first: list[tuple[int, int, bytes]]
@@ -153,7 +153,7 @@ def test_any_frames_lead_to_events_or_to_the_loss_of_the_server(
     assert sum(isinstance(event, Ended) for event in events) == 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(FRAMES, max_size=4))
 def test_frames_with_valid_fields_are_decoded(frames: list[tuple[int, int, bytes]]) -> None:
     decoder = FrameDecoder(0, Limits.unlimited())

@@ -66,8 +66,10 @@ class HTTPService:
 
     async def __aexit__(self, *error: object) -> None:
         self._server.close()
-        for _ in range(10):  # what was accepted just now becomes one of the connections
-            await asyncio.sleep(0)
+        # What asyncio accepts just now becomes one of the connections.
+        tasks = [task for task in asyncio.all_tasks() if "_accept_connection" in repr(task)]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
         for writer in self._connections.values():
             writer.transport.abort()
         await asyncio.gather(*self._connections, return_exceptions=True)

@@ -72,7 +72,7 @@ def test_a_file_keeps_everything(suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", [".md", ".ipynb"])
 @given(text=st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]) | st.just("\n")))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_any_text_is_kept_but_empty_lines_around_it(suffix: str, text: str) -> None:
     for made in (UserEntry, AnswerEntry, RefusalEntry):
         (read,) = round_trip([made(text)], suffix)
