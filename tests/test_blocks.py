@@ -37,6 +37,12 @@ def from_fence(code: str) -> str:
     return normalized(code + "\n").removesuffix("\n")
 
 
+def python_block(code: str) -> list[tuple[str, str]]:
+    """Return the blocks of one fence of Python: none if there is no code in it."""
+    code = from_fence(code)
+    return [("python", code)] if code.strip() else []
+
+
 def fenced(code: str, mark: str = "`", info: str = "python") -> str:
     """Return `code` in a fence that is longer than any run of `mark` in the code."""
     longest = max(
@@ -60,27 +66,27 @@ def extract_pairs(markdown: str) -> list[tuple[str, str]]:
 @example("\n\n", "~")
 @example("x\r\n\ty\0\r", "`")
 def test_code_is_extracted_unchanged(code: str, mark: str) -> None:
-    assert extract_pairs(f"Before.\n{fenced(code, mark)}After.\n") == [("python", from_fence(code))]
+    assert extract_pairs(f"Before.\n{fenced(code, mark)}After.\n") == python_block(code)
 
 
 @given(TEXTS, FENCES)
 @example("def f():\n\treturn 1\n\n\n", "`")
 def test_code_in_a_list_is_extracted_unchanged(code: str, mark: str) -> None:
     markdown = "- one\n" + add_prefix(fenced(code, mark), "- ", "  ") + "\n- three\n"
-    assert extract_pairs(markdown) == [("python", from_fence(code))]
+    assert extract_pairs(markdown) == python_block(code)
 
 
 @given(TEXTS, FENCES)
 @example("def f():\n\treturn 1\n\n\n", "`")
 def test_code_in_a_quote_is_extracted_unchanged(code: str, mark: str) -> None:
     markdown = add_prefix(fenced(code, mark), "> ", "> ") + "\n\nAfter.\n"
-    assert extract_pairs(markdown) == [("python", from_fence(code))]
+    assert extract_pairs(markdown) == python_block(code)
 
 
 @given(st.lists(st.tuples(TEXTS, FENCES), max_size=4))
 def test_blocks_are_extracted_in_order(blocks: list[tuple[str, str]]) -> None:
     markdown = "\nWords.\n".join(fenced(code, mark) for code, mark in blocks)
-    assert extract_pairs(markdown) == [("python", from_fence(code)) for code, _ in blocks]
+    assert extract_pairs(markdown) == [block for code, _ in blocks for block in python_block(code)]
 
 
 @given(TEXTS)
@@ -197,13 +203,79 @@ def test_fences_in_numbered_lists_and_quotes_are_found() -> None:
         "plain words",
         "Text:\n\n    print('indented')\n",
         "Use `print(1)` or ``` print(2) ``` here.",
-        "    ```python\n    print(1)\n    ```\n",
+        "```python\n```",
+        "```python\n \n```\n",
+        "```python print(1)\n```",
         "<!--\n```python\nprint(1)\n```\n-->\n",
         "``\npython\n``\n",
     ],
 )
 def test_text_without_a_fence_has_no_blocks(markdown: str) -> None:
     assert extract_code_blocks(markdown) == []
+
+
+PRINT_1, PRINT_2 = ("python", "print(1)"), ("python", "print(2)")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "blocks"),
+    [
+        ("Run: ```python\nprint(1)\n```", [PRINT_1]),
+        ("Run: ```python\nprint(1)\n```\n\nDone", [PRINT_1]),
+        ("Run: ```\nprint(1)\n```", [PRINT_1]),
+        ("Run: ```python\r\nprint(1)\r\n```", [PRINT_1]),
+        ("1: ```python\nprint(1)\n```\n2:\n```python\nprint(2)\n```", [PRINT_1, PRINT_2]),
+        ("1: ```python\nprint(1)\n```\n2: ```python\nprint(2)\n```", [PRINT_1, PRINT_2]),
+        ("```python\nprint(1)\n```\n2: ```python\nprint(2)\n```", [PRINT_1, PRINT_2]),
+        ("```python\nprint(1)```", [PRINT_1]),
+        ("```python\nprint(1)``` \n\nDone.", [PRINT_1]),
+        ("Run: ```python\nprint(1)```", [PRINT_1]),
+        ("Run:\n    ```python\n    if x:\n        y\n    ```", [("python", "if x:\n    y")]),
+        ("    ```python\n    print(1)\n    ```\n", [PRINT_1]),
+        ("> Run: ```python\n> if x:\n>     y\n> ```", [("python", "if x:\n    y")]),
+        ("<details>\n```python\nprint(1)\n```\n</details>", [PRINT_1]),
+        ("Run: ```text\n\n```", []),
+    ],
+)
+def test_fences_as_models_write_them_are_found(
+    markdown: str, blocks: list[tuple[str, str]]
+) -> None:
+    assert extract_pairs(markdown) == blocks
+
+
+def test_fences_in_an_example_are_not_blocks_beside_other_fences() -> None:
+    example = "```python\nprint(1)\n```\n```python\nprint(2)\n```"
+    assert extract_pairs(f"~~~markdown\n{example}\n~~~\n\n```\na tree\n```\n") == [
+        ("markdown", example),
+        ("", "a tree"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "<think>\nhm\n</think>```python\nprint(1)\n```",
+        "<think>\nhm\n\nhm\n</think>```python\nprint(1)\n```",
+        "<think>\nhm\n</think>\n```python\nprint(1)\n```",
+        "<think>\n\n```python\nprint(2)\n```\n</think>\n\n```python\nprint(1)\n```",
+        "Yes.\n<think>\n```python\nprint(2)\n</think>\n\n```python\nprint(1)\n```",
+        "```python\nprint(2)\n```\n</think>\n\n```python\nprint(1)\n```",
+        "```python\nprint(1)\n```\n<think>\n```python\nprint(2)\n```\n",
+    ],
+)
+def test_code_of_a_thought_is_not_a_block(markdown: str) -> None:
+    assert extract_pairs(markdown) == [PRINT_1]
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~~"])
+def test_code_can_contain_the_tags_of_thoughts(fence: str) -> None:
+    code = "text = '''\n```json\n<think>\n</think>\n'''"
+    assert extract_pairs(f"{fence}python\n{code}\n{fence}\n") == [("python", code)]
+
+
+@pytest.mark.parametrize("piece", ["x ```a\n", "``` ", "<think>", "```\n", " " * 100 + "```x"])
+def test_long_text_is_parsed_in_linear_time(piece: str) -> None:
+    extract_code_blocks(piece * (200_000 // len(piece)))
 
 
 def test_deep_nesting_does_not_hide_later_blocks() -> None:

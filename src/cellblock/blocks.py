@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .fences import Fence, autogen_fences, commonmark_fences, without_thoughts
 from .languages import Action, Language, action_for, find_language
 
 
@@ -42,6 +43,9 @@ def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[
 
     CommonMark defines a fence: backticks or tildes, also in lists and quotes. A fence that is not
     closed ends with the message. Indented code is not a block, nor is a fence in an HTML comment.
+    Where CommonMark finds no code, or seems to misread a fence such as one after other text,
+    AutoGen's pattern decides. Fences without code and those between `<think>` and `</think>` are
+    left out.
 
     `code` is the text between the lines of the fence, without the last line end. As CommonMark
     requires, line ends become LF and NUL becomes U+FFFD. `language` is the tag as written. The
@@ -53,27 +57,28 @@ def extract_code_blocks(markdown: str, *, infer_languages: bool = True) -> list[
             "Pass the message as a text, such as '```python\\nprint(1)\\n```', "
             f"not {markdown!r:.100}."
         )
-    # Most uses of the library never parse Markdown, and this import is slow.
-    from markdown_it import MarkdownIt
-    from markdown_it.common.utils import unescapeAll
-
-    # A shared parser is not thread-safe; creating one takes 0.3 ms. Inline text is not needed.
-    # Lists nested deeper than the limit (20 by default) would hide everything after them.
-    parser = MarkdownIt("commonmark", {"maxNesting": 100}).disable(["inline", "text_join"])
-    fences = (
-        token for token in parser.parse(markdown.removeprefix("\ufeff")) if token.type == "fence"
-    )
-    return [
-        _make_block(token.content.removesuffix("\n"), unescapeAll(token.info), infer_languages)
-        for token in fences
-    ]
+    text = re.sub(r"\r\n?", "\n", markdown.removeprefix("\ufeff")).replace("\0", "\ufffd")
+    text = without_thoughts(text)
+    fences = commonmark_fences(text)
+    with_code = _with_code(fences)
+    if not with_code or any(fence.seems_misread for fence in fences):
+        with_code = max(_with_code(autogen_fences(text)), with_code, key=_amount_of_code)
+    return [CodeBlock(fence.code, _language(fence, infer_languages)) for fence in with_code]
 
 
-def _make_block(code: str, info: str, infer: bool) -> CodeBlock:
-    language = _language_tag(info)
-    if not language and infer and (language := infer_language(code)) == "unknown":
+def _with_code(fences: Sequence[Fence]) -> list[Fence]:
+    return [fence for fence in fences if fence.code.strip()]
+
+
+def _amount_of_code(fences: Sequence[Fence]) -> tuple[int, int]:
+    return sum(bool(_language(fence, infer=True)) for fence in fences), len(fences)
+
+
+def _language(fence: Fence, infer: bool) -> str:
+    language = _language_tag(fence.info)
+    if not language and infer and (language := infer_language(fence.code)) == "unknown":
         language = ""
-    return CodeBlock(code, language)
+    return language
 
 
 def _language_tag(info: str) -> str:

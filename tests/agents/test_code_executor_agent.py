@@ -84,11 +84,21 @@ def cut_off(text: str, reason: FinishReasons = "length") -> CreateResult:
         ("````python\nprint('```')\n````", "```\n"),
         ("1. do\n   ```python\n   print('list')\n   ```", "list\n"),
         ("```python\nprint('open')", "open\n"),
+        ("Run: ```python\nprint('after text')\n```", "after text\n"),
+        ("```sh\necho end```", "end\n"),
+        ("<think>\n```sh\necho no\n```\n</think>```sh\necho answer\n```", "answer\n"),
     ],
 )
 def test_every_kind_of_fence_runs(executor: Any, task: str, output: str) -> None:
     (answer,) = run_agent(CodeExecutorAgent("a", executor), task)
     assert answer.to_text() == output
+
+
+@pytest.mark.parametrize("task", ["```python\n```", "Run: ```python\n```", "```sh\n \n```"])
+def test_a_fence_without_code_does_not_run(executor: Any, task: str) -> None:
+    agent = CodeExecutorAgent("a", executor)
+    (answer,) = run_agent(agent, task)
+    assert answer.to_text() == agent.NO_CODE_BLOCKS_FOUND_MESSAGE
 
 
 def test_an_untagged_fence_beside_code_is_its_output(executor: Any) -> None:

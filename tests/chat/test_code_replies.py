@@ -51,6 +51,9 @@ def reply_and_print(one: ConversableAgent, *contents: str, roles: str = "") -> t
     return reply, stream.text
 
 
+BLANK = fenced("python", " ")
+THOUGHT = f"<think>\n{HELLO}</think>\nNo."
+
 # the dict form
 
 
@@ -171,6 +174,28 @@ def test_run_code_can_be_called_directly(tmp_path: Path) -> None:
         one.execute_code_blocks([])
 
 
+# which blocks
+
+
+@pytest.mark.parametrize("form", ["dict", "executor"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        HELLO,
+        f"Run: {HELLO}",
+        f"{FENCE}python\nprint('hi'){FENCE}",
+        f"    {FENCE}python\n    print('hi')\n    {FENCE}\n",
+        f"~~~python\nprint('hi')\n~~~\n{FENCE}python\n{FENCE}",
+        f"{FENCE}{FENCE}python\nprint('hi')\n{FENCE}{FENCE}\n",
+        f"<think>\n{HELLO}</think>{HELLO}",
+    ],
+)
+def test_both_forms_of_the_config_run_the_same_blocks(form: str, text: str, tmp_path: Path) -> None:
+    where = {"executor": sync.SandboxCommandLineCodeExecutor()}
+    one = in_sandbox(tmp_path) if form == "dict" else agent(where)
+    assert reply_and_print(one, text)[0].split() == f"{SUCCESS} hi".split()
+
+
 # which messages
 
 
@@ -215,7 +240,7 @@ def test_the_newest_message_with_code_is_the_one_that_runs() -> None:
     assert reply_and_print(one, HELLO, newest, "thanks")[0] == f"{SUCCESS}new\n"
 
 
-@pytest.mark.parametrize("content", [None, "", "hello", [], f"{FENCE}\n{FENCE}"])
+@pytest.mark.parametrize("content", [None, "", "hello", [], f"{FENCE}\n{FENCE}", BLANK, THOUGHT])
 @pytest.mark.parametrize(
     "config", [{"use_docker": False}, {"executor": LocalCommandLineCodeExecutor()}]
 )

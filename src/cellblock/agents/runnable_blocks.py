@@ -26,7 +26,7 @@ def runnable_blocks(markdown: str, languages: Sequence[str]) -> list[CodeBlock]:
     families = {language_family(tag) for tag in languages}
     for infer in (False, True):
         blocks = [
-            CodeBlock(f"{block.code}\n" if block.code else "", block.language)
+            CodeBlock(f"{block.code}\n", block.language)
             for block in extract_code_blocks(markdown, infer_languages=infer)
             if language_family(block.language) in families
         ]

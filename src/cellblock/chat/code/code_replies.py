@@ -14,10 +14,8 @@ from ..agent import Agent, ChatMessage
 from ..agent_state import AgentState, Reply
 from ..code_utils import (
     PYTHON_VARIANTS,
-    UNKNOWN,
     check_can_use_docker_or_throw,
     decide_use_docker,
-    extract_code,
     infer_lang,
 )
 from ..coding.factory import CodeExecutorFactory
@@ -146,9 +144,10 @@ class CodeReplies(AgentState):
 
     def _run_by_config_steps(self, message: ChatMessage) -> Steps[tuple[int, str] | None]:
         content = message.get("content")
-        blocks = extract_code(content) if content else []
-        if not blocks or [language for language, _ in blocks] == [UNKNOWN]:
+        found = find_code_blocks(None, content) if content else []
+        if not found:
             return None
+        blocks = [(block.language, block.code) for block in found]
         return (yield from Step(self.execute_code_blocks, self._a_execute_code_blocks)(blocks))
 
     # what subclasses override

@@ -27,13 +27,13 @@ class ExecutesCodeBlocks(Protocol):
         ...
 
 
-def find_code_blocks(executor: ExecutesCodeBlocks, content: Any) -> list[CodeBlock]:
-    """Return the blocks in a message's content that `executor` finds with its `code_extractor`.
+def find_code_blocks(executor: ExecutesCodeBlocks | None, content: Any) -> list[CodeBlock]:
+    """Return the blocks in a message's content, found with the `code_extractor` of `executor`.
 
     Blocks without any code are left out.
     """
     extractor: Any = getattr(executor, "code_extractor", None) or MarkdownCodeExtractor()
-    return [block for block in extractor.extract_code_blocks(content) if block.code]
+    return [block for block in extractor.extract_code_blocks(content) if block.code.strip()]
 
 
 def execute_blocks(executor: ExecutesCodeBlocks, blocks: list[CodeBlock]) -> Any:

@@ -15,7 +15,8 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 
 from ....agents.runnable_blocks import runnable_blocks
-from ....blocks import CodeBlock, extract_code_blocks
+from ....blocks import CodeBlock
+from ....fences import Fence, commonmark_fences
 from ..languages import LANGUAGES
 from .entries import AnswerEntry, BlockRun, CodePicture, Entry, RefusalEntry, RunEntry, UserEntry
 from .fences import fenced
@@ -115,10 +116,10 @@ def _add(
 
 
 def _read_block(entries: Sequence[Entry], saved: SavedBlock, body: str, folder: str) -> BlockRun:
-    fences = extract_code_blocks(body, infer_languages=False)
+    fences = commonmark_fences(body)
     if saved.edited:
-        code, fences = (fences[0] if fences else CodeBlock("", "")), fences[1:]
-        code = CodeBlock(_unescape(f"{code.code}\n"), code.language)
+        first, fences = (fences[0] if fences else Fence("", "")), fences[1:]
+        code = CodeBlock(_unescape(f"{first.code}\n"), first.info.strip())
     else:
         code = _proposed(entries, saved.number)
     output = _unescape(f"{fences[0].code}\n") if fences and fences[0].code else ""
