@@ -85,15 +85,22 @@ def test_json_is_read_from_a_variable_before_a_file(
     assert config_list_from_json("LIST") == ENTRIES[:1]
 
 
+def test_json_in_a_variable_can_be_longer_than_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [{"model": "gpt-4", "api_key": "k" * 300}] * 20
+    monkeypatch.setenv("LIST", json.dumps(entries))
+    assert config_list_from_json("LIST") == entries
+
+
 def test_missing_and_damaged_json_is_named(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match="neither an environment variable LIST nor a file"):
         config_list_from_json("LIST")
     (folder / "LIST").write_text("[{")
     with pytest.raises(ValueError, match="LIST is not JSON"):
         config_list_from_json("LIST")
-    (folder / "LIST").write_text('["gpt-4"]')
-    with pytest.raises(ValueError, match="not a list of model configurations"):
+    (folder / "LIST").write_text('["sk-secret"]')
+    with pytest.raises(ValueError, match="not a list of model configurations") as error:
         config_list_from_json("LIST")
+    assert "sk-secret" not in str(error.value)
 
 
 def test_keys_make_entries() -> None:

@@ -143,7 +143,7 @@ def config_list_from_json(
                 "Create one of them, with a JSON list of model configurations."
             )
         text = path.read_text()
-    elif Path(text).is_file():
+    elif os.path.isfile(text):  # False for a text that is too long for a path
         text = Path(text).read_text()
     return filter_config(_parse(text, env_or_file), filter_dict)
 
@@ -155,7 +155,10 @@ def _parse(text: str, source: str) -> list[ModelConfig]:
         raise ValueError(f"{source} is not JSON: {error}") from error
     entries: list[Any] = cast(list[Any], value) if isinstance(value, list) else [value]
     if not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{source} is not a list of model configurations, but {value!r:.100}.")
+        raise ValueError(
+            f"{source} is not a list of model configurations. Write a list of objects, such as "
+            '[{"model": "…", "api_key": "…"}].'
+        )
     return entries
 
 
