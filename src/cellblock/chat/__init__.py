@@ -28,6 +28,7 @@ from .models.config_lists import (
     filter_config,
     get_config_list,
 )
+from .models.llm_config import LLMConfig
 from .models.model_wrapper import OpenAIWrapper
 from .models.usage import gather_usage_summary
 from .tools.tool_registration import register_function
@@ -51,6 +52,7 @@ __all__ = [
     "IOStream",
     "InvalidCarryOverType",
     "LLMAgent",
+    "LLMConfig",
     "ModelClient",
     "NoEligibleSpeaker",
     "OpenAIWrapper",

@@ -26,8 +26,8 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen": {
         "chat": (
             "Agent AssistantAgent Cache ChatResult ConversableAgent GroupChat GroupChatManager "
-            "ModelClient OpenAIWrapper UserProxyAgent gather_usage_summary initiate_chats "
-            f"register_function {_CONFIG_LISTS}"
+            "LLMConfig ModelClient OpenAIWrapper UserProxyAgent gather_usage_summary "
+            f"initiate_chats register_function {_CONFIG_LISTS}"
         ),
         "chat.errors": _ERRORS,
         "chat.code_utils": "DEFAULT_MODEL FAST_MODEL",
@@ -131,6 +131,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.io": {"chat.io": "IOConsole IOStream InputStream OutputStream"},
     "autogen.io.base": {"chat.io": "IOStream InputStream OutputStream"},
     "autogen.io.console": {"chat.io": "IOConsole"},
+    "autogen.llm_config": {"chat": "LLMConfig"},  # of AG2
     "autogen.oai": {"chat": f"Cache ModelClient OpenAIWrapper {_CONFIG_LISTS}"},
     "autogen.oai.client": {"chat": "ModelClient OpenAIWrapper"},
     "autogen.oai.openai_utils": {

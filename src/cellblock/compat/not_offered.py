@@ -31,7 +31,6 @@ _RUN_EVENTS = (
 _VERSION_2: dict[str, dict[str, str]] = {
     "autogen": {
         _NO_TUNING: "ChatCompletion Completion",
-        "llm_config is a plain dict here.": "LLMConfig",
     },
     "autogen.agentchat.contrib": {
         _NO_RETRIEVAL: (

@@ -18,6 +18,7 @@ from ..model_requests.thread_step import in_thread
 from ..names import normalize_name
 from ..steps import Step, Steps, run, run_async
 from .cache import AbstractCache
+from .llm_config import LLMConfig
 from .model_wrapper import OpenAIWrapper
 
 _logger = logging.getLogger(__name__)
@@ -42,7 +43,9 @@ class ModelReplies(AgentState):
         self.client_cache = None
 
     def _validate_llm_config(self, llm_config: dict[str, Any] | Literal[False] | None) -> None:
-        config: Any = self.DEFAULT_CONFIG if llm_config is None else llm_config
+        config: Any = llm_config
+        if llm_config is None:
+            config = LLMConfig.get_current_llm_config() or self.DEFAULT_CONFIG
         if not (config is False or isinstance(config, dict)):
             raise AssertionError("llm_config must be a dict or False or None.")
         self.llm_config = config and copied_config(cast(dict[str, Any], config))
