@@ -126,6 +126,11 @@ class Component:
     component_version: ClassVar[int] = 1
     component_provider_override: ClassVar[str | None] = None
 
+    def __class_getitem__(cls, parameters: Any) -> Any:
+        """Return the class: `Component[Config]` is a base as in AutoGen."""
+        of_generic = getattr(super(), "__class_getitem__", None)
+        return cls if of_generic is None else of_generic(parameters)
+
     def dump_component(self) -> ComponentModel:
         """Return a configuration from which an equal component can be loaded.
 

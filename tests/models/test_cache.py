@@ -12,12 +12,16 @@ import diskcache
 import pytest
 from pydantic import BaseModel
 
-from cellblock import CancellationToken, ComponentError, load_component
+from cellblock import CancellationToken, Component, ComponentError, load_component
 from cellblock.models import (
+    CHAT_CACHE_VALUE_TYPE,
+    CacheStore,
     ChatCompletionCache,
     CreateResult,
+    DiskCacheStore,
     FunctionCall,
     Image,
+    InMemoryStore,
     ReplayChatCompletionClient,
     RequestUsage,
     UserMessage,
@@ -137,6 +141,32 @@ def test_whatever_changes_the_answer_makes_another_request() -> None:
         first = [(await cache.create(HELLO, **each)).content for each in variants]
         again = [(await cache.create(HELLO, **each)).content for each in variants]
         assert first == again == list("abcdefgh")
+
+    run(work())
+
+
+def test_autogens_stores_and_stores_derived_from_ours_keep_answers(tmp_path: Path) -> None:
+    class Mine(CacheStore[CHAT_CACHE_VALUE_TYPE], Component[BaseModel]):  # pyright: ignore[reportInvalidTypeArguments] - as AutoGen's scripts have it
+        def __init__(self) -> None:
+            self.values: dict[str, str] = {}
+
+        def get(self, key: str, default: str | None = None) -> str | None:
+            return self.values.get(key, default)
+
+        def set(self, key: str, value: str) -> None:
+            self.values[key] = value
+
+    async def work() -> None:
+        with diskcache.Cache(tmp_path) as disk:
+            for store in (
+                Mine(),
+                InMemoryStore[CHAT_CACHE_VALUE_TYPE](),
+                DiskCacheStore[CHAT_CACHE_VALUE_TYPE](disk),
+            ):
+                assert store.get("other") is None
+                for cached in (False, True):
+                    answer = await ChatCompletionCache(model("one", "two"), store).create(HELLO)
+                    assert (answer.content, answer.cached) == ("one", cached)
 
     run(work())
 

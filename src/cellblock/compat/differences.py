@@ -30,8 +30,8 @@ _VERSION_7 = {
         "no exception, and a failed block is the last one that runs."
     ),
     "ComponentModel": "Only registered classes are loaded.",
-    "Component": "It is not generic. Only registered classes are loaded.",
-    "ComponentBase": "It is not generic. Only registered classes are loaded.",
+    "Component": "Only registered classes are loaded.",
+    "ComponentBase": "Only registered classes are loaded.",
     "EVENT_LOGGER_NAME": _NO_LOG,
     "ROOT_LOGGER_NAME": _NO_LOG,
     "TRACE_LOGGER_NAME": _NO_LOG,

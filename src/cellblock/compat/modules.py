@@ -143,7 +143,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
 _VERSION_7: dict[str, dict[str, str]] = {
     "autogen_core": {
         "": "CancellationToken Component ComponentBase=Component ComponentModel",
-        "models": "CacheStore FunctionCall Image",
+        "models": "CacheStore FunctionCall Image InMemoryStore",
         "message_runtime": (
             "AgentId AgentRuntime AgentType DefaultSubscription DefaultTopicId MessageContext "
             "RoutedAgent SingleThreadedAgentRuntime TopicId TypeSubscription default_subscription "
@@ -175,6 +175,8 @@ _VERSION_7: dict[str, dict[str, str]] = {
         "models": "ParametersSchema ToolSchema",
     },
     "autogen_ext": {},
+    "autogen_ext.cache_store": {},
+    "autogen_ext.cache_store.diskcache": {"models": "DiskCacheStore"},
     "autogen_ext.code_executors": {},
     "autogen_ext.code_executors.azure": {"": "ACADynamicSessionsCodeExecutor"},
     "autogen_ext.code_executors.docker": {"": _DOCKER_EXECUTOR},
@@ -188,7 +190,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
     "autogen_ext.code_executors.local": {"": _LOCAL_EXECUTOR},
     "autogen_ext.models": {},
     "autogen_ext.models.anthropic": {"models": "AnthropicChatCompletionClient"},
-    "autogen_ext.models.cache": {"models": "ChatCompletionCache"},
+    "autogen_ext.models.cache": {"models": "CHAT_CACHE_VALUE_TYPE ChatCompletionCache"},
     "autogen_ext.models.openai": {"models": _OPENAI_CLIENTS},
     "autogen_ext.models.replay": {"models": "ReplayChatCompletionClient"},
     "autogen_ext.tools": {},
@@ -222,9 +224,9 @@ _VERSION_7: dict[str, dict[str, str]] = {
             "AgentEvent=BaseAgentEvent BaseAgentEvent BaseChatMessage BaseMessage "
             "BaseTextChatMessage ChatMessage=BaseChatMessage CodeExecutionEvent "
             "CodeGenerationEvent HandoffMessage MessageFactory ModelClientStreamingChunkEvent "
-            "MultiModalMessage SelectSpeakerEvent StopMessage StructuredMessage TextMessage "
-            "ThoughtEvent ToolCallExecutionEvent ToolCallRequestEvent ToolCallSummaryMessage "
-            "UserInputRequestedEvent"
+            "MultiModalMessage SelectSpeakerEvent SelectorEvent StopMessage StructuredMessage "
+            "TextMessage ThoughtEvent ToolCallExecutionEvent ToolCallRequestEvent "
+            "ToolCallSummaryMessage UserInputRequestedEvent"
         )
     },
     "autogen_agentchat.teams": {

@@ -136,7 +136,6 @@ _VERSION_7: dict[str, dict[str, str]] = {
             "ComponentFromConfig ComponentLoader ComponentSchemaType ComponentToConfig "
             "ComponentType is_component_class is_component_instance"
         ),
-        "ChatCompletionCache keeps answers in memory if it has no store.": "InMemoryStore",
         _NO_TRACES: "trace_create_agent_span trace_invoke_agent_span trace_tool_span",
     },
     "autogen_core.code_executor": {"Annotate with str | ImportFromModule | Alias.": "Import"},
@@ -160,8 +159,7 @@ _VERSION_7: dict[str, dict[str, str]] = {
         "Use an AssistantAgent with tools of yours.": "*",
     },
     "autogen_ext.auth": {"Pass api_key, or a token provider of the service's SDK.": "*"},
-    "autogen_ext.cache_store": {_DISK_STORE: "diskcache redis"},
-    "autogen_ext.cache_store.diskcache": {_DISK_STORE: "*"},
+    "autogen_ext.cache_store": {_DISK_STORE: "redis"},
     "autogen_ext.cache_store.redis": {_DISK_STORE: "*"},
     "autogen_ext.code_executors": {
         "Use cellblock.SandboxCommandLineCodeExecutor, which needs no container engine.": (
@@ -185,7 +183,6 @@ _VERSION_7: dict[str, dict[str, str]] = {
         f"autogen_ext.models.{service}": {_USE_BASE_URL: "*"}
         for service in ("azure", "llama_cpp", "ollama", "semantic_kernel")
     },
-    "autogen_ext.models.cache": {"Use CacheStore.": "CHAT_CACHE_VALUE_TYPE"},
     "autogen_ext.models.openai": {
         _USE_CONFIGURATION: (
             "AZURE_OPENAI_USER_AGENT AzureOpenAIClientConfigurationConfigModel "

@@ -1,7 +1,8 @@
 """Chat models: messages, clients, and contexts that choose what a model sees."""
 
 from .anthropic import AnthropicChatCompletionClient
-from .cache import CacheStore, ChatCompletionCache
+from .cache import ChatCompletionCache
+from .cache_stores import CHAT_CACHE_VALUE_TYPE, CacheStore, DiskCacheStore, InMemoryStore
 from .cassette import CassetteChatCompletionClient
 from .client import ChatCompletionClient, ModelInfo, validate_model_info
 from .contexts import (
@@ -32,6 +33,7 @@ from .replay import ReplayChatCompletionClient
 from .tool_schema import ParametersSchema, ToolSchema
 
 __all__ = [
+    "CHAT_CACHE_VALUE_TYPE",
     "AnthropicChatCompletionClient",
     "AssistantMessage",
     "AzureOpenAIChatCompletionClient",
@@ -43,12 +45,14 @@ __all__ = [
     "ChatCompletionContext",
     "ChatCompletionTokenLogprob",
     "CreateResult",
+    "DiskCacheStore",
     "FinishReasons",
     "FunctionCall",
     "FunctionExecutionResult",
     "FunctionExecutionResultMessage",
     "HeadAndTailChatCompletionContext",
     "Image",
+    "InMemoryStore",
     "LLMMessage",
     "ModelFamily",
     "ModelInfo",

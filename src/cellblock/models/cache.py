@@ -8,29 +8,18 @@ import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import ValidationError
 
 from ..cancellation import Token
 from ..components import SavedComponent
 from ..errors import ComponentError
+from .cache_stores import CacheStore, InMemoryStore
 from .client import ChatCompletionClient, JsonOutput, ModelInfo, ToolChoice, raise_if_cancelled
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .recorded import RecordedAnswer, request_values
 from .tool_schema import ToolLike
-
-
-class CacheStore(Protocol):
-    """Where a cache keeps answers, such as a `diskcache.Cache`. Keys and values are text."""
-
-    def get(self, key: str, /) -> Any:
-        """Return the value under `key`, or None."""
-        ...
-
-    def set(self, key: str, value: str, /) -> Any:
-        """Keep `value` under `key`."""
-        ...
 
 
 class ChatCompletionCache(ChatCompletionClient):
@@ -190,20 +179,9 @@ class ChatCompletionCache(ChatCompletionClient):
         )
 
 
-class _MemoryStore:
-    def __init__(self) -> None:
-        self._values: dict[str, str] = {}
-
-    def get(self, key: str, /) -> str | None:
-        return self._values.get(key)
-
-    def set(self, key: str, value: str, /) -> None:
-        self._values[key] = value
-
-
 def _open_store(store: CacheStore | str | os.PathLike[str] | None) -> CacheStore:
     if store is None:
-        return _MemoryStore()
+        return InMemoryStore()
     if not isinstance(store, str | os.PathLike):
         return store
     try:
