@@ -69,6 +69,22 @@ def test_advice_names_no_module_that_does_not_exist() -> None:
     assert [text for text in ADVICE.values() if not text.endswith(".")] == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "autogen.LLMConfig",
+        "autogen.llm_config.LLMConfig",
+        "autogen_agentchat.messages.SelectorEvent",
+        "autogen_core.InMemoryStore",
+        "autogen_ext.cache_store.diskcache.DiskCacheStore",
+        "autogen_ext.models.cache.CHAT_CACHE_VALUE_TYPE",
+    ],
+)
+def test_names_that_scripts_miss_are_offered(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    assert last in offered_names(module)
+
+
 # the nearest thing
 
 

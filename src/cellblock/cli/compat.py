@@ -27,7 +27,7 @@ def command() -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(paths: Sequence[Path], as_json: bool) -> int:
-    """List what scripts and notebooks use of AutoGen, and what of it Cellblock covers.
+    """List what scripts, notebooks and pages use of AutoGen, and what of it Cellblock covers.
 
     PATHS are files, or folders to search. Nothing is run. The exit code is 1 if something is
     missing or could not be read, else 0.

@@ -142,6 +142,34 @@ def test_an_executor_passes_on_methods_that_its_class_does_not_have(tmp_path: Pa
     assert found(check(tmp_path, program), "missing") == {}
 
 
+def test_a_static_method_can_be_called_on_an_instance(tmp_path: Path) -> None:
+    program = """
+    from autogen.coding import LocalCommandLineCodeExecutor
+    executor = LocalCommandLineCodeExecutor(work_dir="coding")
+    executor.sanitize_command("sh", "ls")
+    executor.sanitize_command("sh", "ls", "more")
+    """
+    missing = found(check(tmp_path, program), "missing")
+    assert list(missing.values()) == [["line 5"]]
+
+
+@pytest.mark.parametrize(
+    "shadow",
+    [
+        "def f(agent):\n    agent.fly()",
+        "async def f(*, agent=None):\n    agent.fly()",
+        "for agent in []:\n    agent.fly()",
+    ],
+)
+def test_a_parameter_or_loop_variable_is_another_object(tmp_path: Path, shadow: str) -> None:
+    assert found(check(tmp_path, f"{AGENT.format('')}{shadow}\n"), "missing") == {}
+
+
+def test_a_variable_keeps_its_object_behind_a_function(tmp_path: Path) -> None:
+    program = f"{AGENT.format('')}def f(agent):\n    agent = 1\nagent.fly()\n"
+    assert list(found(check(tmp_path, program), "missing").values()) == [["line 6"]]
+
+
 def test_a_method_that_refuses_to_work_is_missing(tmp_path: Path) -> None:
     report = check(tmp_path, "import autogen\nautogen.Cache.redis()\nautogen.Cache.disk(1)")
     assert found(report, "missing") == {"autogen.Cache.redis": ["line 2"]}
@@ -288,12 +316,53 @@ def test_a_script_in_another_encoding_is_read(tmp_path: Path) -> None:
     assert found(check_file(path), "covered") == {"autogen": ["line 2"]}
 
 
+@pytest.mark.parametrize("suffix", [".md", ".mdx"])
+def test_blocks_of_python_in_a_page_are_read(tmp_path: Path, suffix: str) -> None:
+    page = """
+    # Page
+    ```python title="a.py"
+    from autogen import UserProxyAgent
+    ```
+    <Tab>
+        ~~~py
+        !pip install autogen
+        UserProxyAgent("u", speed=1)
+        ~~~
+    </Tab>
+    ```python
+    while not Python: ...
+      ...
+    ```
+    ```python
+    import autogen, ...
+    ```
+    ```sh
+    import autogen.never
+    ```
+    """
+    path = tmp_path / f"page{suffix}"
+    path.write_text(dedent(page))
+    report = check_file(path)
+    assert found(report, "missing") == {"autogen.UserProxyAgent(speed=)": ["line 9"]}
+    assert [problem.partition(":")[0] for problem in report.problems] == ["line 17"]
+
+
 def test_folders_are_searched_without_environments_and_hidden_folders(tmp_path: Path) -> None:
-    names = ["a.py", "sub/b.ipynb", ".git/c.py", "venv/d.py", "node_modules/e.py", "f.txt"]
+    names = [
+        "a.py",
+        "sub/b.ipynb",
+        "sub/c.md",
+        "sub/d.mdx",
+        ".git/c.py",
+        "venv/d.py",
+        "node_modules/e.py",
+        "f.txt",
+    ]
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "venv" / "pyvenv.cfg").touch()
     named = tmp_path / "f.txt"
     found_files = list(find_files([tmp_path, named]))
-    assert found_files == [tmp_path / "a.py", tmp_path / "sub" / "b.ipynb", named]
+    in_folder = [Path("a.py"), Path("sub/b.ipynb"), Path("sub/c.md"), Path("sub/d.mdx")]
+    assert found_files == [*(tmp_path / each for each in in_folder), named]

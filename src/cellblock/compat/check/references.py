@@ -85,6 +85,26 @@ class ReferenceFinder(ast.NodeVisitor):
             self._bind_instance([node.optional_vars], node.context_expr)
         self.generic_visit(node)
 
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Visit a function, whose parameters are other variables than those around it."""
+        outer = dict(self._instances)
+        arguments = node.args
+        for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            self._instances.pop(each.arg, None)
+        self.generic_visit(node)
+        self._instances = outer
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        """Visit a loop, whose variable has other values than before."""
+        for name in ast.walk(node.target):
+            if isinstance(name, ast.Name):
+                self._instances.pop(name.id, None)
+        self.generic_visit(node)
+
+    visit_AsyncFor = visit_For
+
     def visit_Call(self, node: ast.Call) -> None:
         """Note the call of a name or method of AutoGen, and its keywords."""
         for keyword in node.keywords:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ class FileReport:
 
 
 def check_file(path: Path) -> FileReport:
-    """Return what a script or notebook uses of AutoGen."""
+    """Return what a script, notebook or Markdown page uses of AutoGen."""
     report = FileReport(path)
     try:
         cells = read_cells(path)
@@ -142,7 +143,7 @@ def _note_on_missing(name: str) -> str:
 
 def _judge_use(reference: Reference, value: Any) -> Iterator[tuple[Verdict, str, str]]:
     """Yield what ours lacks of the attributes and parameters that a program uses."""
-    name = reference.name
+    name, is_bound = reference.name, False
     for attribute in reference.attributes[:1]:
         name = f"{name}.{attribute}"
         if (instead := METHODS.get(".".join(name.split(".")[-2:]))) is not None:
@@ -152,11 +153,12 @@ def _judge_use(reference: Reference, value: Any) -> Iterator[tuple[Verdict, str,
             if isinstance(value, type) and not _may_have(value, attribute):
                 yield "missing", name, "There is no such attribute."
             return
+        static = inspect.getattr_static(value, attribute, None)
+        is_bound = reference.method and not isinstance(static, staticmethod | classmethod)
         value = getattr(value, attribute)
     if reference.call is None or len(reference.attributes) > 1 or not callable(value):
         return
-    bound = int(reference.method and not hasattr(value, "__self__"))
-    for argument, note in unknown_arguments(value, reference.call, bound):
+    for argument, note in unknown_arguments(value, reference.call, int(is_bound)):
         yield "missing", f"{name}({argument})", note
 
 

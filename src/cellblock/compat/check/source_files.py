@@ -1,24 +1,35 @@
-"""Find scripts and notebooks, and read their code."""
+"""Find scripts, notebooks and Markdown pages, and read their code."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-_SUFFIXES = (".py", ".ipynb")
+from ...languages import find_language
+
+_MARKDOWN_SUFFIXES = (".md", ".mdx", ".markdown")
+_SUFFIXES = (".py", ".ipynb", *_MARKDOWN_SUFFIXES)
+# Pages of documentation have fences at any depth, such as in the tabs of MDX.
+_FENCE = re.compile(
+    r"^[ \t>]*(?P<marks>`{3,}|~{3,})[ \t{.]*(?P<tag>\w+)[^\n]*\n"
+    r"(?P<code>.*?)^[ \t>]*(?P=marks)[`~]*[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
 _PYTHON_MAGICS = {"capture", "lprun", "memit", "mprun", "prun", "time", "timeit"}
 _AUTOGEN = re.compile(r"(?<![\w-])autogen(_core|_ext|_agentchat)?(?![\w-])")
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 
 
 class UnreadableFile(Exception):
-    """A file is no script or notebook. The message says why."""
+    """A file is no script, notebook or page. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class SourceCell:
 
 
 def find_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files among `paths`, and the scripts and notebooks in their folders.
+    """Yield the files among `paths`, and the scripts, notebooks and pages in their folders.
 
     Hidden folders, virtual environments and installed packages are left out.
     """
@@ -57,14 +68,36 @@ def _is_searched(folder: Path) -> bool:
 
 
 def read_cells(path: Path) -> list[SourceCell]:
-    """Return the code of a script or notebook. Raise `UnreadableFile` if that fails."""
+    """Return the code of a script, notebook or page. Raise `UnreadableFile` if that fails."""
     try:
         data = path.read_bytes()
+        if path.suffix in _MARKDOWN_SUFFIXES:
+            return list(_markdown_cells(data.decode(errors="replace")))
         return list(_notebook_cells(data)) if path.suffix == ".ipynb" else [SourceCell(data)]
     except OSError as error:
         raise UnreadableFile(error.strerror or str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"no notebook: {error}") from error
+
+
+def _markdown_cells(text: str) -> Iterator[SourceCell]:
+    """Yield the blocks of Python, each at its line. Fragments count only if they name AutoGen."""
+    text = text.replace("\r\n", "\n")
+    for fence in _FENCE.finditer(text):
+        language = find_language(fence["tag"])
+        if language is None or language.name != "python":
+            continue
+        source = _without_magics(textwrap.dedent(fence["code"]))
+        if _AUTOGEN.search(source) or _is_python(source):
+            yield SourceCell("\n" * text.count("\n", 0, fence.start("code")) + source)
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _notebook_cells(data: bytes) -> Iterator[SourceCell]:
