@@ -110,6 +110,15 @@ _CLASSES: tuple[tuple[str, str, str, str], ...] = (
 
 # Classes of AutoGen that have another name here: provider and import path.
 _RENAMED = (
+    # AutoGen's short names of providers.
+    *(
+        (name, "cellblock.models.openai.client:OpenAIChatCompletionClient")
+        for name in ("OpenAIChatCompletionClient", "openai_chat_completion_client")
+    ),
+    *(
+        (name, "cellblock.models.openai.azure:AzureOpenAIChatCompletionClient")
+        for name in ("AzureOpenAIChatCompletionClient", "azure_openai_chat_completion_client")
+    ),
     ("autogen_core.tools.StaticStreamWorkbench", "cellblock.tools.workbench:StaticWorkbench"),
 )
 

@@ -73,6 +73,8 @@ def test_advice_names_no_module_that_does_not_exist() -> None:
     "name",
     [
         "autogen.LLMConfig",
+        "autogen.code_utils.PATH_SEPARATOR",
+        "autogen.code_utils.WIN32",
         "autogen.llm_config.LLMConfig",
         "autogen_agentchat.messages.SelectorEvent",
         "autogen_core.InMemoryStore",

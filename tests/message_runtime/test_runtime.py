@@ -246,6 +246,7 @@ def test_a_message_that_waits_or_is_not_handled_is_warned_about(
         answer = asyncio.create_task(runtime.send_message("text", AgentId("recorder", "a")))
         await asyncio.sleep(0)
         assert "A message to recorder/a waits" in caplog.text
+        assert runtime.unprocessed_messages_count == 1
         runtime.start()
         assert await answer is None
         assert "recorder/a has no handler for a str." in caplog.text

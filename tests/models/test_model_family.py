@@ -30,6 +30,21 @@ def test_models_of_openai_are_known_by_the_beginning_of_the_name(
     assert ModelFamily.is_openai(family)
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("gemini-2.0-flash-lite-preview-02-05", ModelFamily.GEMINI_2_0_FLASH),
+        ("claude-3-5-sonnet-20241022", ModelFamily.CLAUDE_3_5_SONNET),
+        ("Llama-4-Scout-17B-16E-Instruct-FP8", ModelFamily.LLAMA_4_SCOUT),
+    ],
+)
+def test_models_of_others_are_known_by_openais_protocol(name: str, family: str) -> None:
+    known = openai_model(name)
+    assert known
+    assert known.info["family"] == family
+    assert known.info.get("multiple_system_messages") is not ModelFamily.is_gemini(family)
+
+
 def test_the_longest_name_decides() -> None:
     new, old = openai_model("gpt-4o-2024-08-06"), openai_model("gpt-4o-2024-05-13")
     assert new

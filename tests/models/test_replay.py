@@ -40,8 +40,10 @@ def test_streamed_calls_are_recorded_as_the_others_are() -> None:
         await client.create(HELLO)
         return client
 
-    calls = asyncio.run(run()).create_calls
+    client = asyncio.run(run())
+    calls = client.create_calls
     assert [call["messages"] for call in calls] == [HELLO, HELLO]
+    assert client.provided_message_count == 2
     assert [call["extra_create_args"] for call in calls] == [{"seed": 1}, {}]
 
 

@@ -22,6 +22,7 @@ from cellblock.agents import (
     TextMessage,
 )
 from cellblock.errors import AgentError, ComponentError
+from cellblock.message_runtime import SingleThreadedAgentRuntime
 from cellblock.models import RequestUsage
 from cellblock.teams import MaxMessageTermination, RoundRobinGroupChat, Team
 
@@ -395,9 +396,6 @@ def test_wrong_arguments_are_refused() -> None:
     other: Any = "an agent"
     with pytest.raises(ValueError, match="must be an agent or a team, not 'an agent'"):
         RoundRobinGroupChat([other])
-    runtime: Any = object()
-    with pytest.raises(ValueError, match="no runtime"):
-        RoundRobinGroupChat([agent], runtime=runtime)
     condition: Any
     for condition in ("TERMINATE", MaxMessageTermination):
         with pytest.raises(ValueError, match="condition must be an object such as"):
@@ -446,3 +444,9 @@ def test_a_nested_team_counts_its_usage_and_messages_in_the_outer_conditions() -
         assert "current message count: 3" in str(result.stop_reason)
 
     asyncio.run(scenario())
+
+
+def test_a_runtime_is_accepted() -> None:
+    runtime = SingleThreadedAgentRuntime()
+    team = RoundRobinGroupChat([ScriptedAgent("a", "hi")], runtime=runtime, max_turns=1)
+    assert len(asyncio.run(team.run(task="go")).messages) == 2

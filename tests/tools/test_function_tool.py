@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_serializer
 
 from cellblock import CancellationToken, ComponentError, load_component
 from cellblock.tools import BaseTool, FunctionTool
@@ -191,3 +191,17 @@ def test_a_tool_of_ones_own_needs_run_only() -> None:
     arguments = {"city": "Rome", "country": "Italy"}
     assert asyncio.run(Visit().run_json(arguments, CancellationToken())) == "Rome in Italy"
     assert Visit().args_type() is Place
+
+
+class Celsius(BaseModel):
+    degrees: int
+
+    @model_serializer
+    def text(self) -> str:
+        return f"{self.degrees} °C"
+
+
+def test_a_result_that_serializes_itself_as_text_is_not_quoted() -> None:
+    tool = FunctionTool(lambda: Celsius(degrees=3), "Measure.", name="measure")
+    assert tool.return_value_as_string(Celsius(degrees=3)) == "3 °C"
+    assert tool.state_type is None

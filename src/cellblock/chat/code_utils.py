@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -24,10 +26,12 @@ __all__ = [
     "DEFAULT_MODEL",
     "DEFAULT_TIMEOUT",
     "FAST_MODEL",
+    "PATH_SEPARATOR",
     "PYTHON_VARIANTS",
     "SENTINEL",
     "TIMEOUT_MSG",
     "UNKNOWN",
+    "WIN32",
     "check_can_use_docker_or_throw",
     "content_str",
     "create_virtual_env",
@@ -39,6 +43,10 @@ __all__ = [
     "is_docker_running",
 ]
 
+WIN32 = sys.platform == "win32"
+"""Whether this machine runs Windows."""
+PATH_SEPARATOR = os.sep
+"""What is between the parts of a path."""
 UNKNOWN = "unknown"
 """The language of text in which no code was found."""
 DEFAULT_MODEL = "gpt-4"

@@ -73,10 +73,10 @@ _VERSION_2: dict[str, dict[str, str]] = {
     "autogen.cache.cache": {"chat.models.cache": "AbstractCache Cache"},
     "autogen.code_utils": {
         "chat.code_utils": (
-            "CODE_BLOCK_PATTERN DEFAULT_MODEL DEFAULT_TIMEOUT FAST_MODEL PYTHON_VARIANTS "
-            "SENTINEL TIMEOUT_MSG UNKNOWN check_can_use_docker_or_throw content_str "
-            "create_virtual_env decide_use_docker execute_code extract_code in_docker_container "
-            "infer_lang is_docker_running"
+            "CODE_BLOCK_PATTERN DEFAULT_MODEL DEFAULT_TIMEOUT FAST_MODEL PATH_SEPARATOR "
+            "PYTHON_VARIANTS SENTINEL TIMEOUT_MSG UNKNOWN WIN32 check_can_use_docker_or_throw "
+            "content_str create_virtual_env decide_use_docker execute_code extract_code "
+            "in_docker_container infer_lang is_docker_running"
         )
     },
     "autogen.coding": {

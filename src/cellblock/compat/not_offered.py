@@ -78,7 +78,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
             "PassAssertionFilter eval_function_completions generate_assertions generate_code "
             "implement improve_code improve_function"
         ),
-        _FIXED_IN_CODE: ("PATH_SEPARATOR WIN32 WORKING_DIR get_powershell_command timeout_handler"),
+        _FIXED_IN_CODE: "WORKING_DIR get_powershell_command timeout_handler",
     },
     "autogen.coding.func_with_reqs": {"Use format_functions_for_prompt.": "P T to_stub"},
     "autogen.coding.kubernetes": {"Use DockerCommandLineCodeExecutor.": "*"},

@@ -241,6 +241,11 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         self._handling.discard(task)
         self._message_handled.set()
 
+    @property
+    def unprocessed_messages_count(self) -> int:
+        """How many messages wait to be delivered."""
+        return self._queue.qsize()
+
     def _is_idle(self) -> bool:
         return self._queue.empty() and not self._handling
 

@@ -104,6 +104,26 @@ _OPENAI = """
     o1-preview              o1         128000   -
     o1-mini                 o1         128000   -
 """
+# Models of others behind OpenAI's protocol, with what their services can do by it.
+_COMPATIBLE = """
+    gemini-1.5-flash        gemini-1.5-flash    1048576  vfjs
+    gemini-1.5-pro          gemini-1.5-pro      2097152  vfjs
+    gemini-2.0-flash        gemini-2.0-flash    1048576  vfjs
+    gemini-2.5-pro          gemini-2.5-pro      1048576  vfjs
+    gemini-2.5-flash        gemini-2.5-flash    1048576  vfjs
+    claude-3-haiku          claude-3-haiku      200000   vf
+    claude-3-sonnet         claude-3-sonnet     200000   vf
+    claude-3-opus           claude-3-opus       200000   vf
+    claude-3-5-haiku        claude-3-5-haiku    200000   vf
+    claude-3-5-sonnet       claude-3-5-sonnet   200000   vf
+    claude-3-7-sonnet       claude-3-7-sonnet   200000   vf
+    claude-sonnet-4         claude-4-sonnet     200000   vf
+    claude-opus-4           claude-4-opus       200000   vf
+    Llama-3.3-8B            llama-3.3-8b        128000   fj
+    Llama-3.3-70B           llama-3.3-70b       128000   fj
+    Llama-4-Scout           llama-4-scout       128000   vfjs
+    Llama-4-Maverick        llama-4-maverick    128000   vfjs
+"""
 # JSON is requested from Claude by a tool or by an instruction.
 _ANTHROPIC = """
     claude-3-haiku          claude-3-haiku      200000  vfjs
@@ -121,8 +141,8 @@ _ANTHROPIC = """
 
 
 def openai_model(name: str) -> KnownModel | None:
-    """Return what OpenAI's model `name` can do, or None if the model is not known."""
-    return _find(name, _OPENAI)
+    """Return what the model `name` can do by OpenAI's protocol, or None if it is not known."""
+    return _find(name, _OPENAI + _COMPATIBLE)
 
 
 def anthropic_model(name: str) -> KnownModel | None:
@@ -131,7 +151,7 @@ def anthropic_model(name: str) -> KnownModel | None:
 
 
 def _find(name: str, table: str) -> KnownModel | None:
-    rows = [row.split() for row in table.strip().splitlines()]
+    rows = [row.split() for row in table.splitlines() if row.strip()]
     # "o1-2024-12-17" and "gpt-4o-mini" fit "o1" and "gpt-4o"; "gpt-4other" is another model.
     fitting = [row for row in rows if name == row[0] or name.startswith(f"{row[0]}-")]
     if not fitting:
@@ -143,6 +163,6 @@ def _find(name: str, table: str) -> KnownModel | None:
         json_output="j" in abilities,
         family=family,
         structured_output="s" in abilities,
-        multiple_system_messages=True,
+        multiple_system_messages=not ModelFamily.is_gemini(family),
     )
     return KnownModel(info, int(window))

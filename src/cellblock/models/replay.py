@@ -43,6 +43,7 @@ class ReplayChatCompletionClient(ChatCompletionClient):
         if model_info is not None:
             validate_model_info(model_info)
         self.chat_completions = list(chat_completions)
+        self.provided_message_count = len(self.chat_completions)
         self._model_info = model_info or ModelInfo(
             vision=False,
             function_calling=False,

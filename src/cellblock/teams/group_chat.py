@@ -41,7 +41,7 @@ class BaseGroupChat(Team, ABC):
     name, description       None means the defaults of the class
     termination_condition   when the team stops; None means never
     max_turns               the team stops after so many turns; None means never
-    runtime                 must be None: a team has no runtime
+    runtime                 is accepted, and not used: a team is a plain loop
     custom_message_types    message and event classes of your own. Without it, a run refuses them,
                             and so does `load_state`
     emit_team_events        report each choice of a speaker as a `SelectSpeakerEvent`
@@ -60,7 +60,7 @@ class BaseGroupChat(Team, ABC):
         description: str | None = None,
         termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
-        runtime: None = None,
+        runtime: object = None,
         custom_message_types: Sequence[type[AgentMessage]] | None = None,
         emit_team_events: bool = False,
     ) -> None:
@@ -75,8 +75,6 @@ class BaseGroupChat(Team, ABC):
             raise ValueError("The maximum number of turns must be greater than 0.")
         if termination_condition is not None:
             check_condition(termination_condition)
-        if runtime is not None:
-            raise ValueError("A team is a plain loop and has no runtime. Leave out runtime=.")
         self._participants = {participant.name: participant for participant in participants}
         self._name = name or self.DEFAULT_NAME
         self._description = description or self.DEFAULT_DESCRIPTION

@@ -30,7 +30,7 @@ class RoundRobinGroupChat(BaseGroupChat):
         description: str | None = None,
         termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
-        runtime: None = None,
+        runtime: object = None,
         custom_message_types: Sequence[type[AgentMessage]] | None = None,
         emit_team_events: bool = False,
     ) -> None:

@@ -56,7 +56,7 @@ class SelectorGroupChat(BaseGroupChat):
         description: str | None = None,
         termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
-        runtime: None = None,
+        runtime: object = None,
         selector_prompt: str = SELECTOR_PROMPT,
         allow_repeated_speaker: bool = False,
         max_selector_attempts: int = 3,

@@ -84,7 +84,9 @@ class BaseTool(Component, ABC, Generic[ArgsT, ReturnT]):
     def return_value_as_string(self, value: Any) -> str:
         """Return the result `value` as text for the model."""
         if isinstance(value, BaseModel):
-            return json.dumps(value.model_dump(mode="json"), ensure_ascii=False)
+            dumped: object = value.model_dump(mode="json")
+            # A `model_serializer` can return a text.
+            return dumped if isinstance(dumped, str) else json.dumps(dumped, ensure_ascii=False)
         return str(value)
 
     def return_value_as_contents(self, value: Any) -> list[ResultContent]:
@@ -96,6 +98,11 @@ class BaseTool(Component, ABC, Generic[ArgsT, ReturnT]):
     def is_failure(self, value: Any) -> bool:
         """Return True if the result `value` reports a failure. False unless a subclass says so."""
         return False
+
+    @property
+    def state_type(self) -> type[BaseModel] | None:
+        """The class of the tool's state. None unless a subclass says otherwise."""
+        return None
 
     @property
     def name(self) -> str:

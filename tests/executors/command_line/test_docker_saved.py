@@ -171,3 +171,9 @@ def test_a_block_can_import_what_an_earlier_block_installed(
             return result.blocks[-1].output
 
     assert asyncio.run(main()) == "42\n"
+
+
+def test_the_bound_folder_is_the_work_folder_unless_another_is_given(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert DockerCommandLineCodeExecutor(work_dir=tmp_path).bind_dir == tmp_path
+    assert DockerCommandLineCodeExecutor(work_dir=tmp_path, bind_dir=other).bind_dir == other

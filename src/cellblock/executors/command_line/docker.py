@@ -237,6 +237,11 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         return self._backend
 
     @property
+    def bind_dir(self) -> Path:
+        """The work folder's path on the engine's machine."""
+        return self._bind_dir or Path(self.work_dir)
+
+    @property
     def _protects_startup_files(self) -> bool:
         """Whether the caller's folder is mounted, with files that other programs run later."""
         return self._given_work_dir is not None and self._options["transfer"] == "bind"

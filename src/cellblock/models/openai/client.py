@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     import openai
 
 _OPENAI_HOST = "api.openai.com"
+# Services of other models: the beginning of their names, address, and variable of the key.
+_OTHER_SERVICES = (
+    ("gemini-", "https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
+    ("claude-", "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY"),
+    ("Llama-", "https://api.llama.com/compat/v1/", "LLAMA_API_KEY"),
+)
 
 
 class BaseOpenAIChatCompletionClient(ServiceClient):
@@ -88,8 +95,10 @@ class OpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
     """Ask OpenAI, or any server that speaks its chat completions protocol (`base_url`).
 
     `OpenAIArguments` lists the parameters. Without `api_key` the environment variable
-    `OPENAI_API_KEY` counts; a saved configuration never has the key. A model that is not OpenAI's
-    needs `model_info`. Streams ask for the usage; `stream_options={}` does not.
+    `OPENAI_API_KEY` counts; a saved configuration never has the key. Without `base_url`, a model
+    named `gemini-…`, `claude-…` or `Llama-…` is asked at its own service, with `GEMINI_API_KEY`,
+    `ANTHROPIC_API_KEY` or `LLAMA_API_KEY`. A model that is not known needs `model_info`. Streams
+    ask for the usage; `stream_options={}` does not.
     """
 
     def __init__(self, **arguments: Unpack[OpenAIArguments]) -> None:
@@ -99,10 +108,16 @@ class OpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
 
     def _open(self) -> openai.AsyncOpenAI:
         sdk = import_openai()
-        try:
-            return sdk.AsyncOpenAI(api_key=reveal(self._api_key), **self._connection())
-        except sdk.OpenAIError as error:
-            raise ValueError("No API key. Pass api_key=, or set OPENAI_API_KEY.") from error
+        connection, key, variable = self._connection(), reveal(self._api_key), "OPENAI_API_KEY"
+        if "base_url" not in connection and not os.environ.get("OPENAI_BASE_URL"):
+            for prefix, address, variable_of_service in _OTHER_SERVICES:
+                if self._model.startswith(prefix):
+                    connection["base_url"], variable = address, variable_of_service
+        # The SDK would send OpenAI's key to any service.
+        key = key or os.environ.get(variable)
+        if not key:
+            raise ValueError(f"No API key. Pass api_key=, or set {variable}.")
+        return sdk.AsyncOpenAI(api_key=key, **connection)
 
 
 def import_openai() -> Any:
