@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 from .agent import Agent, ChatMessage
 from .agent_state import HumanInputMode
 from .code.code_replies import CodeReplies
 from .code_utils import content_str
-from .conversations.chats import Chats
+from .conversations.chats import Chats, FirstMessage
 from .conversations.nested_chats import NestedChats
+from .conversations.run_response import AsyncRunResponse, RunResponse
 from .models.model_replies import ModelReplies
 from .names import assert_valid_name, normalize_name
 from .replies.auto_reply_limits import AutoReplyLimits
@@ -20,6 +22,8 @@ from .replies.human_input import HumanReplies
 from .replies.message_store import MessageStore
 from .replies.reply_functions import ReplyFunctions
 from .replies.sending import Sending
+from .tools.function_signature import name_of_function
+from .tools.tool_registration import register_function
 from .tools.tool_replies import ToolReplies
 
 
@@ -113,6 +117,75 @@ class ConversableAgent(
         for function in functions:
             self.register_reply([Agent, None], function, ignore_async_in_sync_chat=True)
 
+    def run(
+        self,
+        recipient: ConversableAgent | None = None,
+        *,
+        message: FirstMessage = None,
+        tools: Callable[..., Any] | Iterable[Callable[..., Any]] = (),
+        executor_kwargs: dict[str, Any] | None = None,
+        user_input: bool = False,
+        msg_to: Literal["agent", "user"] = "agent",
+        **options: Any,
+    ) -> RunResponse:
+        """Chat with `recipient` as AG2's `run` does; the other `options` are of `initiate_chat`.
+
+        Without `recipient` the other agent is a new one named "user", which executes the functions
+        `tools` and asks a person if `user_input`. `executor_kwargs` are further arguments of it,
+        such as `code_execution_config`. `msg_to` says who gets the message.
+        """
+        if recipient is not None:
+            return RunResponse(self.initiate_chat(recipient, message=message, **options))
+        with self._user_with_tools(tools, executor_kwargs, user_input) as user:
+            opener, other = (user, self) if msg_to == "agent" else (self, user)
+            return RunResponse(opener.initiate_chat(other, message=message, **options))
+
+    async def a_run(
+        self,
+        recipient: ConversableAgent | None = None,
+        *,
+        message: FirstMessage = None,
+        tools: Callable[..., Any] | Iterable[Callable[..., Any]] = (),
+        executor_kwargs: dict[str, Any] | None = None,
+        user_input: bool = False,
+        msg_to: Literal["agent", "user"] = "agent",
+        **options: Any,
+    ) -> AsyncRunResponse:
+        """Do what `run` does, without blocking the event loop."""
+        if recipient is not None:
+            chat = await self.a_initiate_chat(recipient, message=message, **options)
+            return AsyncRunResponse(chat)
+        with self._user_with_tools(tools, executor_kwargs, user_input) as user:
+            opener, other = (user, self) if msg_to == "agent" else (self, user)
+            return AsyncRunResponse(await opener.a_initiate_chat(other, message=message, **options))
+
+    @contextmanager
+    def _user_with_tools(
+        self,
+        tools: Callable[..., Any] | Iterable[Callable[..., Any]],
+        options: dict[str, Any] | None,
+        user_input: bool,
+    ) -> Generator[ConversableAgent]:
+        """Yield an agent that executes `tools`, which only this chat offers to the model."""
+        settings: dict[str, Any] = {
+            "human_input_mode": "ALWAYS" if user_input else "NEVER",
+            "llm_config": False,
+            "is_termination_msg": _mentions_terminate,
+            **(options or {}),
+        }
+        user = ConversableAgent(settings.pop("name", "user"), **settings)
+        offered: list[str] = []
+        try:
+            for tool in (tools,) if callable(tools) else tools:
+                name = name_of_function(tool)
+                what = tool.__doc__ or name
+                register_function(tool, caller=self, executor=user, name=name, description=what)
+                offered.append(name)
+            yield user
+        finally:
+            for name in offered:
+                self.update_tool_signature(name, is_remove=True)
+
     @property
     def name(self) -> str:
         """The name, unique among the agents of a chat."""
@@ -170,6 +243,10 @@ def _check_termination(is_termination_msg: object, limit: object) -> None:
         )
     if limit is not None and not isinstance(limit, int | float):
         raise TypeError(f"max_consecutive_auto_reply must be a number or None, not {limit!r:.100}.")
+
+
+def _mentions_terminate(message: ChatMessage) -> bool:
+    return "TERMINATE" in content_str(message.get("content"))
 
 
 def _is_terminate(message: ChatMessage) -> bool:
