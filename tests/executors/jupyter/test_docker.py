@@ -187,7 +187,8 @@ def test_out_of_memory_names_the_limit_and_kills_only_the_kernel(
 
 
 def test_blocks_in_other_languages_are_not_run(python: sync.DockerJupyterCodeExecutor) -> None:
-    assert run(python, "echo x", "sh").output == "unknown language sh"
+    assert run(python, "echo x", "sh").output == "x\n"
+    assert run(python, "x", "javascript").output == "unknown language javascript"
     assert run(python, "{}", "json").exit_code == 0
 
 

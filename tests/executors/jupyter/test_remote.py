@@ -190,8 +190,25 @@ def test_no_output_is_lost_when_the_connection_is_lost_during_a_block(
     assert seen == "".join(f"{number}\n" for number in range(15))
 
 
+def test_shell_blocks_run_as_processes_of_the_kernel(
+    python: sync.JupyterServerCodeExecutor,
+) -> None:
+    result = run(python, "echo '{x}'\necho \"$0\" >&2\nread line || exit 3", "sh")
+    assert (result.exit_code, sorted(result.output.split())) == (3, ["sh", "{x}"])
+    assert run(python, "[[ a == a ]] && echo yes", "bash").output == "yes\n"
+    assert run(python, "kill -9 $$", "sh").exit_code == 137
+
+
+def test_a_shell_block_ends_at_the_time_limit(server: LocalJupyterServer) -> None:
+    with sync.JupyterServerCodeExecutor(server, timeout=1) as executor:
+        result = run(executor, "echo before\nsleep 60", "sh")
+        assert (result.exit_code, result.outcome) == (124, "timeout")
+        assert "before" in result.output
+        assert run(executor, "print(1)", "python").output == "1\n"
+
+
 def test_blocks_in_other_languages_are_not_run(python: sync.JupyterServerCodeExecutor) -> None:
-    assert run(python, "echo x", "sh").output == "unknown language sh"
+    assert run(python, "x", "javascript").output == "unknown language javascript"
     assert run(python, "{}", "json").exit_code == 0
 
 

@@ -228,6 +228,9 @@ class KernelExecutor(CodeExecutor):
             async for event in events:
                 yield event
 
+    def _kernel_runs(self, language: str) -> bool:
+        return self._kernel is not None and _same_language(language, self._kernel.language)
+
     async def _run_in_kernel(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from ...blocks import CodeBlock, action_for_block
+from ...blocks import CodeBlock, action_for_block, silence_pip
 from ...cancellation import Token
 from ...errors import BackendError, FunctionError
 from ...events import Ended, Event, Started
@@ -19,6 +20,7 @@ from .connection_info import JupyterConnectable, JupyterConnectionInfo
 from .kernel import Kernel, KernelServer
 
 _MISSING = "Jupyter servers need aiohttp, which is not installed: pip install 'cellblock[jupyter]'."
+_SHELLS = ("sh", "bash")
 _ENFORCED_LIMITS = ("wall_seconds", "output_bytes")
 
 
@@ -29,9 +31,10 @@ class JupyterServerCodeExecutor(KernelExecutor):
                      `LocalJupyterServer`
 
     The kernel is started for this executor and deleted when it stops. A connection that is lost
-    while the kernel runs is restored. Blocks in another language than the kernel's are not run;
-    their output is `unknown language NAME`. Only the limits `wall_seconds` and `output_bytes` can
-    be enforced. For the other parameters see `KernelExecutor`.
+    while the kernel runs is restored. A Python kernel also runs `sh` and `bash` blocks, each as a
+    process. The output of a block in another language is `unknown language NAME`. Only the limits
+    `wall_seconds` and `output_bytes` can be enforced. For the other parameters see
+    `KernelExecutor`.
     """
 
     def __init__(
@@ -101,8 +104,15 @@ class JupyterServerCodeExecutor(KernelExecutor):
     async def _run_other_language(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        yield Started(number, block.language)
         language = find_language(block.language)
+        if language is not None and language.name in _SHELLS and self._kernel_runs("python"):
+            code = silence_pip(block.code, block.language)
+            cell = CodeBlock(_cell_of_shell(language.name, code), block.language)
+            async with contextlib.aclosing(self._run_in_kernel(number, cell, token)) as events:
+                async for event in events:
+                    yield event
+            return
+        yield Started(number, block.language)
         if language is not None and action_for_block(block, language) == "ignore":
             yield Ended(number, 0, "ok")
         else:
@@ -110,6 +120,16 @@ class JupyterServerCodeExecutor(KernelExecutor):
 
     def _saved_output_folder(self) -> Path:
         return self.output_dir
+
+
+def _cell_of_shell(program: str, code: str) -> str:
+    """Return a cell of Python that runs `code` in a shell, and ends with its exit code."""
+    process = (
+        f"__import__('subprocess').run([{program!r}, '-c', {code!r}], "
+        "stdin=__import__('subprocess').DEVNULL)"
+    )
+    end = "__import__('sys').exit(code if code > 0 else 128 - code) if code else None"
+    return f"(lambda code: {end})({process}.returncode)"
 
 
 def _is_connectable(value: object) -> bool:
