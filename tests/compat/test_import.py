@@ -44,6 +44,16 @@ print(autogen_core.code_executor.CodeBlock.__name__, autogen_core.__version__)
     assert output_of(tmp_path, program) == "CodeBlock 0.7.5"
 
 
+def test_images_of_pillow_are_there_after_autogen_core(tmp_path: Path) -> None:
+    program = """
+import cellblock.compat
+import autogen_core
+import PIL
+print(PIL.Image.new("RGB", (1, 2)).size)
+"""
+    assert output_of(tmp_path, program) == "(1, 2)"
+
+
 def test_a_star_import_imports_all_names(tmp_path: Path) -> None:
     program = """
 import cellblock.compat

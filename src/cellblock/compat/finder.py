@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Sequence
@@ -96,7 +97,10 @@ class CompatFinder(MetaPathFinder, Loader):
         return CompatModule(spec.name, spec.name.removeprefix(_PREFIX))
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module is complete."""
+        """Import what scripts expect to be there after the module, which itself is complete."""
+        if module.__name__ == "autogen_core":
+            with contextlib.suppress(ImportError):
+                import_module("PIL.Image")  # as AutoGen does: `import PIL` has it then
 
     def _covers(self, top: str) -> bool:
         if self.coverage is not Coverage.MISSING:
