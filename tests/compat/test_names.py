@@ -73,6 +73,8 @@ def test_advice_names_no_module_that_does_not_exist() -> None:
     "name",
     [
         "autogen.LLMConfig",
+        "autogen.agentchat.contrib.capabilities.agent_capability.AgentCapability",
+        "autogen.agentchat.contrib.society_of_mind_agent.SocietyOfMindAgent",
         "autogen.code_utils.PATH_SEPARATOR",
         "autogen.code_utils.WIN32",
         "autogen.llm_config.LLMConfig",

@@ -16,6 +16,7 @@ from .errors import (
 )
 from .groups.group_chat import GroupChat
 from .groups.group_chat_manager import GroupChatManager
+from .groups.society_of_mind_agent import SocietyOfMindAgent
 from .io import IOConsole, IOStream
 from .model_requests.model_client import ModelClient
 from .models.cache import AbstractCache, Cache
@@ -57,6 +58,7 @@ __all__ = [
     "NoEligibleSpeaker",
     "OpenAIWrapper",
     "SenderRequired",
+    "SocietyOfMindAgent",
     "UndefinedNextAgent",
     "UserProxyAgent",
     "a_initiate_chats",

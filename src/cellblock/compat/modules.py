@@ -47,6 +47,9 @@ _VERSION_2: dict[str, dict[str, str]] = {
     },
     "autogen.agentchat.contrib": {},
     "autogen.agentchat.contrib.capabilities": {},
+    "autogen.agentchat.contrib.capabilities.agent_capability": {
+        "chat.transforms": "AgentCapability"
+    },
     "autogen.agentchat.contrib.capabilities.text_compressors": {
         "chat.transforms": "TextCompressor"
     },
@@ -59,6 +62,7 @@ _VERSION_2: dict[str, dict[str, str]] = {
             "TextMessageContentName"
         )
     },
+    "autogen.agentchat.contrib.society_of_mind_agent": {"chat": "SocietyOfMindAgent"},
     "autogen.agentchat.conversable_agent": {
         "chat": "Agent ChatResult ConversableAgent OpenAIWrapper register_function"
     },

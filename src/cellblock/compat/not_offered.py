@@ -42,13 +42,13 @@ _VERSION_2: dict[str, dict[str, str]] = {
             "gpt_assistant_agent math_user_proxy_agent"
         ),
         "Register nested chats (register_nested_chats) instead.": (
-            "society_of_mind_agent agent_builder agent_eval agent_optimizer captainagent"
+            "agent_builder agent_eval agent_optimizer captainagent"
         ),
         _USE_TOOLS: "llamaindex_conversable_agent text_analyzer_agent web_surfer",
     },
     "autogen.agentchat.contrib.capabilities": {
         "Change messages with register_hook, or with TransformMessages.": (
-            "agent_capability teachability generate_images vision_capability transforms_util"
+            "teachability generate_images vision_capability transforms_util"
         )
     },
     "autogen.agentchat.contrib.capabilities.text_compressors": {

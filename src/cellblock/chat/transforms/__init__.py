@@ -1,5 +1,6 @@
 """Changes to the messages that an agent of a chat sees: limits, names, compression."""
 
+from .agent_capability import AgentCapability
 from .content_name import TextMessageContentName
 from .history_limiter import MessageHistoryLimiter
 from .message_transform import MessageTransform
@@ -8,6 +9,7 @@ from .token_limiter import MessageTokenLimiter
 from .transform_messages import TransformMessages
 
 __all__ = [
+    "AgentCapability",
     "MessageHistoryLimiter",
     "MessageTokenLimiter",
     "MessageTransform",

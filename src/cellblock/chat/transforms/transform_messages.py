@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..agent import ChatMessage
 from ..printing import print_notice
+from .agent_capability import AgentCapability
 from .message_transform import MessageTransform
 
 if TYPE_CHECKING:
     from ..conversable_agent import ConversableAgent
 
 
-class TransformMessages:
+class TransformMessages(AgentCapability):
     """Apply `transforms`, one after the other, to the messages from which an agent replies.
 
         limited = TransformMessages(transforms=[MessageHistoryLimiter(max_messages=10)])
