@@ -106,22 +106,6 @@ def test_an_untagged_fence_beside_code_is_its_output(executor: Any) -> None:
     assert answer.to_text() == "hello\n"
 
 
-@pytest.mark.parametrize(
-    ("languages", "ran"),
-    [
-        (None, "sh\npy\n"),
-        (["bash"], "sh\n"),
-        (["py"], "py\n"),
-        (["javascript"], "none"),
-        ([], "none"),
-    ],
-)
-def test_only_supported_languages_run(executor: Any, languages: Any, ran: str) -> None:
-    agent = CodeExecutorAgent("a", executor, supported_languages=languages)
-    (answer,) = run_agent(agent, "```sh\necho sh\n```\n```python\nprint('py')\n```")
-    assert answer.to_text() == (agent.NO_CODE_BLOCKS_FOUND_MESSAGE if ran == "none" else ran)
-
-
 def test_only_text_messages_of_the_sources_run(executor: Any) -> None:
     agent = CodeExecutorAgent("a", executor, sources=["friend"])
     messages = [

@@ -26,6 +26,7 @@ from .base import BaseChatAgent, Response, is_transient
 from .code_runs import CodeRun, CodeRunner, RunsCodeBlocks, check_executor
 from .code_task import Coder, CodeTask
 from .context import add_to_context, context_or_default, saved_context
+from .left_out_blocks import describe_left_out, left_out_languages
 from .messages import (
     AgentMessage,
     BaseChatMessage,
@@ -62,6 +63,7 @@ class CodeExecutorAgent(BaseChatAgent):
     """Run code: that of the messages, or with `model_client` code that the model writes.
 
     Without a model, the blocks of all incoming text messages run, and their output is the answer.
+    It also names blocks in other languages, unless they are data such as JSON.
     Code that a model's answer cuts off is not run, and the answer says so.
 
     With a model, the agent asks it for an answer. If the answer has code blocks, the agent runs
@@ -222,13 +224,8 @@ class CodeExecutorAgent(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage]
     ) -> list[CodeBlock]:
         """Return the blocks that run without a model: those of text messages of `sources`."""
-        return [
-            block
-            for message in messages
-            if isinstance(message, TextMessage)
-            and (self._sources is None or message.source in self._sources)
-            for block in runnable_blocks(message.content, self._languages)
-        ]
+        texts = self._texts(messages)
+        return [block for text in texts for block in runnable_blocks(text, self._languages)]
 
     async def execute_code_block(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -262,6 +259,23 @@ class CodeExecutorAgent(BaseChatAgent):
         if state != _AUTOGEN_STATE:
             await self._context.load_state(saved_context(state, self.name))
 
+    def _texts(self, messages: Sequence[BaseChatMessage]) -> list[str]:
+        return [
+            message.content
+            for message in messages
+            if isinstance(message, TextMessage)
+            and (self._sources is None or message.source in self._sources)
+        ]
+
+    def _describe_left_out(self, messages: Sequence[BaseChatMessage]) -> str:
+        """Return a line end and which blocks of `messages` do not run; "" if all do."""
+        left_out = [
+            tag
+            for text in self._texts(messages)
+            for tag in left_out_languages(text, self._languages)
+        ]
+        return f"\n{describe_left_out(left_out, self._languages)}" if left_out else ""
+
     def _answer(
         self, messages: Sequence[BaseChatMessage], budget: RunBudget
     ) -> AsyncGenerator[AgentMessage | Response, None]:
@@ -275,8 +289,9 @@ class CodeExecutorAgent(BaseChatAgent):
         """Run the blocks of `messages`."""
         budget.raise_if_cancelled()
         blocks = await self.extract_code_blocks_from_messages(messages)
+        left_out = self._describe_left_out(messages)
         if not blocks:
-            yield self._response(self.NO_CODE_BLOCKS_FOUND_MESSAGE)
+            yield self._response(f"{self.NO_CODE_BLOCKS_FOUND_MESSAGE}{left_out}")
             return
         cut_off = [message for message in messages if has_cut_off_text(message)]
         if await self.extract_code_blocks_from_messages(cut_off):
@@ -293,7 +308,7 @@ class CodeExecutorAgent(BaseChatAgent):
                     yield CodeExecutionEvent(retry_attempt=0, result=item.result, source=self.name)
                     budget.raise_if_cancelled()
                 else:
-                    yield self._response(item.result.output)
+                    yield self._response(f"{item.result.output}{left_out}")
 
     async def _ask_model(
         self,

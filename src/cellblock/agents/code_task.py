@@ -30,6 +30,7 @@ from ..results import CodeResult
 from .base import Response
 from .cancellable import cancelled_by
 from .code_runs import CodeRun, CodeRunner
+from .left_out_blocks import describe_left_out, left_out_languages, left_out_programs
 from .messages import (
     AgentMessage,
     CodeExecutionEvent,
@@ -134,7 +135,12 @@ class CodeTask:
             async for event in events:
                 yield event
         blocks = runnable_blocks(self._answer.text, self._coder.languages)
-        if not blocks or self._answer.cut_off:
+        if self._answer.cut_off:
+            self._next = "respond"
+            return
+        async for event in self._tell_left_out(has_others=bool(blocks)):
+            yield event
+        if not blocks:
             self._next = "respond"
             return
         self._next = "reflect"
@@ -177,6 +183,19 @@ class CodeTask:
                     AssistantMessage(content=text, thought=item.thought, source=coder.name)
                 )
                 self._answer = _Answer(message_id, text, item.usage, cut_off_metadata(item))
+
+    async def _tell_left_out(self, *, has_others: bool) -> AsyncGenerator[AgentMessage, None]:
+        """Say, also to the model, which blocks of the answer do not run."""
+        coder, text = self._coder, self._answer.text
+        left_out = left_out_languages(text, coder.languages)
+        if not left_out:
+            return
+        told = describe_left_out(left_out, coder.languages)
+        await coder.context.add_message(UserMessage(content=told, source=coder.name))
+        if has_others or not left_out_programs(text, coder.languages):
+            yield ThoughtEvent(content=told, source=coder.name)
+        else:
+            yield self._stop(told)
 
     async def _run_blocks(
         self, blocks: list[CodeBlock], attempt: int

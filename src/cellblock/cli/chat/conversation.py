@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from ...agents.left_out_blocks import describe_left_out, left_out_languages, left_out_programs
 from ...agents.runnable_blocks import runnable_blocks
+from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
 from .approval.approver import Approver, Refused
 from .code_turn import CodeTurn
 from .languages import LANGUAGES
-from .model.turn import ModelTurn
+from .model.turn import ModelTurn, visible_answer
 from .output import ChatOutput
-from .transcripts.entries import RefusalEntry, UserEntry
+from .transcripts.entries import AnswerEntry, RefusalEntry, RunEntry, UserEntry
 from .transcripts.transcript import Transcript
 
-TurnEnd = Literal["answered", "interrupted", "refused", "cut off", "too many turns"]
+TurnEnd = Literal[
+    "answered", "no answer", "interrupted", "refused", "not run", "cut off", "too many turns"
+]
+_USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
 # Opens while the model or code is at work; its token is cancelled by Ctrl-C.
 Interruptible = Callable[[], AbstractContextManager[CancellationToken]]
 
@@ -44,30 +49,63 @@ class Conversation:
         Raise the errors of the model and of the executor.
         """
         self.transcript.add(UserEntry(text))
+        was_told = False  # that its code was in languages that do not run
         for _ in range(self.max_turns):
             with self.interruptible() as token:
                 answer = await self.model.ask(token)
             if not answer.is_complete:
                 return "interrupted"
-            blocks = runnable_blocks(answer.text, LANGUAGES)
-            if not blocks:
+            if not visible_answer(answer.text).strip():
+                return "no answer"
+            left_out = self._note_left_out(answer)
+            if blocks := runnable_blocks(answer.text, LANGUAGES):
+                if (end := await self._run(blocks, answer, left_out)) is not None:
+                    return end
+            elif not left_out_programs(answer.text, LANGUAGES):
                 return "answered"
-            if answer.is_cut_off:
-                self.transcript.add(RefusalEntry("The answer was cut off before its end."))
-                return "cut off"
-            try:
-                decision = await self.approver.decide(blocks)
-            except (KeyboardInterrupt, EOFError):
-                decision = Refused("")
-            if isinstance(decision, Refused):
-                self.transcript.add(RefusalEntry(decision.reason))
-                if not self.approver.has_person:
-                    self.output.note(f"not run: {decision.reason}")
-                if not decision.reason:
-                    return "refused"
-                continue
-            with self.interruptible() as token:
-                run = await self.code.run(decision.blocks, token, is_edited=decision.is_edited)
-            if any(block.outcome == "cancelled" for block in run.blocks):
-                return "interrupted"
+            elif was_told:
+                return "not run"
+            else:
+                self.transcript.add(RefusalEntry(f"{left_out} {_USE_OTHERS}"))
+                was_told = True
         return "too many turns"
+
+    async def _run(
+        self, blocks: Sequence[CodeBlock], answer: AnswerEntry, left_out: str
+    ) -> TurnEnd | None:
+        """Run `blocks` of `answer`. Return why it is the user's turn; None if it is the model's."""
+        if answer.is_cut_off:
+            self.transcript.add(RefusalEntry("The answer was cut off before its end."))
+            return "cut off"
+        try:
+            decision = await self.approver.decide(blocks)
+        except (KeyboardInterrupt, EOFError):
+            decision = Refused("")
+        if isinstance(decision, Refused):
+            self.transcript.add(RefusalEntry(decision.reason))
+            if not self.approver.has_person:
+                self.output.note(f"not run: {decision.reason}")
+            return None if decision.reason else "refused"
+        with self.interruptible() as token:
+            run = await self.code.run(decision.blocks, token, is_edited=decision.is_edited)
+        if left_out:
+            self._tell_left_out(run, left_out)
+        is_cancelled = any(block.outcome == "cancelled" for block in run.blocks)
+        return "interrupted" if is_cancelled else None
+
+    def _note_left_out(self, answer: AnswerEntry) -> str:
+        """Print and return which blocks of `answer` do not run; "" if all do."""
+        left_out = left_out_languages(answer.text, LANGUAGES)
+        if not left_out:
+            return ""
+        text = describe_left_out(left_out, LANGUAGES)
+        self.output.note(text[0].lower() + text[1:].removesuffix("."))
+        return text
+
+    def _tell_left_out(self, run: RunEntry, left_out: str) -> None:
+        """Tell the model beside the output of `run` which blocks did not run."""
+        blocks = list(run.blocks)
+        number = max(n for n, block in enumerate(blocks) if block.outcome is not None)
+        notice = "\n".join(filter(None, (blocks[number].notice, left_out)))
+        blocks[number] = replace(blocks[number], notice=notice)
+        self.transcript.replace_last(replace(run, blocks=tuple(blocks)))

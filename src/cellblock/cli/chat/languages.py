@@ -1,3 +1,7 @@
 """The languages whose blocks the command runs."""
 
-LANGUAGES = ("python", "sh", "bash")
+from __future__ import annotations
+
+from ...languages import LANGUAGES as _ALL
+
+LANGUAGES = tuple(language.name for language in _ALL if language.policy == "execute")

@@ -41,7 +41,9 @@ from .transcripts.saved_chats import latest_chat, new_chat
 from .transcripts.transcript import Transcript
 
 _ENDS: dict[TurnEnd, str] = {
+    "no answer": "the model's answer is empty",
     "interrupted": "stopped",
+    "not run": "the model wrote only code that cannot run here",
     "refused": "the code did not run",
     "cut off": "the code did not run: its end may be missing",
     "too many turns": "the model has answered {turns} times (--max-turns) and is not done",

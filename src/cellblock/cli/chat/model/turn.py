@@ -50,7 +50,7 @@ class ModelTurn:
             await self._output.end_answer()
             if result is None and pieces:
                 # Interrupted, or the connection broke: what the user has seen is kept.
-                text = _THOUGHTS.sub("", "".join(pieces))
+                text = visible_answer("".join(pieces))
                 self._transcript.add(AnswerEntry(text, is_complete=False))
         if result is None:
             return AnswerEntry("", is_complete=False)
@@ -94,6 +94,9 @@ class ModelTurn:
             self._output.note("the answer was cut off at the longest that the model may write")
         elif result.finish_reason == "content_filter":
             self._output.note("the service filtered the answer")
-        elif not result.content.strip():
-            self._output.note("the model's answer is empty")
         return entry
+
+
+def visible_answer(text: str) -> str:
+    """Return `text` without the thoughts of the model."""
+    return _THOUGHTS.sub("", text)

@@ -1,0 +1,58 @@
+"""Say which blocks of a message do not run although they look like code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..blocks import extract_code_blocks
+from ..languages import find_language
+from .runnable_blocks import language_family
+
+# Of programs that models write, beside those that executors run.
+_PROGRAMS = frozenset(
+    "applescript bat batch c c++ cc clojure cmd cpp cs csharp dart elixir erlang f# fish fsharp go "
+    "golang groovy haskell hs java jl jsx julia kotlin kt lua matlab nim objc octave ocaml perl "
+    "php pl r rb rs ruby rust scala swift ts tsx typescript vb zig".split()
+)
+
+
+def left_out_languages(markdown: str, languages: Sequence[str]) -> list[str]:
+    """Return the tags of blocks that are in none of `languages`, each once.
+
+    Data, markup and output of programs, which nobody expects to run, do not count.
+    """
+    families = {language_family(tag) for tag in languages}
+    tags = [block.language for block in extract_code_blocks(markdown, infer_languages=False)]
+    return [
+        tag
+        for tag in dict.fromkeys(tags)
+        if tag and language_family(tag) not in families and not _is_data(tag)
+    ]
+
+
+def left_out_programs(markdown: str, languages: Sequence[str]) -> list[str]:
+    """Return those of `left_out_languages` that are programming languages for certain."""
+    return [tag for tag in left_out_languages(markdown, languages) if _is_program(tag)]
+
+
+def describe_left_out(left_out: Sequence[str], languages: Sequence[str]) -> str:
+    """Return the sentence that people and models are told."""
+    names = _list(list(dict.fromkeys(left_out)))
+    only = f"only blocks in {_list(languages)} are" if languages else "none are"
+    return f"Blocks in {names} were not run: {only}."
+
+
+def _is_data(tag: str) -> bool:
+    language = find_language(tag)
+    return language is not None and language.policy == "ignore"
+
+
+def _is_program(tag: str) -> bool:
+    language = find_language(tag)
+    name = tag.strip().lower()
+    return name in _PROGRAMS if language is None else language.policy == "execute"
+
+
+def _list(names: Sequence[str]) -> str:
+    *rest, last = names
+    return f"{', '.join(rest)} and {last}" if rest else last

@@ -1,0 +1,74 @@
+"""`cellblock chat` never takes code that does not run for success."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.cli.chat.model_service import ModelService, model_service
+from tests.cli.cli_process import run_command
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+RUST = "```rust\nfn main() {}\n```\n"
+TOLD = "Blocks in rust were not run: only blocks in python, sh, bash, pwsh and javascript are."
+
+
+def chat(service: ModelService) -> subprocess.CompletedProcess[str]:
+    """Return the command after its task."""
+    arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+    return run_command("chat", *arguments, "a task")
+
+
+def test_the_model_learns_that_none_of_its_code_ran_and_can_correct_it() -> None:
+    with model_service(RUST, "```python\nprint(6 * 7)\n```\n", "It is 42.") as service:
+        done = chat(service)
+        assert done.returncode == 0
+        assert TOLD in service.messages(1)[-1][1]
+        assert "blocks in rust were not run" in done.stderr
+
+
+def test_a_model_that_writes_only_code_that_cannot_run_has_not_answered() -> None:
+    with model_service(RUST) as service:
+        done = chat(service)
+        assert done.returncode == 1
+        assert service.request_count == 2
+        assert "only code that cannot run here" in done.stderr
+
+
+def test_blocks_that_did_not_run_are_named_beside_the_output_of_the_others() -> None:
+    with model_service(f"```python\nprint(6 * 7)\n```\n{RUST}", "It is 42.") as service:
+        assert "blocks in rust were not run" in chat(service).stderr
+        assert "42" in service.messages()[-1][1]
+        assert TOLD in service.messages()[-1][1]
+
+
+@pytest.mark.parametrize("tag", ["dockerfile", "html"])
+def test_other_text_that_does_not_run_is_named_and_the_answer_counts(tag: str) -> None:
+    with model_service(f"Save this:\n\n```{tag}\nFROM x\n```\n") as service:
+        done = chat(service)
+        assert done.returncode == 0
+        assert f"blocks in {tag} were not run" in done.stderr
+
+
+def test_data_in_an_answer_needs_no_word() -> None:
+    with model_service('It has:\n\n```json\n{"a": 1}\n```\n') as service:
+        done = chat(service)
+        assert (done.returncode, "not run" in done.stderr) == (0, False)
+
+
+def test_javascript_runs() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is missing")
+    with model_service("```js\nconsole.log(6 * 7)\n```\n", "It is 42.") as service:
+        assert chat(service).returncode == 0
+        assert service.messages()[-1] == ("user", "42\n")
+
+
+@pytest.mark.parametrize("text", ["", "<think>Well...</think>\n"])
+def test_an_empty_answer_is_no_answer(text: str) -> None:
+    with model_service(text) as service:
+        done = chat(service)
+        assert done.returncode == 1
+        assert "the model's answer is empty" in done.stderr
