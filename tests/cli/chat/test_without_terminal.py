@@ -120,6 +120,19 @@ def test_a_model_that_does_not_come_to_an_end_is_stopped() -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(
+    ("approve", "code"), [("never", "1 / 0"), ("risky", "import socket"), ("never", "import nope")]
+)
+def test_a_model_that_repeats_code_that_fails_is_stopped(approve: str, code: str) -> None:
+    with model_service(f"```python\n{code}\n```\n") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", approve)
+        done = run_command("chat", *arguments, "a task")
+        assert done.returncode == 1
+        assert service.request_count == 3
+        assert "the model repeats code that fails" in done.stderr
+
+
+@pytest.mark.usefixtures("sandbox")
 def test_the_price_of_the_tokens_is_printed() -> None:
     with model_service("Hello.") as service:
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -20,8 +21,16 @@ from .transcripts.entries import AnswerEntry, RefusalEntry, RunEntry, UserEntry
 from .transcripts.transcript import Transcript
 
 TurnEnd = Literal[
-    "answered", "no answer", "interrupted", "refused", "not run", "cut off", "too many turns"
+    "answered",
+    "no answer",
+    "interrupted",
+    "refused",
+    "not run",
+    "cut off",
+    "repeated",
+    "too many turns",
 ]
+_MAX_REPEATS = 3  # of the same code that fails, or that nobody can approve
 _USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
 # Opens while the model or code is at work; its token is cancelled by Ctrl-C.
 Interruptible = Callable[[], AbstractContextManager[CancellationToken]]
@@ -49,6 +58,7 @@ class Conversation:
         Raise the errors of the model and of the executor.
         """
         self.transcript.add(UserEntry(text))
+        failures = Counter[str]()
         was_told = False  # that its code was in languages that do not run
         for _ in range(self.max_turns):
             with self.interruptible() as token:
@@ -59,7 +69,12 @@ class Conversation:
                 return "no answer"
             left_out = self._note_left_out(answer)
             if blocks := runnable_blocks(answer.text, LANGUAGES):
-                if (end := await self._run(blocks, answer, left_out)) is not None:
+                end = await self._run(blocks, answer, left_out)
+                if end == "failed":
+                    code = "\n".join(block.code for block in blocks)
+                    failures[code] += 1
+                    end = "repeated" if failures[code] == _MAX_REPEATS else None
+                if end is not None:
                     return end
             elif not left_out_programs(answer.text, LANGUAGES):
                 return "answered"
@@ -72,8 +87,11 @@ class Conversation:
 
     async def _run(
         self, blocks: Sequence[CodeBlock], answer: AnswerEntry, left_out: str
-    ) -> TurnEnd | None:
-        """Run `blocks` of `answer`. Return why it is the user's turn; None if it is the model's."""
+    ) -> TurnEnd | Literal["failed"] | None:
+        """Run `blocks` of `answer`. Return why it is the user's turn.
+
+        It is the model's turn after None, and after "failed": the code did, or nobody approved it.
+        """
         if answer.is_cut_off:
             self.transcript.add(RefusalEntry("The answer was cut off before its end."))
             return "cut off"
@@ -85,13 +103,15 @@ class Conversation:
             self.transcript.add(RefusalEntry(decision.reason))
             if not self.approver.has_person:
                 self.output.note(f"not run: {decision.reason}")
+                return "failed"
             return None if decision.reason else "refused"
         with self.interruptible() as token:
             run = await self.code.run(decision.blocks, token, is_edited=decision.is_edited)
         if left_out:
             self._tell_left_out(run, left_out)
-        is_cancelled = any(block.outcome == "cancelled" for block in run.blocks)
-        return "interrupted" if is_cancelled else None
+        if any(block.outcome == "cancelled" for block in run.blocks):
+            return "interrupted"
+        return "failed" if any(block.exit_code for block in run.blocks) else None
 
     def _note_left_out(self, answer: AnswerEntry) -> str:
         """Print and return which blocks of `answer` do not run; "" if all do."""

@@ -46,6 +46,7 @@ _ENDS: dict[TurnEnd, str] = {
     "not run": "the model wrote only code that cannot run here",
     "refused": "the code did not run",
     "cut off": "the code did not run: its end may be missing",
+    "repeated": "the model repeats code that fails",
     "too many turns": "the model has answered {turns} times (--max-turns) and is not done",
 }
 
