@@ -19,7 +19,11 @@ _ADVICE = {
     413: "Send fewer or shorter messages.",
     429: "Wait, or raise max_retries=.",
 }
-_TOO_LONG = re.compile(r"context.(length|window)|(prompt|input) is too long", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.(length|window|size)|(prompt|input|conversation) is too long|"
+    r"too many (input )?tokens|maximum number of tokens|reduce the length",
+    re.IGNORECASE,
+)
 # Errors of httpx: the service was reached.
 _BROKEN = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 _MAX_QUOTE = 500
@@ -39,6 +43,15 @@ def service_errors(service: str, address: str) -> Generator[None]:
         raise ModelError(text, status=status, request_id=request_id) from error
 
 
+def is_too_long(error: ModelError) -> bool:
+    """Return True if the service refused the messages because they are too many or too long."""
+    return error.status is not None and _is_too_long(error.status, str(error))
+
+
+def _is_too_long(status: int, text: str) -> bool:
+    return status == 413 or (status in (400, 422) and bool(_TOO_LONG.search(text)))
+
+
 def raise_reported_error(service: str, answer: object) -> None:
     """Raise `ModelError` if `answer`, whose status is 200, is an error of the service."""
     if isinstance(answer, Mapping) and (error := cast(Mapping[str, object], answer).get("error")):
@@ -53,7 +66,7 @@ def _describe(
     if status is not None and status >= 400:
         number = f", request ID {request_id}" if request_id else ""
         text = _quote(error)
-        advice = _ADVICE[413] if _TOO_LONG.search(text) else _ADVICE.get(status, "")
+        advice = _ADVICE[413] if _is_too_long(status, text) else _ADVICE.get(status, "")
         return f"{service} answered with status {status}{number}: {text} {advice}".rstrip()
     if "Timeout" in kind:
         return f"{service} at {address} did not answer in time. Raise timeout=."

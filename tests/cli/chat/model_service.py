@@ -36,6 +36,11 @@ class ModelService:
         return [(message["role"], _text(message["content"])) for message in body["messages"]]
 
     @property
+    def models(self) -> list[str]:
+        """The models that were asked."""
+        return [request.body["model"] for request in self._service.requests]
+
+    @property
     def request_count(self) -> int:
         """How often the service was asked."""
         return len(self._service.requests)

@@ -27,10 +27,9 @@ async def run_once(settings: ChatSettings) -> int:
     """Do the task without asking anybody, and return the exit code."""
     chat = ChatSetup(settings)
     interrupts = RunInterrupts(chat.output.note)
-    client = chat.make_client()
     task = DEMO_TASK if settings.demo else str(settings.task)
     end: TurnEnd = "interrupted"
-    try:
+    async with chat.open_client() as client:
         with _cancelled_by_signal(chat, interrupts):
             async with chat.open_executor(interrupts, None) as executor:
                 conversation = chat.make_conversation(
@@ -38,8 +37,6 @@ async def run_once(settings: ChatSettings) -> int:
                 )
                 chat.note_lost_run()
                 end = await chat.take_turn(conversation, task)
-    finally:
-        await client.close()
     return interrupts.exit_code or (0 if end == "answered" else _EXIT_UNFINISHED)
 
 
@@ -47,19 +44,16 @@ async def run_at_terminal(settings: ChatSettings) -> int:
     """Take turns with the user until the user ends the conversation."""
     chat = ChatSetup(settings)
     interrupts = ReplInterrupts(chat.output.note)
-    client = chat.make_client()
-    terminal = ChatTerminal(_history_path(chat))
-    prompter = InputPrompter(terminal)
-    prompter.screen = chat.output
-    try:
+    async with chat.open_client() as client:
+        terminal = ChatTerminal(_history_path(chat))
+        prompter = InputPrompter(terminal)
+        prompter.screen = chat.output
         with _cancelled_by_signal(chat, interrupts):
             async with chat.open_executor(interrupts, prompter.read_answer) as executor:
                 loop = TerminalLoop(chat, terminal, interrupts, prompter)
                 ask = CodePrompt(terminal, chat.output)
                 conversation = chat.make_conversation(client, executor, loop.interruptible, ask)
                 await (loop.play_demo(conversation) if settings.demo else loop.run(conversation))
-    finally:
-        await client.close()
     return interrupts.exit_code
 
 

@@ -65,20 +65,35 @@ class ChatSetup:
         )
         self.transcript = _open_transcript(settings)
         if self.transcript.path is None and not (settings.no_save or settings.demo):
-            self._save_by_default()
+            self.save_by_default()
         self._price = None if settings.demo else find_price(settings)
 
-    def _save_by_default(self) -> None:
+    def save_by_default(self) -> None:
+        """Save the conversation in a new file of the state folder."""
         try:
             self.transcript.path = new_chat(os.environ, self.folder)
         except WorkspaceError as error:
             self.output.note(f"this conversation is not saved: {error}")
 
-    def make_client(self) -> ChatCompletionClient:
-        """Return the client of the model, or of the recorded conversation."""
+    @asynccontextmanager
+    async def open_client(self) -> AsyncGenerator[ChatCompletionClient]:
+        """Yield the client of the model, or of the recorded conversation. Close it on exit."""
         if self.settings.demo:
-            return make_demo_client(is_slow=self.output.is_terminal)
-        return make_client(self.settings, os.environ)
+            self._client = make_demo_client(is_slow=self.output.is_terminal)
+        else:
+            self._client = make_client(self.settings, os.environ)
+        try:
+            yield self._client
+        finally:
+            await self._client.close()  # also of another model, since `change_model`
+
+    async def change_model(self, name: str) -> ChatCompletionClient:
+        """Return the client of the model `name`. Raise `ModelError` if there is none."""
+        settings = replace(self.settings, model=name, price=None)
+        client = make_client(settings, os.environ)
+        await self._client.close()
+        self.settings, self._client, self._price = settings, client, find_price(settings)
+        return client
 
     @asynccontextmanager
     async def open_executor(
@@ -143,12 +158,13 @@ class ChatSetup:
         try:
             end = await conversation.answer(text)
         finally:
-            self._print_usage(before, conversation.model.usage)
+            self.print_usage(before, conversation.model.usage)
         if end in _ENDS:
             self.output.note(_ENDS[end].format(turns=self.settings.max_turns))
         return end
 
-    def _print_usage(self, before: RequestUsage, after: RequestUsage) -> None:
+    def print_usage(self, before: RequestUsage, after: RequestUsage) -> None:
+        """Print the tokens that were used since `before`."""
         read = after.prompt_tokens - before.prompt_tokens
         written = after.completion_tokens - before.completion_tokens
         if not (read or written):

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 from ... import __version__
 from ...cancellation import CancellationToken
 from ...errors import CassetteMismatch, CellblockError
 from ..terminal.input_prompter import InputPrompter
 from ..terminal.interrupts import ReplInterrupts
+from .commands import ChatCommands, is_command, is_exit
 from .conversation import Conversation
 from .demo import DEMO_TASK
 from .setup import ChatSetup
 from .terminal import ChatTerminal
 from .transcripts.entries import AnswerEntry, UserEntry
-from .transcripts.file import SUFFIXES, has_content, write_transcript
-
-_HELP = (
-    ":save FILE   save the conversation from now on, as Markdown (.md) or notebook (.ipynb)",
-    ":quit        end the conversation; so does Ctrl-D",
-    "Enter sends a message, Alt-Enter starts a new line in it. Ctrl-C stops the model or its code.",
-)
-_EXITS = (":quit", ":exit", "exit", "quit")
 
 
 class TerminalLoop:
@@ -85,40 +77,18 @@ class TerminalLoop:
             return ""
         except EOFError:
             return None
-        return None if text.strip() in _EXITS else text
+        return None if is_exit(text) else text
 
     async def _answer(self, conversation: Conversation, text: str) -> None:
         """Run a command, or let the model answer. Print errors: the conversation goes on."""
         try:
-            if text.startswith(":"):
-                self._run_command(text.strip())
-            else:
-                await self._setup.take_turn(conversation, text)
+            message = text
+            if is_command(text):
+                message = await ChatCommands(self._setup, conversation).run(text)
+            if message is not None:
+                await self._setup.take_turn(conversation, message)
         except CellblockError as error:
             self._output.note(str(error))
-
-    def _run_command(self, text: str) -> None:
-        name, _, argument = text.partition(" ")
-        if name == ":save" and Path(argument.strip()).suffix in SUFFIXES:
-            self._save(Path(argument.strip()))
-        elif name == ":save":
-            self._output.note(f":save needs a file that ends with {' or '.join(SUFFIXES)}")
-        else:
-            if name != ":help":
-                self._output.note(f"there is no command {name}")
-            for line in _HELP:
-                self._output.note(line)
-
-    def _save(self, path: Path) -> None:
-        """Save the conversation in `path` from now on, unless that would replace another file."""
-        transcript = self._setup.transcript
-        if path != transcript.path and has_content(path):
-            self._output.note(f"{path} exists: choose another name")
-            return
-        write_transcript(path, transcript.entries)
-        before, transcript.path = transcript.path, path
-        stale = f"; {before} is not changed any more" if before not in (None, path) else ""
-        self._output.note(f"saved in {path} from now on{stale}")
 
     async def play_demo(self, conversation: Conversation) -> None:
         """Play the recorded conversation. The user approves its code."""

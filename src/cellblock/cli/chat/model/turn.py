@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from ....agents.model_calls import ask_model, is_cut_off
 from ....cancellation import CancellationToken
-from ....errors import ModelOutputError
+from ....errors import ModelError, ModelOutputError
 from ....models.client import ChatCompletionClient
 from ....models.contexts import TokenLimitedChatCompletionContext
 from ....models.messages import CreateResult, LLMMessage, RequestUsage, SystemMessage
+from ....models.service_errors import is_too_long
 from ..output import ChatOutput
 from ..transcripts.entries import AnswerEntry
 from ..transcripts.transcript import Transcript
 
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
 _NAME = "assistant"
+_FEWEST_MESSAGES = 2  # the system message, and the one to answer
+_SHARE_THAT_STAYS = 0.7  # of a conversation that the service refused as too long
 
 
 class ModelTurn:
-    """Ask `client`. `usage` is what all answers used."""
+    """Ask `client`, which may be replaced. `usage` is what all answers used."""
 
     def __init__(
         self,
@@ -30,9 +34,21 @@ class ModelTurn:
         transcript: Transcript,
         output: ChatOutput,
     ) -> None:
-        self._client, self._output, self._transcript = client, output, transcript
+        self._client = client
+        self._token_limit: int | None = None  # of the conversation
+        self._left_out = 0  # messages of the last request
+        self._output, self._transcript = output, transcript
         self._system_message = SystemMessage(content=system_message)
         self.usage = RequestUsage(0, 0)
+
+    @property
+    def client(self) -> ChatCompletionClient:
+        """The client that is asked."""
+        return self._client
+
+    @client.setter
+    def client(self, client: ChatCompletionClient) -> None:
+        self._client, self._token_limit = client, None
 
     async def ask(self, token: CancellationToken) -> AnswerEntry:
         """Return the answer, which is in the transcript then, also if it is not complete.
@@ -42,7 +58,7 @@ class ModelTurn:
         pieces: list[str] = []
         result: CreateResult | None = None
         try:
-            result = await self._stream(pieces, token)
+            result = await self._stream_what_fits(pieces, token)
         except asyncio.CancelledError:
             if not token.is_cancelled():
                 raise
@@ -56,10 +72,23 @@ class ModelTurn:
             return AnswerEntry("", is_complete=False)
         return self._finish(result)
 
-    async def _stream(self, pieces: list[str], token: CancellationToken) -> CreateResult:
+    async def _stream_what_fits(self, pieces: list[str], token: CancellationToken) -> CreateResult:
+        """Return the answer to as many messages as the service accepts."""
+        while True:
+            messages = await self._messages()
+            try:
+                return await self._stream(messages, pieces, token)
+            except ModelError as error:
+                if pieces or len(messages) <= _FEWEST_MESSAGES or not is_too_long(error):
+                    raise
+            self._token_limit = int(self.client.count_tokens(messages[1:]) * _SHARE_THAT_STAYS)
+
+    async def _stream(
+        self, messages: Sequence[LLMMessage], pieces: list[str], token: CancellationToken
+    ) -> CreateResult:
         answer = ask_model(
-            self._client,
-            await self._messages(),
+            self.client,
+            messages,
             stream=True,
             source=_NAME,
             message_id="",
@@ -75,14 +104,28 @@ class ModelTurn:
 
     async def _messages(self) -> list[LLMMessage]:
         """Return the system message, and as much of the conversation as fits."""
-        has_vision = self._client.model_info["vision"]
+        has_vision = self.client.model_info["vision"]
         messages = self._transcript.model_messages(has_vision=has_vision)
-        try:
-            self._client.remaining_tokens([])
-        except ValueError:  # how many fit is not known
-            return [self._system_message, *messages]
-        context = TokenLimitedChatCompletionContext(self._client, initial_messages=messages)
-        return [self._system_message, *await context.get_messages()]
+        if self._token_limit is None:
+            try:
+                self._token_limit = self.client.remaining_tokens([self._system_message])
+            except ValueError:  # how many fit is not known until the service refuses them
+                return [self._system_message, *messages]
+        context = TokenLimitedChatCompletionContext(
+            self.client, token_limit=max(1, self._token_limit), initial_messages=messages
+        )
+        # The last message is what the answer is to.
+        fitting = await context.get_messages() or messages[-1:]
+        self._note_left_out(len(messages) - len(fitting))
+        return [self._system_message, *fitting]
+
+    def _note_left_out(self, count: int) -> None:
+        if count > self._left_out:
+            self._output.note(
+                f"the conversation is longer than the model can read: it is not shown {count} of "
+                "the messages in the middle; :compact lets it write a summary"
+            )
+        self._left_out = count
 
     def _finish(self, result: CreateResult) -> AnswerEntry:
         self.usage += result.usage

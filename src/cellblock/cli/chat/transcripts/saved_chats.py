@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 
 from ....errors import WorkspaceError
@@ -31,7 +32,9 @@ def new_chat(environment: Mapping[str, str], work_dir: str) -> Path:
         raise WorkspaceError(f"{folder} cannot be written")
     if folder.resolve().is_relative_to(Path(work_dir).resolve()):
         raise WorkspaceError(f"{folder} is in the work folder, where code could change it")
-    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}{_ending()}"
+    start = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    names = (f"{start}-{number}{_ending()}" for number in count(1))
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def latest_chat(environment: Mapping[str, str]) -> Path | None:

@@ -19,14 +19,18 @@ class Transcript:
 
     def add(self, entry: Entry) -> None:
         """Add `entry`. Raise `WorkspaceError` if it cannot be saved; it is kept all the same."""
-        self.entries.append(entry)
-        if self.path is not None:
-            write_transcript(self.path, self.entries)
+        self.replace_all([*self.entries, entry])
 
     def replace_last(self, entry: Entry) -> None:
         """Replace the last entry by `entry`, which says more. Raises as `add` does."""
         self.entries.pop()
         self.add(entry)
+
+    def replace_all(self, entries: Sequence[Entry]) -> None:
+        """Replace what happened by `entries`. Raises as `add` does."""
+        self.entries = list(entries)
+        if self.path is not None:
+            write_transcript(self.path, self.entries)
 
     def model_messages(self, *, has_vision: bool) -> list[LLMMessage]:
         """Return what the model is shown."""

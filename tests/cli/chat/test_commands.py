@@ -1,0 +1,134 @@
+"""The commands that a person types between messages of `cellblock chat`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chat.model_service import ModelService, model_service
+from tests.cli.chat.test_terminal import PROMPT, chat
+from tests.cli.cli_process import run_command
+from tests.models.http_service import Reply
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+TOO_LONG = Reply(
+    body=json.dumps({"error": {"message": "maximum context length is 9 tokens"}}).encode(),
+    status=400,
+)
+
+
+def texts(service: ModelService) -> list[str]:
+    """Return the texts that the model was shown last, without the system message."""
+    return [text for _, text in service.messages()[1:]]
+
+
+@pytest.mark.parametrize("help_command", [":help", "/help"])
+def test_help_lists_the_commands_and_is_no_message(help_command: str) -> None:
+    with chat("Hello.", arguments=("task",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(f"{help_command}\r")
+        for name in (":retry", ":undo", ":compact", ":clear", ":model NAME", ":save FILE", ":quit"):
+            terminal.wait_for(name)
+        assert service.request_count == 1
+
+
+def test_a_message_may_begin_with_a_path() -> None:
+    with chat("Hello.", "A folder.", arguments=("task",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("/tmp is what?\r")
+        terminal.wait_for("A folder.")
+        assert texts(service)[-1] == "/tmp is what?"
+
+
+def test_undo_takes_the_last_message_back() -> None:
+    with chat("One.", "Two.", "Three.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":undo\r")
+        terminal.wait_for("taken back: second")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("third\r")
+        terminal.wait_for("Three.")
+        assert texts(service) == ["first", "One.", "third"]
+
+
+def test_retry_asks_again() -> None:
+    with chat("One.", "Other.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("/retry\r")
+        terminal.wait_for("Other.")
+        assert texts(service) == ["first"]
+
+
+def test_clear_begins_a_new_conversation_and_keeps_the_old_file(cwd: Path) -> None:
+    with chat("One.", "Two.", arguments=("--save", "notes.md", "first")) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":clear\r")
+        terminal.wait_for("notes.md has the old one")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert texts(service) == ["second"]
+        assert "Two." not in (cwd / "notes.md").read_text()
+        assert "One." in (cwd / "notes.md").read_text()
+
+
+def test_compact_goes_on_with_a_summary() -> None:
+    with chat("One.", "It was about one.", "Two.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":compact\r")
+        terminal.wait_for("It was about one.")
+        terminal.wait_for("a new conversation begins")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert texts(service)[1:] == ["It was about one.", "second"]
+        assert texts(service)[0].startswith("Summarize our conversation")
+
+
+def test_a_summary_that_fails_changes_nothing() -> None:
+    refused = Reply(body=b'{"error": {"message": "no such model"}}', status=404)
+    with chat("One.", refused, "Two.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":compact\r")
+        terminal.wait_for("no such model")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert texts(service) == ["first", "One.", "second"]
+
+
+def test_model_chooses_another_model() -> None:
+    with chat("One.", "Two.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":model other\r")
+        terminal.wait_for("the model is other from now on")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert service.models == ["local", "other"]
+
+
+def test_a_conversation_that_is_too_long_goes_on_with_less(cwd: Path) -> None:
+    with model_service(*["One."] * 4, TOO_LONG, "Two.") as service:
+        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        run_command("chat", *model, "--save", "notes.md", "first " * 50)
+        for _ in range(3):
+            run_command("chat", *model, "--resume", "notes.md", "more " * 50)
+        done = run_command("chat", *model, "--resume", "notes.md", "last")
+        assert (done.returncode, done.stdout) == (0, "Two.\n")
+        assert "longer than the model can read" in done.stderr
+        assert texts(service)[-1] == "last"
+        assert len(texts(service)) < 9
+        assert (cwd / "notes.md").read_text().count("One.") == 4
+
+
+def test_one_message_that_is_too_long_is_an_error() -> None:
+    with model_service(TOO_LONG) as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *arguments, "a task")
+        assert (done.returncode, service.request_count) == (3, 1)
