@@ -9,6 +9,7 @@ import re
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
@@ -74,11 +75,13 @@ class AnswerStream(Protocol):
 class ServiceClient(ChatCompletionClient):
     """A chat model behind an HTTP interface. Subclasses translate and send.
 
-    service     name of the service, for messages to people
-    arguments   the arguments of the client, without secrets
+    service        name of the service, for messages to people
+    service_host   the host of its address; at another, the protocol is spoken by another server
+    arguments      the arguments of the client, without secrets
     """
 
     service: ClassVar[str]
+    service_host: ClassVar[str | None] = None
 
     def __init__(self, arguments: Mapping[str, Any], known: KnownModel | None) -> None:
         self._model: str = arguments["model"]
@@ -117,17 +120,26 @@ class ServiceClient(ChatCompletionClient):
     def _collector(self, request: ModelRequest) -> AnswerStream:
         """Return what puts a streamed answer together."""
 
+    def _is_other_server(self) -> bool:
+        """Return True if the address is not that of the service whose protocol this is."""
+        host = urlsplit(str(self._client.base_url)).hostname
+        return self.service_host is not None and host != self.service_host
+
+    def _described_service(self) -> str:
+        name = "The server" if self._is_other_server() else self.service
+        return f"{name} at {str(self._client.base_url).rstrip('/')}"
+
     async def _send(self, request: ModelRequest) -> CreateResult:
         body = self._request_body(request, stream=False)
-        with service_errors(self.service, str(self._client.base_url)):
+        with service_errors(self._described_service()):
             answer = _plain(await self._post(body, stream=False))
-            raise_reported_error(self.service, answer)
+            raise_reported_error(self._described_service(), answer)
             return self._read(answer, request)
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[str | CreateResult, None]:
         body = self._request_body(request, stream=True)
         collected = self._collector(request)
-        with service_errors(self.service, str(self._client.base_url)):
+        with service_errors(self._described_service()):
             async with await self._post(body, stream=True) as events:
                 await self._check_stream(events.response)
                 async for event in events:
@@ -141,7 +153,7 @@ class ServiceClient(ChatCompletionClient):
         """Raise `ModelError` if the service answered with a JSON error instead of a stream."""
         if response.headers.get("content-type", "").startswith("application/json"):
             with contextlib.suppress(ValueError):  # the reader of the stream reports other content
-                raise_reported_error(self.service, json.loads(await response.aread()))
+                raise_reported_error(self._described_service(), json.loads(await response.aread()))
 
     async def _post(self, body: dict[str, Any], *, stream: bool) -> Any:
         options = {name: body.pop(name) for name in _SDK_OPTIONS & set(body)}

@@ -268,7 +268,7 @@ def test_a_busy_service_is_asked_again() -> None:
                 request_id="req_1",
             ),
             401,
-            "Anthropic answered with status 401, request ID req_1: bad key. Check the API key.",
+            " answered with status 401, request ID req_1: bad key. Check the API key.",
         ),
         (Reply(body=b"{gar"), None, "cannot be read"),
         (Reply(body=b"[1]"), None, "cannot be read: the answer: "),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, SecretStr
@@ -234,25 +235,30 @@ def test_a_full_service_is_asked_again() -> None:
                 {"error": {"message": "Incorrect key", "code": "x"}}, 401, x_request_id="r1"
             ),
             401,
-            "OpenAI answered with status 401, request ID r1: Incorrect key. Check the API key.",
+            " answered with status 401, request ID r1: Incorrect key. Check the API key.",
         ),
         (
             json_reply({"error": {"message": "No such model."}}, 404),
             404,
-            "OpenAI answered with status 404: No such model. Check model= and the address of the "
+            " answered with status 404: No such model. Check model= and the address of the "
             "service.",
         ),
         (
             json_reply({"error": {"message": "Rate limit"}}, 429),
             429,
-            "OpenAI answered with status 429: Rate limit. Wait, or raise max_retries=.",
+            " answered with status 429: Rate limit. Wait, or raise max_retries=.",
         ),
         (
             json_reply({"error": {"message": "The maximum context length is 8 tokens"}}, 400),
             400,
             "8 tokens. Send fewer or shorter messages.",
         ),
-        (Reply(body=b"", status=500), 500, "OpenAI answered with status 500: Error code: 500."),
+        (
+            json_reply({"error": {"message": "Quota.", "code": "insufficient_quota"}}, 429),
+            429,
+            "429: Quota. Check the plan and the billing of the account: waiting does not help.",
+        ),
+        (Reply(body=b"", status=500), 500, " answered with status 500: Error code: 500."),
         (Reply(body=b"{gar", status=200), None, "cannot be read"),
         (Reply(body=b"<html>", content_type="text/html"), None, "cannot be read: the answer: "),
         (Reply(body=b"[1, 2]"), None, "cannot be read: the answer: "),
@@ -274,8 +280,22 @@ def test_errors_of_the_service_are_model_errors(
     with pytest.raises(ModelError) as caught:
         ask(reply)
     assert message in str(caught.value)
+    assert "OpenAI" not in str(caught.value)
     assert caught.value.status == status
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("ask_any", [ask, ask_stream])
+def test_errors_are_also_those_of_the_sdk(ask_any: Callable[[Reply], object]) -> None:
+    openai = pytest.importorskip("openai", reason="openai is missing: the extra `openai` has it")
+    reply = json_reply({"error": {"message": "Busy.", "code": "x"}}, 429, x_request_id="r1")
+    with pytest.raises(openai.RateLimitError) as caught:
+        ask_any(reply)
+    assert isinstance(caught.value, ModelError)
+    error: Any = cast(object, caught.value)
+    assert (error.status_code, error.code, error.request_id) == (429, "x", "r1")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.status) == (ModelError, str(error), 429)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ class AnthropicChatCompletionClient(ServiceClient):
     """
 
     service: ClassVar[str] = "Anthropic"
+    service_host: ClassVar[str | None] = "api.anthropic.com"
     _client: anthropic.AsyncAnthropic
 
     def __init__(self, **arguments: Unpack[AnthropicArguments]) -> None:

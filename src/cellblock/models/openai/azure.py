@@ -55,9 +55,6 @@ class AzureOpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
         token = self._provider()
         return await token if isawaitable(token) else token
 
-    def _is_other_server(self) -> bool:
-        return False
-
     def _to_config(self) -> dict[str, object]:
         if self._provider is not None:
             raise ComponentError(

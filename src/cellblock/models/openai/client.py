@@ -27,7 +27,6 @@ from .stream import CompletionStream
 if TYPE_CHECKING:
     import openai
 
-_OPENAI_HOST = "api.openai.com"
 # Services of other models: the beginning of their names, address, and variable of the key.
 _OTHER_SERVICES = (
     ("gemini-", "https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
@@ -81,9 +80,6 @@ class BaseOpenAIChatCompletionClient(ServiceClient):
         options = body.pop("stream_options", {"include_usage": True})
         return {**body, "stream_options": options} if stream and options else body
 
-    def _is_other_server(self) -> bool:
-        return self._client.base_url.host != _OPENAI_HOST
-
     def _read(self, answer: object, request: ModelRequest) -> CreateResult:
         return to_result(Completion.model_validate(answer))
 
@@ -100,6 +96,8 @@ class OpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
     `ANTHROPIC_API_KEY` or `LLAMA_API_KEY`. A model that is not known needs `model_info`. Streams
     ask for the usage; `stream_options={}` does not.
     """
+
+    service_host: ClassVar[str | None] = "api.openai.com"
 
     def __init__(self, **arguments: Unpack[OpenAIArguments]) -> None:
         plain, secrets = split_secrets(type(self), cast(Any, arguments), OpenAIArguments)
