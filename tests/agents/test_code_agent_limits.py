@@ -30,8 +30,14 @@ from cellblock.agents import (
     TextMessage,
     ThoughtEvent,
 )
-from cellblock.models import CreateResult, ModelInfo, ReplayChatCompletionClient
+from cellblock.models import (
+    CreateResult,
+    ModelInfo,
+    OpenAIChatCompletionClient,
+    ReplayChatCompletionClient,
+)
 from tests.agents.scripted import executor, model, run_agent
+from tests.models.http_service import HTTPService, Reply, json_reply
 
 __all__ = ["executor"]
 
@@ -94,6 +100,51 @@ def test_nonsense_instead_of_a_decision_ends_the_attempts(executor: Any, decisio
 def test_an_empty_answer_is_told(executor: Any, answers: list[str]) -> None:
     agent = CodeExecutorAgent("a", executor, model_client=model(*answers))
     check_stopped(run_agent(agent, "Go."), "The model's answer is empty.", answers[-1])
+
+
+# models and servers without structured output
+
+
+@pytest.mark.parametrize("decision", [YES, f"```json\n{YES}\n```"])
+def test_a_model_without_structured_output_can_correct_its_code(
+    executor: Any, decision: str
+) -> None:
+    info = ModelInfo(
+        vision=False,
+        function_calling=False,
+        json_output=False,
+        family="unknown",
+        structured_output=False,
+    )
+    client = ReplayChatCompletionClient([BAD.format(1), decision, CODE, "Done."], info)
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=1)
+    assert run_agent(agent, "Go.")[-1].content == "Done."
+    prompt = client.create_calls[1]["messages"][-1].content
+    assert "Answer with one JSON object of this schema" in prompt
+
+
+def test_a_server_that_refuses_response_format_is_asked_without_it(executor: Any) -> None:
+    async def run() -> tuple[Any, list[Any]]:
+        refused = json_reply({"error": {"message": "response_format is not supported"}}, 400)
+        answers = [answer(BAD.format(1)), refused, answer(YES), answer(CODE), answer("Done.")]
+        async with HTTPService(*answers) as service:
+            client = OpenAIChatCompletionClient(
+                model="gpt-4o", api_key="none", base_url=f"{service.url}/v1", max_retries=0
+            )
+            agent = CodeExecutorAgent("a", executor, model_client=client, max_retries_on_error=1)
+            result = await agent.run(task="Go.")
+            await client.close()
+            return result.messages[-1], [request.body for request in service.requests]
+
+    last, bodies = asyncio.run(run())
+    assert last.to_text() == "Done."
+    assert ["response_format" in body for body in bodies] == [False, True, False, False, False]
+
+
+def answer(text: str) -> Reply:
+    message = {"role": "assistant", "content": text}
+    choice: object = {"index": 0, "message": message, "finish_reason": "stop"}
+    return json_reply({"choices": [choice]})
 
 
 # tokens and seconds

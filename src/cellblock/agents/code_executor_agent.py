@@ -90,7 +90,7 @@ class CodeExecutorAgent(BaseChatAgent):
     answer.
 
     Raise `ValueError` for a name that is no identifier, and if `max_retries_on_error` is above 0
-    without a model that supports structured output.
+    without a model.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION = (
@@ -151,8 +151,11 @@ class CodeExecutorAgent(BaseChatAgent):
         _check_above_0("max_seconds", max_seconds)
         _check_above_0("max_tokens", max_tokens)
         _check_above_0("max_output_characters", max_output_characters)
-        if max_retries_on_error > 0:
-            _check_structured_output(model_client)
+        if max_retries_on_error > 0 and model_client is None:
+            # AutoGen's text.
+            raise ValueError(
+                "model_client.model_info must be provided when max_retries_on_error > 0"
+            )
         if approval_func is None and not isinstance(code_executor, _ISOLATED):
             warnings.warn(_NO_APPROVAL, UserWarning, stacklevel=2)
         self._executor = code_executor
@@ -399,14 +402,6 @@ def _dump(component: Component | None) -> dict[str, Any] | None:
 
 def _load(kind: type[ComponentT], saved: SavedComponent | None) -> ComponentT | None:
     return None if saved is None else kind.load_component(saved)
-
-
-def _check_structured_output(client: ChatCompletionClient | None) -> None:
-    # AutoGen's texts.
-    if client is None or not client.model_info:
-        raise ValueError("model_client.model_info must be provided when max_retries_on_error > 0")
-    if not client.model_info["structured_output"]:
-        raise ValueError("Specified model_client doesn't support structured output mode.")
 
 
 def _check_above_0(name: str, value: float | None) -> None:

@@ -13,9 +13,9 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from ..blocks import CodeBlock
-from ..errors import ModelOutputError
+from ..errors import ModelError, ModelOutputError
 from ..executors.frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
-from ..models.client import ChatCompletionClient
+from ..models.client import ChatCompletionClient, JsonOutput
 from ..models.contexts import ChatCompletionContext
 from ..models.image import Image
 from ..models.messages import (
@@ -26,6 +26,7 @@ from ..models.messages import (
     SystemMessage,
     UserMessage,
 )
+from ..models.structured_output import checked_output, json_instruction
 from ..results import CodeResult
 from .base import Response
 from .cancellable import cancelled_by
@@ -56,6 +57,7 @@ _CUT_OFF = {
     "model client, or ask for less.",
     "content_filter": "The service filtered the model's answer. Code in it was not run.",
 }
+_REFUSED = (400, 404, 422, 500, 501)  # what servers answer to an option that they do not have
 # What differs between two runs of a block with the same error.
 _NAMES_OF_BLOCKS = re.compile(r"tmp_code_[0-9a-f]+|Cell In ?\[\d+\]")
 
@@ -255,8 +257,22 @@ class CodeTask:
         )
 
     async def _ask_for_decision(self) -> RetryDecision:
+        """Return the model's decision: structured output if the service has it, else checked text.
+
+        Raise `ModelOutputError` if it has another form.
+        """
+        if self._coder.client.model_info["structured_output"]:
+            try:
+                return await self._decision(RetryDecision, "")
+            except ModelError as error:
+                # Servers for local models often refuse `response_format`.
+                if error.status not in _REFUSED:
+                    raise
+        return await self._decision(None, f"\n{json_instruction(RetryDecision)}")
+
+    async def _decision(self, json_output: JsonOutput, instruction: str) -> RetryDecision:
         coder, token = self._coder, self._budget.token
-        prompt = _RETRY_PROMPT.format(output=self._code_result.output)
+        prompt = _RETRY_PROMPT.format(output=self._code_result.output) + instruction
         messages: list[LLMMessage] = [
             *await coder.context.get_messages(),
             UserMessage(content=prompt, source=coder.name),
@@ -264,11 +280,12 @@ class CodeTask:
         with cancelled_by(token):
             answer = await coder.client.create(
                 visible_messages(coder.client, messages),
-                json_output=RetryDecision,
+                json_output=json_output,
                 cancellation_token=token,
             )
         self._budget.add_usage(answer.usage)
-        return RetryDecision.model_validate_json(_text_of(answer, "The decision is no text."))
+        text = _text_of(checked_output(answer, RetryDecision), "The decision is no text.")
+        return RetryDecision.model_validate_json(text)
 
     def _generation(self, attempt: int, blocks: list[CodeBlock]) -> CodeGenerationEvent:
         answer = self._answer
