@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from cellblock import CodeBlock, Output, SandboxSessionServer
+from cellblock.cli.repl.executor import ImageFiles, ReplExecutor
 from cellblock.executors.session.base import InputPrompt
 from tests.executors.session.live_session import LiveSession, open_session, run_async
 
@@ -44,6 +48,31 @@ def test_a_callback_learns_how_much_happened_before_it(shared: SandboxSessionSer
     with open_session(shared, input_callback=answer) as live:
         assert run_async(read(live)) == counts
         assert counts[0] == 1 < counts[1]
+
+
+def test_the_time_limit_does_not_run_while_a_person_is_asked(
+    shared: SandboxSessionServer, tmp_path: Path
+) -> None:
+    async def answer(_prompt: InputPrompt) -> str:
+        await asyncio.sleep(1.2)  # longer than the limit
+        return "an answer"
+
+    session = ReplExecutor(1, server=shared, input_callback=answer)
+    session.images = ImageFiles(str(tmp_path), str(session.work_dir))
+    with LiveSession(session) as live:
+        assert live.run_ok("input()") == "'an answer'"
+        result = live.run("input(); print('goes on', flush=True)\nwhile True: pass")
+        assert (result.outcome, result.limit) == ("timeout", "wall_seconds")
+        assert "goes on" in result.output
+
+
+def test_errors_of_input_show_only_frames_of_the_code(shared: SandboxSessionServer) -> None:
+    with open_session(shared) as live:
+        output = live.run("def ask():\n    return input('name? ')\nask()").output
+        assert "return input('name? ')" in output
+        assert "EOFError" in output
+        assert "_ask_input" not in output
+        assert "cellblock/runtime" not in output
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ Ask = Callable[[str, bool], str]
 
 _NO_INPUT = "input() is not available."
 _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
+_INPUT_FUNCTIONS = "Shell._install_input.<locals>."
 INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
 _MAX_COMPLETIONS = 500
 _SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
@@ -281,8 +282,8 @@ def _ipython_class(owner: Shell) -> Any:
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
             error = sys.exc_info()[1]
-            if owner.interrupted and isinstance(error, KeyboardInterrupt):
-                _drop_handler_frame(error)
+            if error is not None:
+                _drop_own_frames(error)
             if not isinstance(error, SystemExit):
                 super().showtraceback(*args, **options)
 
@@ -292,11 +293,12 @@ def _ipython_class(owner: Shell) -> Any:
     return SessionShell
 
 
-def _drop_handler_frame(error: BaseException) -> None:
-    """Remove the frame of the signal handler that raised `error` from its traceback."""
+def _drop_own_frames(error: BaseException) -> None:
+    """Remove the frames of `input()` and of the signal handler from the traceback of `error`."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
-        if trace.tb_next.tb_frame.f_code.co_name == INTERRUPT_HANDLER:
+        code = trace.tb_next.tb_frame.f_code
+        if code.co_name == INTERRUPT_HANDLER or code.co_qualname.startswith(_INPUT_FUNCTIONS):
             trace.tb_next = None
             return
         trace = trace.tb_next

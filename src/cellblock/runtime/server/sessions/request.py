@@ -15,6 +15,7 @@ _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of
 # All in seconds.
 _ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
 _INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_MAX_INPUT_WAIT = 3600.0  # for the answers to `input()` of one block, beside its time limit
 _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 
 
@@ -29,6 +30,8 @@ class SessionRequest:
         self.is_block, self.is_kill = order["op"] == "run", order["op"] == "kill"
         if not self.is_block:
             run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
+        self._input_wait_left = _MAX_INPUT_WAIT
+        self._asked_at: float | None = None  # when `input()` was called that waits for an answer
         self.answer: dict[str, Any] | None = None
         self.kill_at = FOREVER
         self.must_interrupt = False  # as soon as the process handles interrupts
@@ -58,6 +61,20 @@ class SessionRequest:
         self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
         self.run.why = self.run.why or why
         return is_first
+
+    def start_input(self) -> None:
+        """Stop the clock of the time limit until `end_input` if a person is asked."""
+        if self._asked_at is None and not self.order.get("input_is_timed", True):
+            self._asked_at = time.monotonic()
+            self.run.deadline += self._input_wait_left
+
+    def end_input(self) -> None:
+        """Let the clock of the time limit go on."""
+        if self._asked_at is not None:
+            waited = min(time.monotonic() - self._asked_at, self._input_wait_left)
+            self.run.deadline -= self._input_wait_left - waited
+            self._input_wait_left -= waited
+            self._asked_at = None
 
     def wait_status(self) -> tuple[int | None, float]:
         """Return the wait status of the block, if known, and the CPU seconds of its process."""

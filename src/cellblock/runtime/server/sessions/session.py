@@ -138,6 +138,7 @@ class LiveSession:
         elif request.should_forward(frame, self._limits.get("memory_bytes")):
             if frame.kind == protocol.INPUT_REQUEST:
                 self.output.send_written(request.run)  # the output before the prompt
+                request.start_input()
             self._loop.send(
                 protocol.encode(frame.kind, frame.run, frame.payload),
                 can_wait=frame.kind == protocol.DISPLAY,
@@ -239,6 +240,8 @@ class LiveSession:
 
     def send_data(self, frame: protocol.Frame) -> None:
         """Forward a chunk of a value, or a line of input."""
+        if self.request is not None:
+            self.request.end_input()
         if self.main is not None:
             self.main.send(protocol.encode(protocol.SESSION_DATA, frame.run, frame.payload))
 
