@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from cellblock.cli.chat.answer_text import AnswerText
@@ -84,6 +87,38 @@ def test_code_is_highlighted_across_lines() -> None:
     outside = "```python\nx = 1\ndef f\n```\n"
     assert len(styles(inside)) < len(styles(outside)) + 3
     assert styles(inside) != styles(outside)
+
+
+def test_a_string_of_many_lines_is_highlighted_to_its_end() -> None:
+    code = '```python\nx = """\nimport os\nimport os\n"""\nimport os\n```\n'
+    texts = list(AnswerText(80).add(code))
+    lines = [(text.plain, {str(span.style) for span in text.spans}) for text in texts]
+    assert lines[2] == lines[3]
+    assert lines[2][0] == lines[5][0] == "import os\n"
+    assert lines[2][1] != lines[5][1]
+
+
+@pytest.mark.parametrize(("first", "line"), [("", "x = f(1)"), ('"""', "text"), ("", "# note")])
+def test_the_work_for_a_block_grows_with_its_length(first: str, line: str) -> None:
+    def count_calls(lines: int) -> int:
+        calls = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        answer = AnswerText(80)
+        list(answer.add(f"```python\n{first}\n"))
+        sys.setprofile(count)
+        try:
+            for _ in range(lines):
+                list(answer.add(f"{line}\n"))
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    count_calls(1)  # fills caches
+    assert count_calls(80) < 2.5 * count_calls(40)
 
 
 def test_reasoning_is_dim() -> None:

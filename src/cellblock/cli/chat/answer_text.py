@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pygments.token import Comment, String
 from rich.cells import cell_len
 from rich.syntax import Syntax
 from rich.text import Text
@@ -17,7 +18,6 @@ _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+")
 # Lines whose end matters: headings, tables, indented code.
 _WHOLE_LINE = re.compile(r"#{1,6} |\||    |\t")
 _THINK = re.compile(r"</?think>")
-_HIGHLIGHTED_LINES = 300  # of a long block: highlighting looks at these before the last line
 _MIN_WIDTH = 20
 
 
@@ -26,6 +26,37 @@ def highlight(code: str, language: str) -> Text:
     text = Syntax("", language or "text", theme="ansi_dark").highlight(code)
     text.rstrip()
     return text
+
+
+class CodeLines:
+    """Highlight the lines of a block as they arrive, each once.
+
+    A line that ends within a string or comment is shown to the highlighter again before the next
+    one, which goes on with it; so is the first line of a long one. Others begin anew.
+    """
+
+    def __init__(self, language: str) -> None:
+        self._syntax = Syntax("", language or "text", theme="ansi_dark")
+        self._opening: str | None = None  # of the string or comment that is open
+
+    def highlight(self, line: str) -> Text:
+        """Return the next line in colours, with a line end."""
+        code = line if self._opening is None else f"{self._opening}\n{line}"
+        text = self._syntax.highlight(code).split("\n", allow_blank=True)
+        is_first = self._opening is None
+        if self._ends_open(code):
+            self._opening = line if is_first else self._opening
+        else:
+            self._opening = None
+        return text[0 if is_first else 1].append("\n")
+
+    def _ends_open(self, code: str) -> bool:
+        """Return True if a string or comment goes on in the next line."""
+        lexer = self._syntax.lexer
+        if lexer is None:
+            return False
+        *_, (kind, _) = lexer.get_tokens(f"{code}\n")
+        return kind in String or kind in Comment.Multiline
 
 
 class AnswerText:
@@ -43,8 +74,7 @@ class AnswerText:
         self._is_wrapped = False  # whether the line did not fit
         self._has_open_line = False  # a line that did not fit, and that the next one may continue
         self._fence = ""  # the marks that opened the block; "" outside
-        self._language = ""
-        self._code: list[str] = []
+        self._code = CodeLines("")
         self._is_thought = False
 
     def add(self, piece: str) -> Iterator[Text]:
@@ -65,7 +95,7 @@ class AnswerText:
         if self._rest or not self._is_line_start:
             yield from self._end_line(visible(self._rest))
         yield from self._close_line()
-        self._rest, self._fence, self._code = "", "", []
+        self._rest, self._fence = "", ""
 
     def _must_wait(self, line: str) -> bool:
         """Return True if the line must be complete before any of it is printed."""
@@ -84,12 +114,12 @@ class AnswerText:
             yield from self._close_line()
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():
-                self._fence, self._code = "", []
+                self._fence = ""
                 yield Text(f"{line}\n", "dim")
             else:
-                yield self._code_line(line)
+                yield self._code.highlight(line)
         elif fence:
-            self._fence, self._language = fence[1], (fence[2].split() or [""])[0]
+            self._fence, self._code = fence[1], CodeLines((fence[2].split() or [""])[0])
             yield Text(f"{line}\n", "dim")
         elif self._is_line_start and _WHOLE_LINE.match(line):
             yield Text(f"{line}\n", "bold" if line.startswith("#") else self._style)
@@ -105,14 +135,6 @@ class AnswerText:
         if self._has_open_line:
             self._has_open_line, self._column = False, 0
             yield Text("\n")
-
-    def _code_line(self, line: str) -> Text:
-        self._code = [*self._code[-_HIGHLIGHTED_LINES:], line]
-        lines = Syntax("", self._language or "text", theme="ansi_dark").highlight(
-            "\n".join(self._code)
-        )
-        text = lines.split("\n", allow_blank=True)[len(self._code) - 1]
-        return text.append("\n")
 
     def _prose(self, text: str, line: str) -> Iterator[Text]:
         """Yield words of a line of prose, with a line end before those that do not fit.
