@@ -59,6 +59,22 @@ def test_lines_of_a_list_item_are_indented() -> None:
     assert shown("10. one two three four five", 20) == "10. one two three\n    four five\n"
 
 
+@pytest.mark.parametrize("piece", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("- a\n    - one two three four\n", "- a\n    - one two three\n      four\n"),
+        ("- a\n\n    one two three four five\n", "- a\n\n    one two three\n    four five\n"),
+        ("# one two three four five\n", "# one two three four\nfive\n"),
+        ("a\n\n    one_two() three four five\n", "a\n\n    one_two() three four five\n"),
+    ],
+)
+def test_only_tables_and_code_are_longer_than_the_terminal_is_wide(
+    text: str, lines: str, piece: int
+) -> None:
+    assert shown(text, 20, piece) == lines
+
+
 def test_a_line_that_does_not_fit_goes_on_with_the_next_one() -> None:
     text = "one two three four five\nsix seven\n\nnew\n- a\n"
     assert shown(text, 20) == "one two three four\nfive six seven\n\nnew\n- a\n"

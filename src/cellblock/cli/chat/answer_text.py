@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 from pygments.token import Comment, String
@@ -15,8 +16,9 @@ from ...visible_text import visible
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})([^`\n]*)$")
 _MAYBE_FENCE = re.compile(r"[ \t>]*(?:`{0,2}|~{0,2})$")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+")
-# Lines whose end matters: headings, tables, indented code.
-_WHOLE_LINE = re.compile(r"#{1,6} |\||    |\t")
+# Lines whose end matters: headings, tables; and indented code, outside lists.
+_WHOLE_LINE = re.compile(r"#{1,6} |\|")
+_INDENTED = re.compile(r"    |\t")
 _THINK = re.compile(r"</?think>")
 _MIN_WIDTH = 20
 
@@ -73,6 +75,7 @@ class AnswerText:
         self._column, self._indent = 0, 0
         self._is_wrapped = False  # whether the line did not fit
         self._has_open_line = False  # a line that did not fit, and that the next one may continue
+        self._is_in_list = False  # whether the last line was in a list
         self._fence = ""  # the marks that opened the block; "" outside
         self._code = CodeLines("")
         self._is_thought = False
@@ -102,15 +105,21 @@ class AnswerText:
         if not self._is_line_start:
             return False
         return bool(
-            _WHOLE_LINE.match(line)
+            self._is_whole(line)
             or _MAYBE_FENCE.match(line)
             or _FENCE.match(line)
             or _THINK.match(line)
         )
 
+    def _is_whole(self, line: str) -> bool:
+        """Return True if `line` is no prose."""
+        if _INDENTED.match(line):
+            return not (self._is_in_list or _LIST_ITEM.match(line))
+        return bool(_WHOLE_LINE.match(line))
+
     def _end_line(self, line: str) -> Iterator[Text]:
         fence = _FENCE.match(line) if self._is_line_start else None
-        if self._is_line_start and (fence or not line.strip() or _WHOLE_LINE.match(line)):
+        if self._is_line_start and (fence or not line.strip() or self._is_whole(line)):
             yield from self._close_line()
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():
@@ -121,8 +130,10 @@ class AnswerText:
         elif fence:
             self._fence, self._code = fence[1], CodeLines((fence[2].split() or [""])[0])
             yield Text(f"{line}\n", "dim")
-        elif self._is_line_start and _WHOLE_LINE.match(line):
-            yield Text(f"{line}\n", "bold" if line.startswith("#") else self._style)
+        elif self._is_line_start and self._is_whole(line):
+            is_heading = line.startswith("#")
+            shown = self._wrapped(line) if is_heading else line
+            yield Text(f"{shown}\n", "bold" if is_heading else self._style)
         else:
             yield from self._prose(line, line)
             self._has_open_line = self._is_wrapped
@@ -130,6 +141,12 @@ class AnswerText:
                 yield Text("\n")
                 self._column = 0
         self._is_line_start, self._is_wrapped = True, False
+
+    def _wrapped(self, line: str) -> str:
+        if cell_len(line) <= self._width:
+            return line
+        lines = textwrap.wrap(line, self._width, break_long_words=False, break_on_hyphens=False)
+        return "\n".join(lines)
 
     def _close_line(self) -> Iterator[Text]:
         if self._has_open_line:
@@ -143,6 +160,7 @@ class AnswerText:
         """
         if self._is_line_start and text:
             item = _LIST_ITEM.match(line)
+            self._is_in_list = bool(item) or (self._is_in_list and line.startswith((" ", "\t")))
             if item:
                 yield from self._close_line()
             if self._has_open_line:
