@@ -45,6 +45,7 @@ from .model_calls import (
     check_system_message,
     cut_off_metadata,
 )
+from .one_run import OneRun
 from .tool_messages import SummaryFormatter, exchange, find_handoff, summarize, summary_formatter
 
 
@@ -138,6 +139,7 @@ class AssistantAgent(BaseChatAgent):
         self._metadata = dict(metadata or {})
         # Messages in the context that were not answered. If a turn fails, they may come again.
         self._unanswered: set[str] = set()
+        self._one_run = OneRun(name)
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -166,8 +168,17 @@ class AssistantAgent(BaseChatAgent):
     ) -> AsyncGenerator[AgentMessage | Response, None]:
         """Yield events, and the answer to `messages` last.
 
-        Raise `ModelOutputError` if the model's answer is not what was requested.
+        Raise `ModelOutputError` if the model's answer is not what was requested, and `AgentError`
+        if the agent is running already.
         """
+        with self._one_run.running():
+            async with aclosing(self._run(messages, cancellation_token)) as items:
+                async for item in items:
+                    yield item
+
+    async def _run(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[AgentMessage | Response, None]:
         await self._receive(messages)
         inner: list[AgentMessage] = []
         outcomes: list[ToolOutcome] = []

@@ -35,6 +35,7 @@ from .messages import (
     ThoughtEvent,
 )
 from .model_calls import check_model_client, check_system_message, has_cut_off_text
+from .one_run import OneRun
 from .run_budget import RunBudget
 from .runnable_blocks import runnable_blocks
 
@@ -173,6 +174,7 @@ class CodeExecutorAgent(BaseChatAgent):
         self._max_seconds = max_seconds
         self._max_tokens = max_tokens
         self._max_characters = max_output_characters
+        self._one_run = OneRun(name)
         self._runner = CodeRunner(name, code_executor, approval_func, max_output_characters)
 
     @property
@@ -201,8 +203,9 @@ class CodeExecutorAgent(BaseChatAgent):
     ) -> AsyncGenerator[AgentMessage | Response, None]:
         """Yield what happens, and the `Response` last. Its inner messages are the events.
 
-        Raise the errors of the executor, the model client and the approval function, and
-        `CancelledError` if the token is cancelled. What the context has until then stays there.
+        Raise the errors of the executor, the model client and the approval function, `AgentError`
+        if the agent's model is at work already, and `CancelledError` if the token is cancelled.
+        What the context has until then stays there.
         """
         _check_messages(messages)
         inner: list[AgentMessage] = []
@@ -321,7 +324,15 @@ class CodeExecutorAgent(BaseChatAgent):
     ) -> AsyncGenerator[AgentMessage | Response, None]:
         """Let the model write code and answer."""
         budget.raise_if_cancelled()
-        await add_to_context(self._context, messages)
+        with self._one_run.running():
+            await add_to_context(self._context, messages)
+            async with contextlib.aclosing(self._code_task(client, budget)) as items:
+                async for item in items:
+                    yield item
+
+    def _code_task(
+        self, client: ChatCompletionClient, budget: RunBudget
+    ) -> AsyncGenerator[AgentMessage | Response, None]:
         system_message = self._system_message
         coder = Coder(
             name=self.name,
@@ -335,9 +346,7 @@ class CodeExecutorAgent(BaseChatAgent):
             stream=self._stream,
             max_retries=self._max_retries,
         )
-        async with contextlib.aclosing(CodeTask(coder, budget).run()) as items:
-            async for item in items:
-                yield item
+        return CodeTask(coder, budget).run()
 
     def _end_early(
         self, reason: str, inner: list[AgentMessage]
