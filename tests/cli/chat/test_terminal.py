@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -174,6 +175,23 @@ def test_an_editor_that_fails_is_reported_and_the_question_comes_again() -> None
         terminal.type_keys("e")
         terminal.wait_for("false ended with exit code 1")
         terminal.wait_for(QUESTION)
+
+
+def test_a_line_says_that_the_model_has_not_begun_to_answer() -> None:
+    with chat(answer("", hangs=True), arguments=("task",)) as (terminal, _):
+        terminal.wait_for("waiting for the model; Ctrl-C stops")
+        terminal.type_keys("\x03")
+        terminal.wait_for(PROMPT)
+
+
+def test_a_line_says_that_the_executor_has_not_started(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as engine:  # accepts a connection and never answers
+        engine.bind(str(tmp_path / "engine"))
+        engine.listen()
+        environment = {"DOCKER_HOST": f"unix://{tmp_path}/engine"}
+        arguments = ("--executor", "docker")
+        with chat("Hello.", arguments=arguments, environment=environment) as (terminal, _):
+            terminal.wait_for("starting the executor docker")
 
 
 def test_ctrl_c_stops_the_model_and_gives_the_turn_back() -> None:

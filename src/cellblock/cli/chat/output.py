@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -66,6 +67,15 @@ class ChatOutput:
         for line in text.splitlines():
             for part in self._wrapped_note(line):
                 write(self._renderer.note(part))
+
+    @contextmanager
+    def waiting(self, text: str, seconds: float) -> Generator[asyncio.TimerHandle]:
+        """Print `text` as a note after `seconds`, unless the context or the timer ends before."""
+        timer = asyncio.get_running_loop().call_later(seconds, self.note, text)
+        try:
+            yield timer
+        finally:
+            timer.cancel()
 
     def _wrapped_note(self, line: str) -> list[str]:
         """Return the lines of a note, which a terminal would break inside words."""

@@ -40,6 +40,7 @@ from .transcripts.file import has_content, read_transcript
 from .transcripts.saved_chats import latest_chat, new_chat
 from .transcripts.transcript import Transcript
 
+_STARTING_NOTE_DELAY = 1.0  # seconds; a sandbox starts sooner
 _ENDS: dict[TurnEnd, str] = {
     "no answer": "the model's answer is empty",
     "interrupted": "stopped",
@@ -103,7 +104,10 @@ class ChatSetup:
         with interrupts, work_folder(self.folder, is_default=self.settings.work_dir is None):
             executor = self._make_executor(ask)
             try:
-                with install_progress(self.output.note):
+                starting = self.output.waiting(
+                    f"starting the executor {self.settings.executor}", _STARTING_NOTE_DELAY
+                )
+                with install_progress(self.output.note), starting:
                     await executor.start()
                 interrupts.set_running()
                 yield executor

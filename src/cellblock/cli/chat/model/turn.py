@@ -20,6 +20,7 @@ from ..transcripts.transcript import Transcript
 
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
 _NAME = "assistant"
+_WAITING_NOTE_DELAY = 3.0  # seconds; most models begin sooner
 _FEWEST_MESSAGES = 2  # the system message, and the one to answer
 _SHARE_THAT_STAYS = 0.7  # of a conversation that the service refused as too long
 
@@ -94,12 +95,15 @@ class ModelTurn:
             message_id="",
             token=token,
         )
+        waiting = self._output.waiting("waiting for the model; Ctrl-C stops", _WAITING_NOTE_DELAY)
         async with aclosing(answer):
-            async for item in answer:
-                if isinstance(item, CreateResult):
-                    return item
-                pieces.append(item.content)
-                await self._output.write_answer(item.content)
+            with waiting as timer:
+                async for item in answer:
+                    timer.cancel()
+                    if isinstance(item, CreateResult):
+                        return item
+                    pieces.append(item.content)
+                    await self._output.write_answer(item.content)
         raise AssertionError("ask_model ends with a CreateResult")
 
     async def _messages(self) -> list[LLMMessage]:
