@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +16,16 @@ _MAX_FILE_NAMES = 50
 _MAX_PICTURES = 10
 _MAX_PICTURE_BYTES = 4_000_000  # services refuse images of more than about 5 MB
 _PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-# The signals that end programs that crash. Shells add 128 to make the exit code.
+# The signals of Linux, where the code ran, that end programs that crash. Shells add 128 to make the
+# exit code.
 _CRASHES = {
-    each.value: each.name
-    for each in (
-        signal.SIGILL,
-        signal.SIGTRAP,
-        signal.SIGABRT,
-        signal.SIGBUS,
-        signal.SIGFPE,
-        signal.SIGSEGV,
-        signal.SIGSYS,
-    )
+    4: "SIGILL",
+    5: "SIGTRAP",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    11: "SIGSEGV",
+    31: "SIGSYS",
 }
 
 # AutoGen's texts.

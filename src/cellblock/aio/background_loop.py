@@ -170,7 +170,8 @@ def _reset_in_child() -> None:
     _background_loop, _creation_lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_reset_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:

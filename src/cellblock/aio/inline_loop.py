@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -36,11 +37,11 @@ _SIGINT, _SIGNAL_NUMBERS = (
 def can_use_inline_loop() -> bool:
     """Return True if `run_inline` may be used on this thread.
 
-    The thread must not run an event loop. On the main thread no signal may have a Python handler,
-    because it could raise in the middle of our work. The default handler of SIGINT is allowed:
-    `run_inline` replaces it.
+    Only Linux has what it needs. The thread must not run an event loop. On the main thread no
+    signal may have a Python handler, because it could raise in the middle of our work. The default
+    handler of SIGINT is allowed: `run_inline` replaces it.
     """
-    if asyncio._get_running_loop() is not None:
+    if sys.platform != "linux" or asyncio._get_running_loop() is not None:
         return False
     if not _is_main_thread():
         return True

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -421,7 +422,8 @@ def _close_all_in_child() -> None:
     _open_connections.clear()
 
 
-os.register_at_fork(after_in_child=_close_all_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_close_all_in_child)
 
 
 async def start_server(

@@ -22,7 +22,6 @@ from ..errors import BackendError
 from ..limits import Limits
 from ..runtime import protocol
 from ..runtime.output_limit import OutputLimit
-from ..runtime.server.server import STOP_DELAY
 from .base import Backend
 from .connection import Connection, open_server
 from .transport import Transport
@@ -43,7 +42,7 @@ _KILL_ALL = (
 )
 # The same, and then stop the container when the stream ends. If there is a `sleep`, wait a moment,
 # because a container whose connection merely broke is restarted.
-_KILL_ALL_AND_STOP = f"{_KILL_ALL}; sleep {STOP_DELAY}; kill -TERM 1"
+_KILL_ALL_AND_STOP = f"{_KILL_ALL}; sleep {protocol.STOP_DELAY}; kill -TERM 1"
 _FILE_BLOCK_BYTES = 512  # bytes of one block of `ulimit -f`
 _NO_PYTHON = (
     "the image has no python3, so it can only run programs that it contains, such as sh; "

@@ -11,6 +11,7 @@ from ..runtime import bootstrap
 from .base import Backend
 from .connection import Connection, start_server
 from .kernel_limits import plan_cgroups, rlimits
+from .other_systems import check_runtime_system
 
 
 @dataclass
@@ -27,6 +28,7 @@ class HostBackend(Backend):
 
     async def open(self) -> Connection:
         """See `Backend`."""
+        check_runtime_system()
         cgroups = plan_cgroups(self.limits)
         confinement = {"rlimits": rlimits(self.limits, has_cgroups=cgroups is not None)}
         spec = process_spec(

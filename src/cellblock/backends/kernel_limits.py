@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-import resource
+import sys
 from typing import Any
 
 from ..errors import BackendError
 from ..limits import GIB, Limits
 from ..sandbox import cgroups
+
+if sys.platform != "win32":
+    import resource
 
 # Without a control group the server checks the memory of the process tree from time to time. This
 # bounds what one process can allocate between two checks. It is far above the limit, because an

@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import socket
+import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -320,4 +321,5 @@ def _close_listeners_in_child() -> None:
     _servers.clear()
 
 
-os.register_at_fork(after_in_child=_close_listeners_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_close_listeners_in_child)

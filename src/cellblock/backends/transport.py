@@ -15,7 +15,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import IO, ClassVar
 
 from ..errors import BackendError
 from .socket_reader import SocketReader
@@ -225,7 +225,7 @@ class ProcessTransport(SocketTransport):
         """
         ours, theirs = socket.socketpair()
         # A file instead of a pipe, because nothing reads it while the server lives.
-        self._stderr: BinaryIO = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()
         try:
             # Not in a thread: a cancellation halfway would lose the process.
             self._process = _spawn(argv, theirs, self._stderr, environment, inherited)
@@ -309,7 +309,7 @@ def start_process(
 def _spawn(
     argv: Sequence[str],
     control: socket.socket,
-    log: BinaryIO,
+    log: IO[bytes],
     environment: Mapping[str, str] | None,
     inherited: Sequence[int],
 ) -> subprocess.Popen[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ from .client import EngineClient, translate_errors
 
 OWNER_LABEL = "cellblock.owner"
 KEPT_LABEL = "cellblock.kept"
+_OTHER_SYSTEM = "other"  # the machine of owners that do not run on Linux
 _LEASE_GRACE = 60.0  # seconds after its start for which a container needs no lease
 
 
@@ -56,7 +58,7 @@ async def _is_orphan(client: EngineClient, info: dict[str, Any]) -> bool:
         machine, pid, since = str(owner["machine"]), int(owner["pid"]), str(owner["since"])
     except (ValueError, KeyError, TypeError):
         return False  # not written by cellblock
-    if machine == _machine_id():
+    if machine == _machine_id() != _OTHER_SYSTEM:
         return process_tree.start_time(pid) != since
     if time.time() - float(info["Created"]) < _LEASE_GRACE:
         return False
@@ -79,5 +81,7 @@ async def _has_lease(client: EngineClient, container_id: str) -> bool:
 
 def _machine_id() -> str:
     """Return a key for this boot of this machine and the PID namespace of this process."""
+    if sys.platform != "linux":
+        return _OTHER_SYSTEM  # no process can be looked up: owners hold a lease only
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -102,7 +102,7 @@ def given_to(*, is_podman: bool) -> Generator[str]:
         yield profile_json()
         return
     with tempfile.NamedTemporaryFile("w", prefix="cellblock-seccomp-", suffix=".json") as file:
-        os.fchmod(file.fileno(), 0o644)  # the engine can run as another user
+        os.chmod(file.name, 0o644)  # the engine can run as another user
         file.write(profile_json())
         file.flush()
         yield file.name

@@ -8,6 +8,7 @@ engines, user IDs are the same inside and outside.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from .client import EngineClient
@@ -18,7 +19,7 @@ def container_user(client: EngineClient, folder: Path | None) -> str:
 
     If the caller is root, it is the owner of `folder` instead.
     """
-    if client.is_rootless:
+    if sys.platform == "win32" or client.is_rootless:
         return "0:0"
     if os.geteuid() != 0 or folder is None:
         return f"{os.geteuid()}:{os.getegid()}"
@@ -36,6 +37,8 @@ def chown_to_container_user(folder: Path, client: EngineClient, user: str) -> No
 
     Do nothing if the caller is not root.
     """
+    if sys.platform == "win32":
+        return
     uid, _, gid = user.partition(":")
     if os.geteuid() != 0 or not uid.isdigit():
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -16,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -24,6 +24,9 @@ from typing import BinaryIO
 
 from ..aio.shielded import run_in_thread
 from ..errors import BackendError
+
+if sys.platform != "win32":
+    import fcntl
 
 OnLine = Callable[[str], None]
 

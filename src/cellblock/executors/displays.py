@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, cast
 
 from ..errors import WorkspaceError
 from ..events import Display, Event, Output
+from ..runtime.linux import open_flags
 
 # In the order of preference: one display gives one file.
 _SUFFIXES = {
@@ -33,7 +35,6 @@ _DEEP_DISPLAY = f"A display was dropped because it is nested more than {_MAX_DEP
 _NESTED = (dict, list, tuple)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _TEXT_TYPES = ("image/svg+xml", "text/html")
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Terminal codes for colours, cursor moves, titles and links.
 _TERMINAL_CODES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])"
@@ -46,7 +47,7 @@ _REPLACED_CHARACTERS = dict.fromkeys(
 class DisplayFiles:
     """Save displayed content in `folder` under new names. The first save creates the folder."""
 
-    folder_flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    folder_flags = open_flags.FOLLOWED_FOLDER
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,6 +71,8 @@ class DisplayFiles:
         path = self.folder
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if sys.platform == "win32":  # cannot open folders
+                return str(self._create(None, suffix, content))
             folder = os.open(self.folder, self.folder_flags)
             try:
                 path = self._create(folder, suffix, content)
@@ -82,12 +85,13 @@ class DisplayFiles:
             ) from error
         return str(path)
 
-    def _create(self, folder: int, suffix: str, content: bytes) -> Path:
-        """Create a file in the folder with descriptor `folder`. Raise `OSError`."""
+    def _create(self, folder: int | None, suffix: str, content: bytes) -> Path:
+        """Create a file in the folder, whose descriptor is `folder`. Raise `OSError`."""
         while True:
             name = self.new_name(suffix)
+            path = name if folder is not None else self.folder / name
             try:
-                descriptor = os.open(name, _CREATE_FLAGS, 0o644, dir_fd=folder)
+                descriptor = os.open(path, open_flags.NEW_FILE, 0o644, dir_fd=folder)
             except FileExistsError:
                 continue
             try:
@@ -95,7 +99,7 @@ class DisplayFiles:
                     file.write(content)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=folder)
+                    os.unlink(path, dir_fd=folder)
                 raise
             return self.folder / name
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import signal
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from .displays import display_event
 EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
 TIMEOUT_TEXT = "\nTimeout"
 CANCELLED_TEXT = "\nCancelled: Code execution was cancelled."
+_SIGXFSZ = 25  # of Linux, where blocks run
 _Utf8 = cast("type[codecs.BufferedIncrementalDecoder]", codecs.getincrementaldecoder("utf-8"))
 # NUL, and what starts terminal codes: ESC and the controls of 8 bits.
 _REPLACED_CHARACTERS = dict.fromkeys((0, 0x1B, *range(0x80, 0xA0)), "\ufffd")
@@ -188,7 +188,7 @@ def _describe_exit(status: int | None, limits: Limits) -> tuple[int, Outcome, st
     exit_code = os.waitstatus_to_exitcode(status)
     if exit_code >= 0:
         return exit_code, "error" if exit_code else "ok", None, ""
-    if -exit_code == signal.SIGXFSZ and limits.file_bytes is not None:
+    if -exit_code == _SIGXFSZ and limits.file_bytes is not None:
         text = f"\nKilled: a file grew over the limit of {limits.file_bytes} bytes (file_bytes)."
         return 128 - exit_code, "killed", "file_bytes", text
     return 128 - exit_code, "error", None, ""

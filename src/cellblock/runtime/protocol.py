@@ -14,6 +14,9 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+# Seconds until the server stops a container whose owner is gone. If only the connection was lost,
+# the owner restarts the container before that.
+STOP_DELAY: Final = 5
 MAX_FRAME: Final = 16 * 1024 * 1024
 _HEADER: Final = struct.Struct(">IBI")
 # Faster than `Frame.__new__`, which is a Python function, but without a type.

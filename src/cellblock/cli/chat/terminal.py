@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,9 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
+
+if sys.platform != "win32":
+    import termios
 
 _PROMPT = "you> "
 _ALONE_SECONDS = 0.15  # between a key that is an answer and other keys; fast typists need 0.05
@@ -56,7 +58,8 @@ class ChatTerminal:
             key_bindings=_single_keys(keys), output=self._output, history=InMemoryHistory()
         )
         clear_typeahead(session.input)
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        if sys.platform != "win32":
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         return await session.prompt_async(prompt, handle_sigint=False)
 
     async def read_answer(self, prompt: str, *, is_hidden: bool = False) -> str:

@@ -28,7 +28,7 @@ def open_history(path: Path, work_dir: str) -> None:
         raise WorkspaceError(f"{path} is in the work folder, where code could change it")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a"):
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a"):
             pass
     except OSError as error:
         raise WorkspaceError(f"{path}: {error.strerror}") from error

@@ -12,6 +12,7 @@ from typing import Any, Self, get_args
 
 from ...backends.base import Backend
 from ...backends.landlock import LandlockBackend
+from ...backends.other_systems import check_sandbox_system
 from ...backends.protected_paths import ProtectedPath, find_protected_paths
 from ...backends.sandbox import ENVIRONMENT, WORK_DIR
 from ...backends.scratch import create_scratch
@@ -104,6 +105,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         )
 
     async def _open(self) -> None:
+        check_sandbox_system()
         async with self._lease_work_dir():
             await super()._open()
 

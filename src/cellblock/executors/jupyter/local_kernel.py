@@ -34,7 +34,6 @@ from .kernel import Kernel, run_shielded
 _log = logging.getLogger(__name__)
 _READY_SECONDS = 60.0  # until a new kernel must reply to the first request
 _DRAIN_SECONDS = 0.2  # after the exit of a kernel, for its last messages to arrive
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # The shell prints its process ID, then becomes the kernel.
 _REPORT_PID_AND_EXEC = ("/bin/sh", "-c", 'echo $$; exec "$@"', "kernel")
 
@@ -239,7 +238,8 @@ def _cpu_seconds(pid: int) -> float:
         clock = (~pid << 3) | 2
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
-        return time.clock_gettime(clock) + (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
+        reaped = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(clock) + reaped
     return 0.0
 
 

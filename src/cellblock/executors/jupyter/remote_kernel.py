@@ -29,6 +29,7 @@ _READY_SECONDS = 60.0  # until a new kernel must reply to the first request
 _RECONNECT_SECONDS = 15.0  # for restoring a connection that was lost
 _RETRY_PAUSE = 0.5  # seconds between two attempts
 _INTERRUPT_SECONDS = 3.0
+_TCP_FAMILIES = socket.AF_INET, socket.AF_INET6
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -225,7 +226,7 @@ def _set_quick_ack(connection: aiohttp.ClientWebSocketResponse) -> None:
     option after some packets, so it must be set again and again.
     """
     tcp: socket.socket | None = connection.get_extra_info("socket")
-    if tcp is not None and _QUICK_ACK is not None and tcp.family != socket.AF_UNIX:
+    if tcp is not None and _QUICK_ACK is not None and tcp.family in _TCP_FAMILIES:
         with contextlib.suppress(OSError):
             tcp.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import sys
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -314,5 +315,7 @@ def _copy_folder(source: Path, target: Path, owner_of: Path, max_copied_bytes: i
     target.mkdir(mode=0o700)
     snapshot.copy_folder(source, target, max_copied_bytes)
     status = os.stat(owner_of)
+    if sys.platform == "win32":
+        return
     with contextlib.suppress(PermissionError):  # without root, all files have the same owner anyway
         os.chown(target, status.st_uid, status.st_gid)

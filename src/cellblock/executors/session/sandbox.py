@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from ...backends.connection import Connection
+from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import executor_mounts
 from ...backends.scratch import create_scratch
 from ...errors import BackendError, CheckpointError
@@ -107,6 +108,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
     # open and close
 
     async def _open(self) -> None:
+        check_sandbox_system()
         async with self._lease_work_dir():
             await self._open_session()
 

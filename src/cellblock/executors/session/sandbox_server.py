@@ -13,6 +13,7 @@ from typing import Self
 from ...aio.background_loop import LoopEnded, background_loop
 from ...aio.shielded import run_to_end
 from ...backends.connection import Connection
+from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import WORK_DIR, SandboxBackend
 from ...backends.shared_server import SharedServer
 from ...environments.interpreter import find_interpreter
@@ -63,6 +64,7 @@ class SessionServer(SharedServer):
 
         Raise the errors that starting an executor raises.
         """
+        check_sandbox_system()
         if self._connection is not None:
             if not self._connection.is_open:
                 raise BackendLost(

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Callable, Generator, Iterator
 
 from ... import startup_files
+from ...runtime.linux import open_flags
 from .fingerprint import FileFingerprint, fingerprint
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_FILES = 10_000  # that one scan yields
 _MAX_COST = 100_000  # per scan; each name costs 1, hidden ones too
 _FOLDER_COST = 20  # a subfolder costs more, because it has to be opened
@@ -105,7 +105,7 @@ class FolderScan:
 
 @contextlib.contextmanager
 def _open_folder(name: str, above: int) -> Generator[int]:
-    inner = os.open(name, _FOLDER_FLAGS, dir_fd=above)
+    inner = os.open(name, open_flags.FOLDER, dir_fd=above)
     try:
         yield inner
     finally:

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import CheckpointError
+from ...runtime.linux import open_flags
 from ...runtime.linux.rmtree import remove_tree
 from .fingerprint import FileFingerprint, fingerprint
 
+if sys.platform != "win32":
+    import fcntl
+
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_RIGHTS, _ALL_RIGHTS = stat.S_IRUSR | stat.S_IXUSR, stat.S_IRWXU  # to a folder
 _CHUNK_BYTES = 1 << 24
 _MAX_DEPTH = 64
@@ -168,7 +169,7 @@ def _copy_entries(
 
 @contextlib.contextmanager
 def _open_folder(folder: int | None, name: str, rights: int = _READ_RIGHTS) -> Generator[int]:
-    with _open_with_rights(folder, name, _FOLDER_FLAGS, rights) as (inner, _):
+    with _open_with_rights(folder, name, open_flags.FOLDER, rights) as (inner, _):
         yield inner
 
 
@@ -228,10 +229,10 @@ def _hard_link(file: Path, target: int, name: str) -> bool:
 
 
 def _copy_file(source: int, target: int, name: str, stats: CopyStats) -> None:
-    with _open_with_rights(source, name, _READ_FLAGS, stat.S_IRUSR) as (opened, status):
+    with _open_with_rights(source, name, open_flags.READ_FILE, stat.S_IRUSR) as (opened, status):
         if not stat.S_ISREG(status.st_mode):
             return
-        created = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=target)
+        created = os.open(name, open_flags.NEW_FILE, 0o600, dir_fd=target)
         try:
             if _reflink(opened, created):
                 stats.shared_bytes += status.st_size

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Container, Generator, Iterator, Mapping
@@ -20,14 +21,12 @@ from typing import TypeVar
 from ... import startup_files
 from ...errors import WorkspaceError
 from ...events import Event, FileCreated, Output
-from ...runtime.linux import files
+from ...runtime.linux import files, open_flags
 from .fingerprint import FileFingerprint, fingerprint
 from .folder_scan import FolderScan
 from .git_files import GitFiles
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE, see clock_gettime(2)
+_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE of Linux, see clock_gettime(2)
 _SMALL_FILES, _SMALL_SCAN_COST = 200, 2_000  # a scan up to this size takes negligible time
 _MAX_FINISHED_FILES = 20  # files of ended blocks in which later changes are reported
 _TEMPORARY_NAME = re.compile(r"tmp_code_[0-9a-f]{32}\.\w+")
@@ -63,6 +62,7 @@ class Workspace:
     """The folder `path`, which must exist. Errors refer to it as `display_path`."""
 
     def __init__(self, path: Path, display_path: str | None = None) -> None:
+        _check_system()
         self.path = path.resolve()
         self.display_path = display_path or str(path)
         self._path_text = str(self.path)  # cached, because `Path` computes it each time
@@ -120,7 +120,9 @@ class Workspace:
 
     def file_clock_now(self) -> int:
         """Return the current time in nanoseconds, by the clock that sets change times of files."""
-        return time.clock_gettime_ns(_FILE_CLOCK)
+        if sys.platform == "linux":
+            return time.clock_gettime_ns(_FILE_CLOCK)
+        return time.time_ns()
 
     def resolve(self, name: str) -> str:
         """Resolve `name` to a path relative to the folder.
@@ -155,9 +157,7 @@ class Workspace:
         """Return the content and the permissions of the file `name`. Raise `WorkspaceError`."""
         try:
             with self._open_parent(name) as (folder, last):
-                descriptor = os.open(
-                    last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
-                )
+                descriptor = os.open(last, open_flags.READ_FILE, dir_fd=folder)
                 with open(descriptor, "rb") as file:
                     return file.read(), os.fstat(descriptor).st_mode & 0o777
         except OSError as error:
@@ -181,7 +181,7 @@ class Workspace:
 
     def _with_top_folder(self, do: Callable[[int], T]) -> T:
         """Call `do` with a descriptor of the folder. This is faster than `_open_parent`."""
-        top = os.open(self._path_text, _FOLDER_FLAGS)
+        top = os.open(self._path_text, open_flags.FOLDER)
         try:
             return do(top)
         finally:
@@ -191,11 +191,11 @@ class Workspace:
     def _open_parent(self, name: str) -> Generator[tuple[int, str]]:
         # `Path` interns every component, so temporary names would stay in memory for ever.
         *parents, last = name.split(os.sep)
-        folder = os.open(self._path_text, _FOLDER_FLAGS)
+        folder = os.open(self._path_text, open_flags.FOLDER)
         try:
             for parent in parents:
                 is_new = _make_folder(parent, folder)
-                inner = os.open(parent, _FOLDER_FLAGS, dir_fd=folder)
+                inner = os.open(parent, open_flags.FOLDER, dir_fd=folder)
                 # If it is not empty, code has replaced it by another folder.
                 if is_new and _contains_only((), inner):
                     files.give_to_folder_owner(inner, folder)
@@ -255,7 +255,7 @@ class Workspace:
     def _read_start(self, name: str, size: int) -> bytes:
         """Return up to `size` bytes of the file `name`, not of one it links to. Raise `OSError`."""
         with self._open_parent(name) as (folder, last):
-            with open(os.open(last, _READ_FLAGS, dir_fd=folder), "rb") as file:
+            with open(os.open(last, open_flags.READ_FILE, dir_fd=folder), "rb") as file:
                 return file.read(size)
 
     def remove(self, name: str) -> None:
@@ -387,7 +387,7 @@ class Workspace:
 
     def _scan(self, scan: FolderScan) -> Iterator[tuple[str, FileFingerprint]]:
         try:
-            top = os.open(self._path_text, _FOLDER_FLAGS)
+            top = os.open(self._path_text, open_flags.FOLDER)
         except OSError:
             return
         try:
@@ -395,6 +395,14 @@ class Workspace:
             scan.add_missed_startup_files(top)
         finally:
             os.close(top)
+
+
+def _check_system() -> None:
+    if sys.platform == "win32":
+        raise WorkspaceError(
+            "On Windows, executors cannot protect a work folder. Use Cellblock in WSL 2, or "
+            "AzureContainerCodeExecutor with `cellblock serve`."
+        )
 
 
 def _resolve_links(top: str, name: str) -> str:

@@ -6,8 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+from . import open_flags
 
 
 def create_file(name: str, folder: int | None = None) -> int:
@@ -15,7 +14,7 @@ def create_file(name: str, folder: int | None = None) -> int:
 
     Raise `FileExistsError` if the name exists.
     """
-    descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=folder)
+    descriptor = os.open(name, open_flags.NEW_FILE, 0o644, dir_fd=folder)
     if folder is not None:
         give_to_folder_owner(descriptor, folder)
     return descriptor
@@ -70,7 +69,7 @@ def call_in_folder(path: str, make: Callable[[str, int], int]) -> int:
     An `OSError` of `make` gets `path` as its file name.
     """
     above, _, name = path.rpartition("/")
-    folder = os.open(above, _FOLDER)
+    folder = os.open(above, open_flags.FOLDER)
     try:
         return make(name, folder)
     except OSError as error:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import functools
 import os
-import resource
+import sys
 from typing import ClassVar
+
+if sys.platform != "win32":
+    import resource
 
 _SHARE, _MOST = 16, 128  # at most this part of the descriptors, or this number, are such files
 

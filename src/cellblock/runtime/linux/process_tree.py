@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 from .held_file import HeldFile
 
-_SIGKILL = int(signal.SIGKILL)
+_SIGKILL = 9  # signal.SIGKILL, which Windows does not have
 _EXITING = 4  # PF_EXITING, in the flags of /proc/PID/stat
 _KILL_BIT = 1 << (_SIGKILL - 1)
 _PAGE = 1 << 16

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+from . import open_flags
 
 
 def remove_tree(path: str) -> None:
     """Remove `path` and everything below it, as far as possible. Ignore a missing path."""
+    if sys.platform != "linux":  # the steps below need its kernel
+        shutil.rmtree(path, ignore_errors=True)
+        return
     for _ in range(3):  # a process may still be writing to it
         with contextlib.suppress(OSError):
             top = _open(path)
@@ -50,13 +55,13 @@ def _empty(top: int) -> None:
 
 def _open(name: str, above: int | None = None) -> int:
     """Open the folder `name`, never through a symbolic link, and give its owner all permissions."""
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | _FOLDER, dir_fd=above)
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | open_flags.FOLLOWED_FOLDER, dir_fd=above)
     try:
         with contextlib.suppress(
             PermissionError
         ):  # another user owns it; its permissions may be enough
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
-        return os.open(f"/proc/self/fd/{handle}", _FOLDER)
+        return os.open(f"/proc/self/fd/{handle}", open_flags.FOLLOWED_FOLDER)
     finally:
         os.close(handle)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from typing import Final
+
+if sys.platform != "win32":
+    import fcntl
 
 CLONE_NEWNS: Final = 0x00020000
 CLONE_NEWCGROUP: Final = 0x02000000

@@ -32,9 +32,6 @@ from .pool import Pool
 if TYPE_CHECKING:
     from .tenants import Tenants
 
-# Seconds until the server stops a container whose owner is gone. If only the connection was lost,
-# the owner restarts the container before that.
-STOP_DELAY = 5
 _ZYGOTE_SECONDS = 50.0  # for the zygote to start, with the modules of `preload`
 _GRACE = 2.0  # seconds until the server stops waiting for its children to end
 _MAX_DESCRIPTORS = 1024  # more than a server has open
@@ -206,7 +203,7 @@ def _terminate_later(pid: int) -> None:
     """
     if os.fork() == 0:
         os.closerange(0, _MAX_DESCRIPTORS)
-        time.sleep(STOP_DELAY)
+        time.sleep(protocol.STOP_DELAY)
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
         os._exit(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from ...runtime.linux import open_flags
 
 Owner = tuple[int, int]  # user and group
 
@@ -41,7 +41,7 @@ def _open_dir(name: str, above: int | None, before: Owner, after: Owner) -> tupl
 
     Only the names of directories are kept, because code can create millions of files.
     """
-    top, folders = os.open(name, _FOLDER, dir_fd=above), list[str]()
+    top, folders = os.open(name, open_flags.FOLDER, dir_fd=above), list[str]()
     try:
         with os.scandir(top) as entries:
             for entry in entries:

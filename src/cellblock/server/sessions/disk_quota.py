@@ -8,9 +8,9 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ...runtime.linux import open_flags
 from ..refusals import DiskQuotaExceeded
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MAX_DEPTH = 100
 _ADVICE = "Delete files, or end sessions of this key."
@@ -56,7 +56,7 @@ def disk_bytes(folders: Iterable[Path]) -> int:
     usage = _Usage()
     for path in dict.fromkeys(folders):
         try:
-            usage.add_folder(os.open(path, _FOLDER), _MAX_DEPTH)
+            usage.add_folder(os.open(path, open_flags.FOLDER), _MAX_DEPTH)
         except FileNotFoundError:  # its session has ended
             pass
         except OSError as error:
@@ -93,7 +93,7 @@ class _Usage:
         if stat.S_ISDIR(status.st_mode):
             if not depth:
                 raise _uncountable(f"more than {_MAX_DEPTH} folders are in each other")
-            self.add_folder(os.open(entry.name, _FOLDER, dir_fd=folder), depth - 1)
+            self.add_folder(os.open(entry.name, open_flags.FOLDER, dir_fd=folder), depth - 1)
 
 
 def _uncountable(reason: str | None) -> DiskQuotaExceeded:

@@ -19,13 +19,11 @@ from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 
 from ...errors import WorkspaceError
-from ...runtime.linux import files
+from ...runtime.linux import files, open_flags
 from ..refusals import FileMissing, InvalidFileName, InvalidRequest
 from .executors import DATA_DIR
 
 T = TypeVar("T")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TEMPORARY = ".cellblock-"
 _BLOCK_FILE = "tmp_code_"
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
@@ -99,7 +97,7 @@ class SessionFiles:
         """Open a file to read it. Raise `FileMissing` and `InvalidFileName`."""
         *parents, last = split_name(name)
         with self._translate_errors(name), self._open_folder(parents) as folder:
-            descriptor = os.open(last, _FILE, dir_fd=folder)
+            descriptor = os.open(last, open_flags.READ_FILE, dir_fd=folder)
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
                 os.close(descriptor)
@@ -161,12 +159,12 @@ class SessionFiles:
     def _open_folder(
         self, parts: Iterator[str] | list[str] | tuple[str, ...], *, create: bool = False
     ) -> Generator[int]:
-        folder = os.open(self._folder, _FOLDER)
+        folder = os.open(self._folder, open_flags.FOLDER)
         try:
             for part in parts:
                 if create:
                     _make_folder(part, folder)
-                inner = os.open(part, _FOLDER, dir_fd=folder)
+                inner = os.open(part, open_flags.FOLDER, dir_fd=folder)
                 os.close(folder)
                 folder = inner
             yield folder
@@ -232,7 +230,7 @@ def _delete_folder(name: str, parent: int, depth: int) -> None:
         raise InvalidFileName(
             f"The folder is more than {_MAX_DELETED_DEPTH} folders deep. Delete it with code."
         )
-    folder = os.open(name, _FOLDER, dir_fd=parent)
+    folder = os.open(name, open_flags.FOLDER, dir_fd=parent)
     try:
         with os.scandir(folder) as entries:
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -252,7 +250,7 @@ def _make_folder(name: str, parent: int) -> None:
     except FileExistsError:
         return
     with contextlib.suppress(OSError):  # code can replace it at once; opening it tells
-        inner = os.open(name, _FOLDER, dir_fd=parent)
+        inner = os.open(name, open_flags.FOLDER, dir_fd=parent)
         try:
             files.give_to_folder_owner(inner, parent)
         finally:
@@ -279,7 +277,7 @@ def _scan(folder: int, prefix: str, depth: int) -> Iterator[FileInfo]:
 
 
 def _scan_inner(name: str, folder: int, path: str, depth: int) -> Iterator[FileInfo]:
-    inner = os.open(name, _FOLDER, dir_fd=folder)
+    inner = os.open(name, open_flags.FOLDER, dir_fd=folder)
     try:
         yield from _scan(inner, path, depth)
     finally:

@@ -8,13 +8,15 @@ import os
 import re
 import select
 import sys
-import termios
 import time
-import tty
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 
 from ....models.image import Image
+
+if sys.platform != "win32":
+    import termios
+    import tty
 
 _CHUNK = 4096  # the most that kitty reads at once
 _QUERY_SECONDS = 0.3
@@ -80,6 +82,8 @@ def find_protocol(environment: Mapping[str, str]) -> PictureProtocol | None:
 
 def _device_attributes() -> list[bytes]:
     """Ask the terminal for its attributes. Return none if it does not answer soon."""
+    if sys.platform == "win32":
+        return []
     try:
         with _raw_terminal() as descriptor:
             os.write(sys.stdout.fileno(), b"\x1b[c")
@@ -96,6 +100,7 @@ def _device_attributes() -> list[bytes]:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Generator[int]:
+    assert sys.platform != "win32"
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
