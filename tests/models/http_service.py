@@ -65,11 +65,13 @@ class HTTPService:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._server.close()
-        # What asyncio accepts just now becomes one of the connections.
+        # A connection that asyncio is accepting when the server is closed would never be closed.
+        for listener in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
         tasks = [task for task in asyncio.all_tasks() if "_accept_connection" in repr(task)]
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
+        self._server.close()
         for writer in self._connections.values():
             writer.transport.abort()
         await asyncio.gather(*self._connections, return_exceptions=True)
