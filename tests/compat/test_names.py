@@ -75,6 +75,7 @@ def test_advice_names_no_module_that_does_not_exist() -> None:
         "autogen.LLMConfig",
         "autogen.agentchat.contrib.capabilities.agent_capability.AgentCapability",
         "autogen.agentchat.contrib.society_of_mind_agent.SocietyOfMindAgent",
+        "autogen.runtime_logging.start",
         "autogen.code_utils.PATH_SEPARATOR",
         "autogen.code_utils.WIN32",
         "autogen.llm_config.LLMConfig",

@@ -142,6 +142,9 @@ _VERSION_2: dict[str, dict[str, str]] = {
         "chat": _CONFIG_LISTS,
         "chat.models.config_lists": "DEFAULT_AZURE_API_VERSION get_config",
     },
+    "autogen.runtime_logging": {
+        "chat.runtime_logging": "get_connection logging_enabled start stop"
+    },
 }
 
 _VERSION_7: dict[str, dict[str, str]] = {

@@ -115,7 +115,12 @@ _VERSION_2: dict[str, dict[str, str]] = {
     },
     "autogen.oai.rate_limiters": {"Set api_rate_limit in the entry of config_list.": "*"},
     "autogen.retrieve_utils": {_NO_RETRIEVAL: "*"},
-    "autogen.runtime_logging": {_RUN_EVENTS: "*"},
+    "autogen.runtime_logging": {
+        _RUN_EVENTS: (
+            "F LLMConfig autogen_logger is_logging log_chat_completion log_event log_function_use "
+            "log_new_agent log_new_client log_new_wrapper logger"
+        )
+    },
     "autogen.token_count_utils": {"Use MessageTokenLimiter.": "*"},
     "autogen.types": {"Messages are plain dicts.": "*"},
     "autogen.version": {"autogen.__version__ is AutoGen's.": "*"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
@@ -15,6 +16,7 @@ from ..model_requests.prices import Price, to_price
 from ..model_requests.rate_limit import RateLimit
 from ..model_requests.templates import Template, fill_messages, instantiate
 from ..model_requests.thread_step import in_thread
+from ..runtime_logging import log_chat_completion, now
 from ..steps import Step, Steps, run, run_async
 from .cache import AbstractCache, Cache
 from .usage import UsageSummary, print_summaries, with_usage
@@ -117,15 +119,28 @@ class OpenAIWrapper:
         cache = _cache_of(config)
         response = None if cache is None else kept_answer(cache, params)
         is_cached = response is not None
+        log = functools.partial(
+            log_chat_completion,
+            client=client,
+            wrapper=self,
+            agent=config.get("agent"),
+            request=params,
+            start_time=now(),
+        )
         if not is_cached:
             if limit := self._limits[number]:
                 yield from limit.wait_steps()
             own = getattr(client, "a_create", None)
             create = Step(client.create, own) if own else in_thread(client.create)
-            response = yield from create(params)
+            try:
+                response = yield from create(params)
+            except ModelError as error:
+                log(response=f"config {number} failed: {error}", is_cached=False)
+                raise
             response.cost = self._cost(number, client, response)
             if cache is not None:
                 keep_answer(cache, params, response)
+        log(response=response, is_cached=is_cached)
         response.message_retrieval_function = client.message_retrieval
         is_free = is_cached or getattr(response, "is_cached", False)
         self._count(client.get_usage(response), is_cached=is_free)
