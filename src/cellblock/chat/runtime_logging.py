@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 _error_log = logging.getLogger(__name__)
 _TABLE = """
@@ -186,7 +186,6 @@ def log_chat_completion(
 def _plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    if hasattr(value, "__dict__"):
-        attributes: dict[str, Any] = vars(value)
+    if attributes := cast("dict[str, Any]", getattr(value, "__dict__", {})):
         return {name: each for name, each in attributes.items() if not callable(each)}
     return f"<<non-serializable: {type(value).__qualname__}>>"
