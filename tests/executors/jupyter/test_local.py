@@ -362,3 +362,10 @@ def test_a_configuration_of_autogen_can_be_loaded() -> None:
     )
     assert isinstance(loaded, JupyterCodeExecutor)
     assert loaded.timeout == 7
+
+
+def test_the_first_block_is_the_first_entry_of_the_history() -> None:
+    with sync.JupyterCodeExecutor() as executor:
+        first, second = (CodeBlock(code, "python") for code in ("print(In)", "1 / 0"))
+        assert executor.execute_code_blocks([first]).output == "['', 'print(In)']\n"
+        assert "Cell In[2], line 1" in executor.execute_code_blocks([second]).output

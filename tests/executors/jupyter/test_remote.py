@@ -190,6 +190,12 @@ def test_no_output_is_lost_when_the_connection_is_lost_during_a_block(
     assert seen == "".join(f"{number}\n" for number in range(15))
 
 
+def test_the_first_block_is_the_first_entry_of_the_history(server: LocalJupyterServer) -> None:
+    with sync.JupyterServerCodeExecutor(server, functions=[area]) as executor:
+        assert run(executor, "print(In)", "python").output == "['', 'print(In)']\n"
+        assert "Cell In[2], line 1" in run(executor, "1 / 0", "python").output
+
+
 def test_shell_blocks_run_as_processes_of_the_kernel(
     python: sync.JupyterServerCodeExecutor,
 ) -> None:

@@ -186,7 +186,7 @@ class KernelExecutor(CodeExecutor):
         kernel = await self._start_kernel()
         try:
             if _same_language("python", kernel.language):
-                async for _ in KernelRequest(kernel, 0).run(_SETUP_CODE, 60, None):
+                async for _ in KernelRequest(kernel, 0, silent=True).run(_SETUP_CODE, 60, None):
                     pass
             if self._function_module.functions:
                 await self._load_functions(kernel)
@@ -203,7 +203,7 @@ class KernelExecutor(CodeExecutor):
             )
         code = code_to_load_functions(self._function_module, await self._package_folders(kernel))
         text = ""
-        async for event in KernelRequest(kernel, 0).run(
+        async for event in KernelRequest(kernel, 0, silent=True).run(
             code,
             None if self._timeout is None else max(self._timeout, 60),
             None,

@@ -24,12 +24,15 @@ class KernelRequest:
 
     flush               code to run after code that ended by itself, so that the kernel sends output
                         that it has read but not sent yet
+    silent              whether the code is no entry of the kernel's history
     ignored_interrupt   whether the code did not end when it was interrupted
     """
 
-    def __init__(self, kernel: Kernel, block: int, flush: str = "") -> None:
+    def __init__(
+        self, kernel: Kernel, block: int, flush: str = "", *, silent: bool = False
+    ) -> None:
         self.ignored_interrupt = False
-        self.kernel, self._block, self._flush = kernel, block, flush
+        self.kernel, self._block, self._flush, self._silent = kernel, block, flush, silent
 
     async def run(
         self, code: str, seconds: float | None, token: Token | None
@@ -40,9 +43,8 @@ class KernelRequest:
         closed early. If the code ignores the interrupts, close the kernel.
         """
         inbox = self.kernel.inbox
-        decoder = MessageDecoder(
-            self._block, await self.kernel.send_execute(code), self.kernel.session
-        )
+        request = await self.kernel.send_execute(code, silent=self._silent)
+        decoder = MessageDecoder(self._block, request, self.kernel.session)
         try:
             with inbox.stop_requests(seconds, token):
                 while not decoder.ended:
