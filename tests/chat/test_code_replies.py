@@ -196,6 +196,26 @@ def test_both_forms_of_the_config_run_the_same_blocks(form: str, text: str, tmp_
     assert reply_and_print(one, text)[0].split() == f"{SUCCESS} hi".split()
 
 
+@pytest.mark.parametrize("form", ["dict", "executor", "session"])
+def test_a_message_without_code_to_run_is_no_success(form: str, tmp_path: Path) -> None:
+    executors: dict[str, Any] = {
+        "executor": sync.SandboxCommandLineCodeExecutor,
+        "session": sync.SandboxSessionCodeExecutor,
+    }
+    one = in_sandbox(tmp_path) if form == "dict" else agent({"executor": executors[form]()})
+    reply, _ = reply_and_print(one, fenced("text", "hello") + fenced("json", "{}"))
+    language = "text" if form == "dict" else "json"
+    assert reply == f"{FAILURE.format(1)}\nunknown language {language}"
+
+
+def test_what_is_no_code_is_left_out_beside_code_and_may_be_saved(tmp_path: Path) -> None:
+    one = agent({"executor": sync.SandboxCommandLineCodeExecutor(work_dir=tmp_path)})
+    assert reply_and_print(one, HELLO + fenced("json", "{}"))[0] == f"{SUCCESS}hi\n"
+    saved = fenced("json", "# filename: a.json\n{}")
+    assert reply_and_print(one, saved)[0].startswith("exitcode: 0")
+    assert (tmp_path / "a.json").exists()
+
+
 # which messages
 
 

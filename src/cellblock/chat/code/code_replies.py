@@ -29,6 +29,7 @@ from .executor_calls import (
     execute_blocks,
     find_code_blocks,
     result_text,
+    unrun_language,
 )
 
 _NONE_IS_DEPRECATED = (
@@ -140,6 +141,8 @@ class CodeReplies(AgentState):
             return None
         print_notice(_describe(blocks))
         result = yield from Step(execute_blocks, a_execute_blocks)(executor, blocks)
+        if (language := unrun_language(result)) is not None:
+            return 1, f"\nunknown language {language}"
         return result.exit_code, result_text(result)
 
     def _run_by_config_steps(self, message: ChatMessage) -> Steps[tuple[int, str] | None]:

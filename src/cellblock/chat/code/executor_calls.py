@@ -13,7 +13,8 @@ from ...aio.shielded import wait_shielded
 from ...blocks import CodeBlock, MarkdownCodeExtractor
 from ...cancellation import ABANDONED_GRACE, CancellationToken
 from ...executors.base import CodeExecutor
-from ...results import SessionCodeResult
+from ...languages import find_language
+from ...results import CodeResult, SessionCodeResult
 
 T = TypeVar("T")
 _HTML_SUFFIXES = (".html", ".htm")
@@ -91,6 +92,20 @@ def result_text(result: Any) -> str:
         for path in result.output_files
     ]
     return "\n".join([output.removesuffix("\n"), *lines] if output else lines)
+
+
+def unrun_language(result: Any) -> str | None:
+    """Return the language of the last block if no block of `result` was run or saved, else None.
+
+    Executors leave out blocks that are no code, such as JSON, and end with exit code 0.
+    """
+    blocks = result.blocks if isinstance(result, CodeResult) else ()
+    if not blocks or any(block.code_file is not None for block in blocks):
+        return None
+    languages = [find_language(block.language) for block in blocks]
+    if all(language is not None and language.policy == "ignore" for language in languages):
+        return blocks[-1].language
+    return None
 
 
 def _call(executor: ExecutesCodeBlocks, blocks: list[CodeBlock], token: CancellationToken) -> Any:
