@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Generator
 from typing import TypeVar
 
+from ..aio.running_loop import running_loop
 from ..cancellation import CancellationToken, on_cancel
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ def _raise_if_cancelled(token: CancellationToken) -> None:
 
 @contextlib.contextmanager
 def _cancels_task(token: CancellationToken) -> Generator[None]:
-    task = asyncio.current_task()
+    task = asyncio.current_task(running_loop())
     assert task is not None
     requests = 0
 
@@ -40,7 +41,7 @@ def _cancels_task(token: CancellationToken) -> Generator[None]:
         requests += 1
         task.cancel(_MESSAGE)
 
-    with on_cancel(token, asyncio.get_running_loop(), cancel):
+    with on_cancel(token, running_loop(), cancel):
         try:
             yield
         finally:

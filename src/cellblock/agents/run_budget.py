@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
+from ..aio.running_loop import running_loop
 from ..cancellation import ABANDONED_GRACE, CancellationToken
 from ..models.messages import RequestUsage
 
@@ -35,7 +36,7 @@ class RunBudget:
         self._caller_token.add_callback(self.token.cancel)
         self._caller_token.add_repeat_callback(self.token.cancel)
         if self._max_seconds is not None:
-            loop = asyncio.get_running_loop()
+            loop = running_loop()
             self._timer = loop.call_later(self._max_seconds, self._end_time)
         return self
 
@@ -60,12 +61,12 @@ class RunBudget:
 
     def is_time_over(self) -> bool:
         """Return True if the time is over and the run was not cancelled from outside."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(running_loop())
         is_cancelled = self._caller_token.is_cancelled() or (task is not None and task.cancelling())
         return self.token.is_cancelled() and not is_cancelled
 
     def _end_time(self) -> None:
         self.stop_reason = f"The time limit of {self._max_seconds} seconds (max_seconds) is over."
         self.token.cancel()
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         self._timer = loop.call_later(ABANDONED_GRACE, self.token.cancel)

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
+from ..aio.running_loop import running_loop
 from ..cancellation import CancellationToken
 from ..errors import AgentError, ComponentError
 from .base import BaseChatAgent, Response
@@ -159,7 +160,7 @@ async def _run_in_daemon_thread(function: SyncInputFunc, prompt: str) -> str:
 
     Nothing can end a thread that waits for the terminal.
     """
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     answer: asyncio.Future[str] = loop.create_future()
     context = contextvars.copy_context()
 

@@ -17,6 +17,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from .running_loop import running_loop
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -67,7 +69,11 @@ class BackgroundLoop:
         If the calling task is cancelled, cancel `work`, wait for its clean-up, and then raise
         `CancelledError`.
         """
-        loop = asyncio.get_running_loop()
+        try:
+            loop = running_loop()
+        except RuntimeError:
+            work.close()
+            raise
         if loop is self.loop:
             return await work
         _check_running(work)

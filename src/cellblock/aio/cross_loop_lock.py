@@ -7,6 +7,8 @@ import concurrent.futures
 import threading
 from collections import deque
 
+from .running_loop import running_loop
+
 _CHECK_SECONDS = 0.5  # between two checks that the holder's loop is still open
 
 
@@ -31,7 +33,7 @@ class _Acquisition:
     """One task's request for the lock, and its hold on it."""
 
     def __init__(self, lock: CrossLoopLock) -> None:
-        self._lock, self._loop = lock, asyncio.get_running_loop()
+        self._lock, self._loop = lock, running_loop()
         self._granted: concurrent.futures.Future[None] | None = None
 
     async def __aenter__(self) -> None:

@@ -142,10 +142,12 @@ class Connection:
         kind = protocol.SESSION_REQUEST if "op" in request else protocol.RUN
         is_block = request.get("op", "run") in ("run", "program")
         message = protocol.encode_json(kind, number, request)
-        run = self._add_run(
-            number, final_kind=protocol.ENDED if is_block else protocol.SESSION_REPLY
-        )
+        final_kind = protocol.ENDED if is_block else protocol.SESSION_REPLY
+        run = PendingRun(final_kind, request.get("session"))
+        left_runs = self._add_run(number, run)
         try:
+            for left_number, left in left_runs:
+                await self._end_left_run(left, left_number)
             self._send(message)
             for start in range(0, len(value), _VALUE_CHUNK_BYTES):
                 chunk = value[start : start + _VALUE_CHUNK_BYTES]
@@ -166,10 +168,11 @@ class Connection:
                             else:
                                 yield frame
                 finally:
-                    if not run.is_done and self.is_open:
+                    if not run.is_done and self.is_open and not run.loop.is_closed():
                         await self._abandon(run, number)
         finally:
-            self._runs.pop(number, None)
+            if run.is_complete or not run.loop.is_closed():  # else the next run ends it
+                self._runs.pop(number, None)
 
     async def _abandon(self, run: PendingRun, number: int) -> None:
         """Cancel a run and wait for its end. Kill it if that takes long: nobody else might."""
@@ -188,13 +191,23 @@ class Connection:
         finally:
             timer.cancel()
 
-    def _add_run(self, number: int, *, final_kind: int) -> PendingRun:
-        """Add a run, which is notified of its frames and of the server's end."""
+    async def _end_left_run(self, run: PendingRun, number: int) -> None:
+        """End a run whose loop was closed: its session does nothing else before."""
+        run.adopt()
+        try:
+            if not run.is_complete:
+                await self._abandon(run, number)
+        finally:
+            self._runs.pop(number, None)
+
+    def _add_run(self, number: int, run: PendingRun) -> list[tuple[int, PendingRun]]:
+        """Add a run, which is notified of its frames and of the server's end.
+
+        Return the runs of its session that must end before, with their numbers.
+        """
         self.check_open()
-        run = PendingRun(final_kind)
         self._run_loops.add(run.loop)
-        if len(self._run_loops) > 1:
-            self._drop_runs_of_closed_loops(run.loop)
+        left = self._drop_runs_of_closed_loops(run) if len(self._run_loops) > 1 else []
         # Under a lock: two runs that start at once must see each other, or both would move the
         # reader to their loop.
         with self._add_lock:
@@ -208,15 +221,24 @@ class Connection:
         except BackendError:
             del self._runs[number]
             raise
-        return run
+        return left
 
-    def _drop_runs_of_closed_loops(self, current: asyncio.AbstractEventLoop) -> None:
-        """Cancel runs whose loop was closed before they ended: no task is left to do it."""
-        self._run_loops = {current, *(run.loop for run in list(self._runs.values()))}
+    def _drop_runs_of_closed_loops(self, new: PendingRun) -> list[tuple[int, PendingRun]]:
+        """Cancel runs whose loop was closed before they ended: no task is left to do it.
+
+        Return those of the session of `new`, which are still to be cancelled.
+        """
+        self._run_loops = {new.loop, *(run.loop for run in list(self._runs.values()))}
+        left = list[tuple[int, PendingRun]]()
         for number, run in list(self._runs.items()):
-            if run.loop.is_closed():
+            if not run.loop.is_closed():
+                continue
+            if run.session is not None and run.session == new.session:
+                left.append((number, run))
+            else:
                 self._send(protocol.encode(protocol.CANCEL, number))
                 self._runs.pop(number, None)
+        return left
 
     def _choose_reader_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read on `loop` if it has the only run; else on the background loop, which never ends."""

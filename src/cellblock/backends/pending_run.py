@@ -8,6 +8,7 @@ import itertools
 import threading
 from collections import deque
 
+from ..aio.running_loop import running_loop
 from ..runtime import protocol
 
 _MAX_JOINED_BYTES = 4096  # of one frame; longer ones gain nothing from being joined
@@ -17,12 +18,13 @@ class PendingRun:
     """The unread frames of one run. Belongs to the loop on which it is created.
 
     final_kind    the kind of its last frame, unless that is FAILED
+    session       the live session that it is for
     is_complete   its last frame has been received, but maybe not been read
     """
 
-    def __init__(self, final_kind: int) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.final_kind, self.is_complete = final_kind, False
+    def __init__(self, final_kind: int, session: int | None = None) -> None:
+        self.loop = running_loop()
+        self.final_kind, self.session, self.is_complete = final_kind, session, False
         self.frames = deque[protocol.Frame]()
         self.is_done = False
         self.discard_frames = False
@@ -30,6 +32,10 @@ class PendingRun:
         self._has_ended = False
         self._ended: asyncio.Future[None] | None = None  # created on demand; few runs need it
         self._cancellation = threading.Lock()  # acquired by the first cancellation
+
+    def adopt(self) -> None:
+        """Move to the running loop. The task of the run is lost, because its loop was closed."""
+        self.loop, self._waiter, self._ended = running_loop(), None, None
 
     def is_first_cancellation(self) -> bool:
         """Return True for the first call, in whichever thread."""

@@ -155,8 +155,13 @@ async def run_uv(
 ) -> str:
     """Run uv and pass every line of its output to `on_line`.
 
-    Return its output if it failed, else "".
+    Return its output if it failed, else "". Raise `BackendError` if that cannot be known.
     """
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        raise BackendError(
+            "Packages cannot be installed while this process ignores SIGCHLD: it would not learn "
+            "whether uv fails. Call signal.signal(signal.SIGCHLD, signal.SIG_DFL)."
+        )
     lines: deque[str] = deque(maxlen=_MAX_ERROR_LINES)
     # A list, so that a cancellation during the start does not lose the process.
     started: list[subprocess.Popen[bytes]] = []

@@ -13,6 +13,7 @@ from typing import ClassVar, NoReturn, Self, TypeGuard
 
 from ..aio.background_loop import LoopEnded, background_loop
 from ..aio.shielded import run_to_end
+from ..backends.umask import check_umask
 from ..blocks import CodeBlock, CodeBlockLike
 from ..cancellation import Token
 from ..components import Component
@@ -238,6 +239,7 @@ class CodeExecutor(Component, ABC):
         await run_to_end(self._close(restarting=restarting))
 
     async def _open_and_mark(self) -> None:
+        check_umask()
         with report_full_disk("The executor cannot be started"):
             await self._open()
         self._mark_open()
@@ -291,8 +293,12 @@ class CodeExecutor(Component, ABC):
             try:
                 async for event in events:
                     builder.add_event(event)
-            finally:
+            except GeneratorExit:  # the loop was closed: nothing can be awaited any more
+                raise
+            except BaseException:
                 await events.aclose()
+                raise
+            await events.aclose()
             self._log_end(block.language, builder.blocks[-1])
             if builder.blocks[-1].exit_code != 0:
                 break

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from ..aio.running_loop import running_loop
 from ..cancellation import CancellationToken
 from .agent_runtime import AgentRuntime
 from .ids import AgentId, AgentType, MessageContext, TopicId, current_agent
@@ -139,7 +140,7 @@ class SingleThreadedAgentRuntime(AgentRuntime):
             raise UndeliverableException(
                 f"No agent type {recipient.type!r} is registered, so {recipient} cannot be reached."
             )
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = running_loop().create_future()
         context = _context(sender, None, cancellation_token, message_id)
         context.cancellation_token.link_future(answer)
         await self._queue.put(_Delivery(message, recipient, context, answer))
@@ -178,7 +179,7 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         if self._loop_task is not None:
             raise RuntimeError("Runtime is already started")
         self._failure = None
-        self._loop_task = asyncio.get_running_loop().create_task(self._deliver())
+        self._loop_task = running_loop().create_task(self._deliver())
 
     async def stop(self) -> None:
         """Stop now: cancel the handlers that run. What is not delivered stays in the queue."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from ..aio.running_loop import running_loop
 from ..cancellation import Token, on_cancel
 from .client import (
     ChatCompletionClient,
@@ -301,8 +302,14 @@ def reveal(secret: SecretStr | None) -> str | None:
 
 async def _run(awaitable: Awaitable[ResultT], token: Token | None) -> ResultT:
     """Return what `awaitable` returns. Cancel it if `token` is cancelled."""
+    try:
+        loop = running_loop()
+    except RuntimeError:
+        if asyncio.iscoroutine(awaitable):
+            awaitable.close()
+        raise
     task = asyncio.ensure_future(awaitable)
-    with on_cancel(token, asyncio.get_running_loop(), task.cancel):
+    with on_cancel(token, loop, task.cancel):
         return await task
 
 

@@ -27,8 +27,10 @@ def main(launch_sandbox: LaunchSandbox | None) -> dict[str, Any]:
     mount broker's. It builds the sandbox and starts a zygote in it. If it is None, the zygote is a
     fork.
     """
-    # A caller under nohup ignores the signal, but blocks must end by it.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # A caller under nohup ignores the first signal, but blocks must end by it. A caller may ignore
+    # the second one, but the server waits for its children.
+    for number in (signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
     control_in, control_out = _move_control_stream()
     decoder = protocol.Decoder()
     frames: list[protocol.Frame] = []

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, TypeAdapter
 
+from ..aio.running_loop import running_loop
 from ..cancellation import CancellationToken, on_cancel
 from ..components import Component, SavedComponent
 from ..models.tool_schema import ToolSchema
@@ -202,8 +203,9 @@ async def _call(
     token: CancellationToken,
     call_id: str | None,
 ) -> Any:
+    loop = running_loop()
     task = asyncio.ensure_future(tool.run_json(arguments, token, call_id))
-    with on_cancel(token, asyncio.get_running_loop(), task.cancel):
+    with on_cancel(token, loop, task.cancel):
         value = await task
     if token.is_cancelled():
         raise asyncio.CancelledError  # an executor's result says so; its caller shall stop too

@@ -16,6 +16,7 @@ from ...backends.connection import Connection
 from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import WORK_DIR, SandboxBackend
 from ...backends.shared_server import SharedServer
+from ...backends.umask import check_umask
 from ...environments.interpreter import find_interpreter
 from ...environments.virtualenv import environment_for, site_packages
 from ...errors import BackendLost
@@ -65,6 +66,7 @@ class SessionServer(SharedServer):
         Raise the errors that starting an executor raises.
         """
         check_sandbox_system()
+        check_umask()
         if self._connection is not None:
             if not self._connection.is_open:
                 raise BackendLost(

@@ -182,6 +182,8 @@ def _open_with_rights(
     Yield the descriptor, and the status before. Raise `CheckpointError` if the rights are missing
     and another user owns it.
     """
+    if sys.platform != "linux":
+        raise CheckpointError("Checkpoints of a session need Linux on this machine.")
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     path, opened, is_changed = f"/proc/self/fd/{handle}", -1, False
     status = os.fstat(handle)
