@@ -45,7 +45,6 @@ from .model_calls import (
     check_system_message,
     cut_off_metadata,
 )
-from .one_run import OneRun
 from .tool_messages import SummaryFormatter, exchange, find_handoff, summarize, summary_formatter
 
 
@@ -139,7 +138,6 @@ class AssistantAgent(BaseChatAgent):
         self._metadata = dict(metadata or {})
         # Messages in the context that were not answered. If a turn fails, they may come again.
         self._unanswered: set[str] = set()
-        self._one_run = OneRun(name)
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:

@@ -18,6 +18,7 @@ from ..components import Component
 from ..errors import AgentError
 from .cancellable import until_cancelled
 from .messages import AgentMessage, BaseAgentEvent, BaseChatMessage, TextMessage
+from .one_run import OneRun
 
 Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
 
@@ -136,6 +137,7 @@ class BaseChatAgent(ChatAgent, ABC):
             raise ValueError(f"The agent name {name!r} must be a valid Python identifier.")
         self._name = name
         self._description = description
+        self._one_run = OneRun(name)
 
     @property
     def name(self) -> str:

@@ -35,7 +35,6 @@ from .messages import (
     ThoughtEvent,
 )
 from .model_calls import check_model_client, check_system_message, has_cut_off_text
-from .one_run import OneRun
 from .run_budget import RunBudget
 from .runnable_blocks import runnable_blocks
 
@@ -145,18 +144,10 @@ class CodeExecutorAgent(BaseChatAgent):
             check_model_client(model_client)
         if isinstance(sources, str) or isinstance(supported_languages, str):
             raise ValueError("sources and supported_languages must be lists of names, not a text.")
-        if max_retries_on_error < 0:
-            raise ValueError(
-                f"max_retries_on_error must be 0 or more, not {max_retries_on_error!r}."
-            )
+        _check_retries(max_retries_on_error, model_client)
         _check_above_0("max_seconds", max_seconds)
         _check_above_0("max_tokens", max_tokens)
         _check_above_0("max_output_characters", max_output_characters)
-        if max_retries_on_error > 0 and model_client is None:
-            # AutoGen's text.
-            raise ValueError(
-                "model_client.model_info must be provided when max_retries_on_error > 0"
-            )
         if approval_func is None and not isinstance(code_executor, _ISOLATED):
             warnings.warn(_NO_APPROVAL, UserWarning, stacklevel=2)
         self._executor = code_executor
@@ -174,7 +165,6 @@ class CodeExecutorAgent(BaseChatAgent):
         self._max_seconds = max_seconds
         self._max_tokens = max_tokens
         self._max_characters = max_output_characters
-        self._one_run = OneRun(name)
         self._runner = CodeRunner(name, code_executor, approval_func, max_output_characters)
 
     @property
@@ -411,6 +401,13 @@ def _dump(component: Component | None) -> dict[str, Any] | None:
 
 def _load(kind: type[ComponentT], saved: SavedComponent | None) -> ComponentT | None:
     return None if saved is None else kind.load_component(saved)
+
+
+def _check_retries(count: int, client: ChatCompletionClient | None) -> None:
+    if count < 0:
+        raise ValueError(f"max_retries_on_error must be 0 or more, not {count!r}.")
+    if count > 0 and client is None:  # AutoGen's text
+        raise ValueError("model_client.model_info must be provided when max_retries_on_error > 0")
 
 
 def _check_above_0(name: str, value: float | None) -> None:
