@@ -262,10 +262,10 @@ def test_cells_of_a_notebook_share_their_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("magic", ["%%time", "%%capture out", "%%time\n%%capture"])
 def test_cells_with_a_magic_for_python_are_read(tmp_path: Path, magic: str) -> None:
-    cell = f"{magic}\nimport autogen\n%matplotlib inline\nautogen.runtime_logging.start()"
+    cell = f"{magic}\nimport autogen\n%matplotlib inline\nautogen.browser_utils.Browser()"
     report = check_file(write_notebook(tmp_path / "a.ipynb", cell))
     line = len(cell.splitlines())
-    assert found(report, "missing") == {"autogen.runtime_logging": [f"cell 2, line {line}"]}
+    assert found(report, "missing") == {"autogen.browser_utils": [f"cell 2, line {line}"]}
     assert report.problems == []
 
 
