@@ -20,12 +20,12 @@ class KernelSession(SandboxSessionCodeExecutor):
     allows_input   True if the client can answer `input()`
     """
 
-    _input_is_timed: ClassVar[bool] = False
     _no_input: ClassVar[str] = (
         "input() is not available: nobody answers it, for example under nbconvert. "
         "Run the notebook in a client with a prompt, or put the value into the cell."
     )
     _loss_advice: ClassVar[str] = "The next cell begins a new session."
+    input_is_timed = False
     is_silent = False
     allows_input = False
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from cellblock import CodeBlock, Output, SandboxSessionServer
-from cellblock.cli.repl.executor import ImageFiles, ReplExecutor
 from cellblock.executors.session.base import InputPrompt
 from tests.executors.session.live_session import LiveSession, open_session, run_async
 
@@ -51,15 +49,14 @@ def test_a_callback_learns_how_much_happened_before_it(shared: SandboxSessionSer
 
 
 def test_the_time_limit_does_not_run_while_a_person_is_asked(
-    shared: SandboxSessionServer, tmp_path: Path
+    shared: SandboxSessionServer,
 ) -> None:
     async def answer(_prompt: InputPrompt) -> str:
         await asyncio.sleep(1.2)  # longer than the limit
         return "an answer"
 
-    session = ReplExecutor(1, server=shared, input_callback=answer)
-    session.images = ImageFiles(str(tmp_path), str(session.work_dir))
-    with LiveSession(session) as live:
+    with open_session(shared, timeout=1, input_callback=answer) as live:
+        live.executor.input_is_timed = False
         assert live.run_ok("input()") == "'an answer'"
         result = live.run("input(); print('goes on', flush=True)\nwhile True: pass")
         assert (result.outcome, result.limit) == ("timeout", "wall_seconds")

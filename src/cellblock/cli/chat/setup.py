@@ -118,13 +118,15 @@ class ChatSetup:
     def _make_executor(self, ask: InputCallback | None) -> CodeExecutor:
         if self.settings.executor != "session":
             return make_executor(self.settings, self.folder, self.output.note)
-        return make_repl_session(
+        session = make_repl_session(
             self.settings,
             self.folder,
             ask,
             image_folder=self.settings.image_folder,
             has_colours=False,  # the model reads the output
         )
+        session.input_is_timed = False
+        return session
 
     def make_conversation(
         self,

@@ -20,7 +20,6 @@ class ReplExecutor(SandboxSessionCodeExecutor):
     has_colours   True if tracebacks are to have colours
     """
 
-    _input_is_timed: ClassVar[bool] = False
     _no_input: ClassVar[str] = (
         "input() is not available without a terminal. Put the value into the code or a file."
     )

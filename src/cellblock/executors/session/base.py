@@ -57,7 +57,7 @@ class SessionExecutor(CommandLineExecutor):
         "input() is not available: create the session with an input_callback to answer it."
     )
 
-    _input_is_timed: ClassVar[bool] = True  # False where a person answers `input()`
+    input_is_timed = True  # False if waiting for an answer to `input()` does not count as time
 
     if TYPE_CHECKING:
 
@@ -149,7 +149,7 @@ class SessionExecutor(CommandLineExecutor):
             "rollback_checkpoints": self._checkpoints_enabled,
             "keep_processes": self._keep_processes,
             "input": self._input_callback is not None,
-            "input_is_timed": self._input_is_timed,
+            "input_is_timed": self.input_is_timed,
             "no_input": self._no_input,
             "file": f"{self._inner_work_dir}/{name}" if name else None,
         }
