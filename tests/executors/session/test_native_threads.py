@@ -187,7 +187,9 @@ def test_threads_that_prevent_a_copy_are_named_by_their_names(
     data_server: SandboxSessionServer,
 ) -> None:
     with open_session(data_server, timeout=100) as live:
-        live.run_ok("import polars as pl\npl.DataFrame({'a': [1, 2]}).sort('a')")
+        live.run_ok(
+            "import polars as pl\npl.DataFrame({'a': [1, 2]}).sort('a')\nonce = (1 for _ in '')"
+        )
         with pytest.raises(CheckpointError, match="the thread 'polars-0'") as caught:
             live.checkpoint()
         assert "libarrow" not in str(caught.value)

@@ -194,7 +194,14 @@ def _try_in_fork(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     Ends after a value that ended or blocked the fork.
     """
     reader, writer = os.pipe()
-    pid = syscalls.fork_without_hooks()
+    try:
+        pid = syscalls.fork_without_hooks()
+    except OSError:  # the session has too many processes
+        for descriptor in (reader, writer):
+            os.close(descriptor)
+        for name, value in values.items():
+            yield name, _why_not_pickled(value)
+        return
     if pid == 0:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # for `_is_asleep`
         for value in values.values():
@@ -232,8 +239,11 @@ def _wait_for_data(pid: int, reader: int) -> bool:
 
 
 def _is_asleep(pid: int) -> bool:
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "S"
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return False  # it cannot be seen before it has begun, or has ended
 
 
 def _why_not_pickled(value: object) -> str:
