@@ -254,10 +254,8 @@ class LiveSession:
             self.main.signal(signal.SIGCONT)
             self.main.signal(signal.SIGINT)
         if request.must_interrupt:
-            self._check_usage_at = 0.0
             # At once: an answer to `input()` that follows must not come before the interrupt.
-            if self._main_ready and self.main is not None:
-                press_cancelled(request, self.main, self._orphans)
+            self._check_usage(request, time.monotonic())
         self._stop_spending(request)
 
     def _stop_spending(self, request: SessionRequest) -> None:
