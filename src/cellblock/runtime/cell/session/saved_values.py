@@ -87,7 +87,7 @@ def fork_saver(variables: Variables, descriptor: int) -> None:
 def _send(variables: Variables, link: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     users = variables.users()
-    outputs: dict[Any, Any] = variables.all["_oh"]
+    outputs: dict[Any, Any] = variables.all.get("_oh", {})  # user code may have deleted it
     values = users | {f"Out[{number}]": value for number, value in outputs.items()}
     refused = _try_all(values, variables.all)
     header = {
@@ -98,7 +98,7 @@ def _send(variables: Variables, link: socket.socket) -> None:
         "kept": {
             name: _describe(name, value) for name, value in values.items() if name not in refused
         },
-        "inputs": list(map(str, variables.all["_ih"])),
+        "inputs": list(map(str, variables.all.get("_ih", ()))),
         "count": variables.shell.execution_count,
         "environment": dict(os.environ),
         "path": list(map(str, sys.path)),
