@@ -106,7 +106,8 @@ def test_cancelling_a_call_kills_the_code_and_keeps_the_session(connection: Conn
             with pytest.raises(asyncio.CancelledError):
                 await run
             code = "import fcntl; fcntl.flock(open('held'), fcntl.LOCK_EX); print(x)"
-            assert (await run_code(client, code))["stdout"] == "7\n"
+            again = await run_code(client, code)
+            assert again["stdout"] == "7\n", again
 
     run_async(check())
 
