@@ -102,13 +102,14 @@ def action_for(
     return "save" if names_file and language.policy == "ignore" else language.policy
 
 
-def check_policies(policies: Mapping[str, Action]) -> None:
-    """Raise `ValueError` for an unknown language, an impossible action or a contradiction.
+def check_policies(policies: Mapping[str, Action]) -> dict[str, Action]:
+    """Return a copy of `policies`.
 
-    A misspelt name must not go unnoticed: the language that the caller wants to ignore would run.
+    Raise `ValueError` for an unknown language, an impossible action or a contradiction. A misspelt
+    name must not go unnoticed: the language that the caller wants to ignore would run.
     """
-    seen: dict[str, Action] = {}
-    for tag, action in policies.items():
+    checked, seen = dict(policies), dict[str, Action]()
+    for tag, action in checked.items():
         language = find_language(tag)
         if language is None:
             known = ", ".join(entry.name for entry in LANGUAGES)
@@ -127,3 +128,4 @@ def check_policies(policies: Mapping[str, Action]) -> None:
             raise ValueError(
                 f"execution_policies has two different policies for {language.name}. Keep one."
             )
+    return checked

@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar, NoReturn, Self, TypeGuard
+from typing import Any, ClassVar, NoReturn, Self, TypeGuard
 
 from ..aio.background_loop import LoopEnded, background_loop
 from ..aio.shielded import run_to_end
@@ -22,6 +22,7 @@ from ..events import Ended, Event, Started
 from ..results import BlockResult, CodeResult, ResultBuilder
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
+from .settings import Settings, from_config, to_config
 from .workspace.full_disk import report_full_disk
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,10 @@ class CodeExecutor(Component, ABC):
     is_live: ClassVar[bool] = False
 
     def __init__(self) -> None:
+        self._init_state()
+
+    def _init_state(self) -> None:
+        """Initialize what is not a setting, of a new executor or of a copy."""
         self._is_open = False
         self._was_left = False  # the `with` block of a live executor has ended
         self._opened_by = 0  # the process ID of the process that opened the backend
@@ -153,6 +158,20 @@ class CodeExecutor(Component, ABC):
     def _repr_details(self) -> list[str]:
         """Return what `repr` says about the settings."""
         return []
+
+    # saved configurations
+
+    def _all_settings(self) -> tuple[Settings, ...]:
+        """Return the settings to save. None if the executor cannot be saved."""
+        return ()
+
+    def _to_config(self) -> dict[str, Any]:
+        settings = self._all_settings()
+        return to_config(*settings) if settings else super()._to_config()
+
+    @classmethod
+    def _from_config(cls, config: Mapping[str, Any]) -> Self:
+        return cls(**from_config(config))
 
     def can_run_inline(self) -> bool:
         """Return True if a thread without an event loop should run blocks itself.

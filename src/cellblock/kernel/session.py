@@ -37,7 +37,7 @@ class KernelSession(SandboxSessionCodeExecutor):
     @property
     def max_checkpoints(self) -> int | None:
         """The largest number of checkpoints; None means no limit."""
-        return self._limits.checkpoints
+        return self._settings.limits.checkpoints
 
     def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
         request = super()._run_request(code, name)

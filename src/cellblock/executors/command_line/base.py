@@ -8,7 +8,8 @@ import os
 import secrets
 import tempfile
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -36,6 +37,7 @@ from ..argument_checks import (
 )
 from ..base import CodeExecutor
 from ..frame_decoder import FrameDecoder
+from ..settings import Settings
 from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import OutsideWorkspace, Workspace
 
@@ -57,6 +59,20 @@ class _CodeFile(NamedTuple):
     has_own_name: bool
     written_at: int | None
     code: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandLineSettings(Settings):
+    """See `CommandLineExecutor`. `functions` includes the name of their module."""
+
+    timeout: float | None
+    work_dir: Path | None
+    functions: FunctionModule
+    cleanup_temp_files: bool
+    packages: tuple[str, ...]
+    limits: Limits
+    execution_policies: Mapping[str, Action]
+    save_output: bool
 
 
 class CommandLineExecutor(CodeExecutor):
@@ -88,6 +104,7 @@ class CommandLineExecutor(CodeExecutor):
     # True if the runtime server can write to the paths that `_path_in_backend` returns.
     _server_writes_files: ClassVar[bool] = True
     _default_limits: ClassVar[Limits] = SANDBOX_LIMITS
+    _answers_input = False  # whether `input()` in a block calls `_on_input`
 
     def __init__(
         self,
@@ -103,23 +120,25 @@ class CommandLineExecutor(CodeExecutor):
         save_output: bool,
     ) -> None:
         super().__init__()
-        self._timeout = check_timeout(timeout)
-        self._module = FunctionModule(functions, functions_module)
-        self._cleanup_temp_files = check_bool("cleanup_temp_files", cleanup_temp_files)
-        self._packages = check_strings("packages", packages)
-        self._limits = check_limits(limits, self._default_limits)
-        self._execution_policies: dict[str, Action] = dict(execution_policies or {})
-        check_policies(self._execution_policies)
-        self._save_output = check_bool("save_output", save_output)
-        self._given_work_dir = check_folder("work_dir", work_dir)
+        self._settings = CommandLineSettings(
+            timeout=check_timeout(timeout),
+            functions=FunctionModule(functions, functions_module),
+            cleanup_temp_files=check_bool("cleanup_temp_files", cleanup_temp_files),
+            packages=check_strings("packages", packages),
+            limits=check_limits(limits, self._default_limits),
+            execution_policies=check_policies(execution_policies or {}),
+            save_output=check_bool("save_output", save_output),
+            work_dir=check_folder("work_dir", work_dir),
+        )
+        if self._settings.work_dir is not None:
+            create_folder("work_dir", self._settings.work_dir)
+
+    def _init_state(self) -> None:
+        super()._init_state()
         self._temp_dir_removal: TempDirRemoval | None = None
         self._temp_dir: Path | None = None
-        if self._given_work_dir is not None:
-            create_folder("work_dir", self._given_work_dir)
         self._workspace: Workspace | None = None
         self._connection: Connection | None = None
-        # Answers `input()` in a block. `None` if the executor does not support it.
-        self._on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None
         # The runtime server deletes these too, but it may have been killed before that.
         self._paths_to_delete: list[str] = []
 
@@ -128,18 +147,18 @@ class CommandLineExecutor(CodeExecutor):
     @property
     def timeout(self) -> float | None:
         """Seconds that one block may run. None means no limit."""
-        return self._timeout
+        return self._settings.timeout
 
     def _repr_details(self) -> list[str]:
-        work_dir = self._given_work_dir or self._temp_dir
+        work_dir = self._settings.work_dir or self._temp_dir
         place = "temporary work_dir" if work_dir is None else f"work_dir={str(work_dir)!r}"
-        return [f"timeout={self._timeout}", place]
+        return [f"timeout={self.timeout}", place]
 
     @property
     def work_dir(self) -> Path:
         """The folder that the blocks share. Created if it is temporary and does not exist yet."""
-        if self._given_work_dir is not None:
-            return self._given_work_dir
+        if self._settings.work_dir is not None:
+            return self._settings.work_dir
         if self._temp_dir is None or not self._temp_dir.exists():
             self._temp_dir = Path(tempfile.mkdtemp(prefix="cellblock-work-"))
             self._temp_dir_removal = TempDirRemoval(self, self._temp_dir)
@@ -148,29 +167,29 @@ class CommandLineExecutor(CodeExecutor):
     @property
     def functions_module(self) -> str:
         """The name of the module that contains the functions."""
-        return self._module.module_name
+        return self._settings.functions.module_name
 
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that blocks can import."""
-        return self._module.functions
+        return self._settings.functions.functions
 
     @property
     def cleanup_temp_files(self) -> bool:
         """Whether the file of a block is removed when the block has ended."""
-        return self._cleanup_temp_files
+        return self._settings.cleanup_temp_files
 
     @property
     def limits(self) -> Limits:
         """How much one block may use."""
-        return self._limits
+        return self._settings.limits
 
     def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
         """Describe the functions for a model.
 
         The template contains the placeholders `$module_name` and `$functions`.
         """
-        return self._module.format_for_prompt(prompt_template)
+        return self._settings.functions.format_for_prompt(prompt_template)
 
     # implemented by subclasses
 
@@ -192,13 +211,17 @@ class CommandLineExecutor(CodeExecutor):
             self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
         ) -> CommandLineCodeResult: ...
 
+    async def _on_input(self, question: dict[str, Any]) -> str:
+        """Return the answer to `input()` in a block. Implemented by sessions."""
+        raise NotImplementedError
+
     # open and close
 
     async def _open(self) -> None:
         self._workspace = Workspace(
-            self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir)
+            self.work_dir, None if self._settings.work_dir is None else str(self._settings.work_dir)
         )
-        required = (*self._packages, *self._module.packages)
+        required = (*self._settings.packages, *self._settings.functions.packages)
         packages: tuple[str, ...] = ()
         if required:
             packages = await self._install_packages(required)
@@ -212,7 +235,7 @@ class CommandLineExecutor(CodeExecutor):
             remove_all_except(delete, [str(self._temp_dir)])
             raise
         try:
-            if self._module.functions:
+            if self._settings.functions.functions:
                 await self._load_functions()
             await self._record_startup_files()
         except BaseException:
@@ -254,21 +277,21 @@ class CommandLineExecutor(CodeExecutor):
     async def _load_functions(self) -> None:
         """Write the functions module and run it once, so that its errors appear at the start."""
         assert self._workspace is not None
-        name = f"{self._module.module_name}.py"
-        await asyncio.to_thread(self._workspace.write, name, self._module.source)
+        name = f"{self._settings.functions.module_name}.py"
+        await asyncio.to_thread(self._workspace.write, name, self._settings.functions.source)
         language = find_language("python")
         assert language is not None
         await self._run_function_loader(
             {
                 **self._command(language, name),
-                "wall_seconds": None if self._timeout is None else max(self._timeout, 60),
+                "wall_seconds": None if self.timeout is None else max(self.timeout, 60),
             }
         )
 
     async def _run_function_loader(self, request: dict[str, Any]) -> None:
         """Run the request that loads the functions. Raise `FunctionError` with its output."""
         text, exit_code = "", 0
-        decoder = FrameDecoder(0, self._limits)
+        decoder = FrameDecoder(0, self.limits)
         async for frame in self._frames(request):
             for event in decoder.decode(frame):
                 if isinstance(event, Output):
@@ -305,7 +328,7 @@ class CommandLineExecutor(CodeExecutor):
             self._is_open
             and connection is not None
             and connection.supports_any_loop
-            and self._on_input is None
+            and not self._answers_input
             and self._workspace is not None
             and self._workspace.is_small
         )
@@ -317,9 +340,8 @@ class CommandLineExecutor(CodeExecutor):
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
-        action = (
-            action_for_block(block, language, self._execution_policies) if language else "ignore"
-        )
+        policies = self._settings.execution_policies
+        action = action_for_block(block, language, policies) if language else "ignore"
         if language is None or action == "ignore":
             yield Started(number, block.language)
             yield _unknown_language(number, block) if language is None else Ended(number, 0, "ok")
@@ -354,9 +376,11 @@ class CommandLineExecutor(CodeExecutor):
                 await frames.aclose()
         finally:
             if not file.has_own_name:
-                (workspace.remove if self._cleanup_temp_files else workspace.mark_finished)(
-                    file.name
-                )
+                (
+                    workspace.remove
+                    if self._settings.cleanup_temp_files
+                    else workspace.mark_finished
+                )(file.name)
 
     def _end_saved_block(self, number: int, file: _CodeFile) -> list[Event]:
         """Return the events of a block that is saved and not run."""
@@ -387,7 +411,7 @@ class CommandLineExecutor(CodeExecutor):
         name = workspace.temporary_name(language.suffix)
         if (
             self._server_writes_files
-            and self._cleanup_temp_files
+            and self._settings.cleanup_temp_files
             and action == "execute"
             and len(code) <= _MAX_INLINE_CODE
         ):
@@ -399,7 +423,7 @@ class CommandLineExecutor(CodeExecutor):
         request = {**self._command(language, file.name), "wall_seconds": self._wall_seconds()}
         if file.written_at is None:
             request["write"] = self._path_in_backend(file.name), file.code
-        if self._save_output:
+        if self._settings.save_output:
             request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
         return request
 
@@ -411,7 +435,9 @@ class CommandLineExecutor(CodeExecutor):
     def _frames(
         self, request: dict[str, Any], token: Token | None = None
     ) -> AsyncGenerator[Frame, None]:
-        return self._require_connection().run(request, token, on_input=self._on_input)
+        return self._require_connection().run(
+            request, token, on_input=self._on_input if self._answers_input else None
+        )
 
     def _require_connection(self) -> Connection:
         """Return the connection. Raise `ExecutorStopped` if another thread has called `stop`."""
@@ -421,36 +447,23 @@ class CommandLineExecutor(CodeExecutor):
 
     def _block_limits(self) -> Limits:
         """Return how much the next block may use, where that is less than `limits`."""
-        return self._limits
+        return self._settings.limits
 
     def _wall_seconds(self) -> float | None:
-        return shortest(self._timeout, self._limits.wall_seconds)
+        return shortest(self.timeout, self.limits.wall_seconds)
 
-    # saved configurations
+    # settings
 
-    def _to_config(self) -> dict[str, Any]:
-        given = self._given_work_dir
-        return {
-            "timeout": self._timeout,
-            "work_dir": None if given is None else str(given),
-            "functions": self._module.to_list(),
-            "functions_module": self._module.module_name,
-            "cleanup_temp_files": self._cleanup_temp_files,
-            "packages": list(self._packages),
-            "limits": self._limits.to_dict(),
-            "execution_policies": dict(self._execution_policies),
-            "save_output": self._save_output,
-        }
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (self._settings,)
 
-    @classmethod
-    def _from_config(cls, config: Mapping[str, Any]) -> Self:
-        values = dict(config)
-        module = values.get("functions_module", "functions")
-        if (functions := values.pop("functions", None)) is not None:
-            values["functions"] = FunctionModule.from_list(functions, module).functions
-        if "limits" in values:
-            values["limits"] = Limits.from_dict(values["limits"])
-        return cls(**values)
+    def _copy_with_work_dir(self, work_dir: Path | None) -> Self:
+        """Return an executor with the same settings but another work folder, not started."""
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self))  # also what the constructor of a subclass has set
+        copy._settings = replace(self._settings, work_dir=work_dir)
+        copy._init_state()
+        return copy
 
 
 def _unknown_language(number: int, block: CodeBlock) -> Ended:

@@ -10,6 +10,7 @@ import os
 import time
 import warnings
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -23,11 +24,13 @@ from ...containers import users
 from ...containers.client import EngineClient, connect
 from ...containers.guarantees import ContainerSettings, container_guarantees
 from ...containers.image_packages import image_with_packages
+from ...containers.images import OnPull
 from ...containers.lifecycle import ContainerLifecycle
 from ...containers.spec import (
     WORK_DIR,
     ContainerOptions,
     ContainerSpec,
+    Transfer,
     validate_options,
     validate_resources,
 )
@@ -40,6 +43,7 @@ from ...runtime import protocol
 from ...runtime.protocol import Frame
 from ...sandbox.guarantees import Guarantee
 from ..argument_checks import check_bool, check_folder, check_strings
+from ..settings import Settings
 from ..workspace.cleanup_watchdog import CleanupWatchdog
 from .base import CommandLineExecutor
 from .docker_file_sync import FileSync
@@ -52,6 +56,32 @@ _CONTAINER_REPLACED = (
     "the container was missing and was replaced by a new one, "
     "without the files that were created outside the work folder"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DockerSettings(Settings):
+    """See `DockerCommandLineCodeExecutor` and `ContainerOptions`."""
+
+    image: str
+    container_name: str | None
+    bind_dir: Path | None
+    auto_remove: bool
+    stop_container: bool
+    device_requests: Sequence[Mapping[str, Any]]
+    extra_volumes: Mapping[str, Mapping[str, str]]
+    extra_hosts: Mapping[str, str]
+    init_command: str | None
+    preload: tuple[str, ...]
+    user: str | None
+    network: str
+    environment: Mapping[str, str] = field(repr=False)
+    ports: Mapping[str, Any]
+    runtime: str | None
+    read_only: bool
+    wheels: Sequence[str]
+    transfer: Transfer
+    create_kwargs: Mapping[str, Any] = field(repr=False)
+    on_pull: OnPull | None
 
 
 class DockerCommandLineCodeExecutor(CommandLineExecutor):
@@ -83,16 +113,6 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     # The server can run on another machine and as another user.
     _server_writes_files = False
-
-    _options: dict[str, Any]  # saved in configurations; each start derives a container spec from it
-    _client: EngineClient | None = None
-    _image: str = ""  # the requested image, or the derived image with packages
-    _lifecycle: ContainerLifecycle | None = None
-    _backend: ContainerBackend | None = None
-    _file_sync: FileSync | None = None
-    _watchdog: CleanupWatchdog | None = None  # for a temporary work folder
-    _watch_task: asyncio.Task[None] | None = None
-    _last_recovery = ""  # what happened to the container when its server was last lost
 
     def __init__(
         self,
@@ -130,19 +150,30 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._preload = check_strings("preload", preload)
-        # Callers that wait for the start and receive its progress events.
-        self._start_listeners = set[asyncio.Queue[Event | None]]()
-        self._bind_dir = None if bind_dir is None else Path(bind_dir)
-        self._options = {
-            "image": image,
-            "container_name": container_name,
-            "auto_remove": check_bool("auto_remove", auto_remove),
-            "stop_container": check_bool("stop_container", stop_container),
-            "init_command": init_command,
+        self._docker = DockerSettings(
+            image=image,
+            container_name=container_name,
+            bind_dir=None if bind_dir is None else Path(bind_dir),
+            auto_remove=check_bool("auto_remove", auto_remove),
+            stop_container=check_bool("stop_container", stop_container),
+            init_command=init_command,
+            preload=check_strings("preload", preload),
             **validate_resources(device_requests, extra_volumes, extra_hosts),
             **validate_options(container),
-        }
+        )
+
+    def _init_state(self) -> None:
+        super()._init_state()
+        self._client: EngineClient | None = None
+        self._image = ""  # the requested image, or the derived image with packages
+        self._lifecycle: ContainerLifecycle | None = None
+        self._backend: ContainerBackend | None = None
+        self._file_sync: FileSync | None = None
+        self._watchdog: CleanupWatchdog | None = None  # for a temporary work folder
+        self._watch_task: asyncio.Task[None] | None = None
+        self._last_recovery = ""  # what happened to the container when its server was last lost
+        # Callers that wait for the start and receive its progress events.
+        self._start_listeners = set[asyncio.Queue[Event | None]]()
 
     @property
     def container(self) -> str | None:
@@ -151,15 +182,15 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what is guaranteed with these settings. More is known of a started executor."""
-        options = self._options
+        options = self._docker
         settings = ContainerSettings(
-            limits=self._limits,
-            network=options["network"],
-            read_only=options["read_only"],
-            folders=("the work folder", *options["extra_volumes"]),
-            variables=tuple(options["environment"]),
-            create_kwargs=options["create_kwargs"],
-            runtime=options["runtime"],
+            limits=self.limits,
+            network=options.network,
+            read_only=options.read_only,
+            folders=("the work folder", *options.extra_volumes),
+            variables=tuple(options.environment),
+            create_kwargs=options.create_kwargs,
+            runtime=options.runtime,
             client=self._client,
         )
         return container_guarantees(settings)
@@ -184,7 +215,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     def _on_pull(self, progress: PullProgress) -> None:
         for events in self._start_listeners:
             events.put_nowait(progress)
-        if (on_pull := self._options["on_pull"]) is not None:
+        if (on_pull := self._docker.on_pull) is not None:
             on_pull(progress)
 
     async def _open(self) -> None:
@@ -208,28 +239,29 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         asyncio.get_running_loop().run_in_executor(None, compiled_modules)
         self._client = client = await connect()
         self._recovery_lock = asyncio.Lock()
-        options, self._image = self._options, self._options["image"]
+        options = self._docker
+        self._image = options.image
         if packages:
             self._image = await image_with_packages(
-                client, self._image, packages, options["wheels"], on_pull=self._on_pull
+                client, self._image, packages, options.wheels, on_pull=self._on_pull
             )
         spec = self._container_spec(client)
         self._lifecycle = ContainerLifecycle(
             client,
             spec,
-            options["container_name"],
-            stop_container=options["stop_container"],
-            init_command=options["init_command"],
+            options.container_name,
+            stop_container=options.stop_container,
+            init_command=options.init_command,
             on_pull=self._on_pull,
         )
         container = await self._lifecycle.acquire()
-        if options["transfer"] == "copy":
+        if options.transfer == "copy":
             self._file_sync = FileSync(container, self._workspace, spec.user)
             await self._file_sync.open_work_dir()
         self._backend = ContainerBackend(
             container,
-            self._limits,
-            self._preload,
+            self.limits,
+            self._docker.preload,
             stop_on_disconnect=not self._keeps_container,
             has_filter=spec.has_filter,
             gvisor=spec.gvisor,
@@ -239,12 +271,12 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     @property
     def bind_dir(self) -> Path:
         """The work folder's path on the engine's machine."""
-        return self._bind_dir or Path(self.work_dir)
+        return self._docker.bind_dir or Path(self.work_dir)
 
     @property
     def _protects_startup_files(self) -> bool:
         """Whether the caller's folder is mounted, with files that other programs run later."""
-        return self._given_work_dir is not None and self._options["transfer"] == "bind"
+        return self._settings.work_dir is not None and self._docker.transfer == "bind"
 
     def _find_protected(self) -> tuple[ProtectedPath, ...]:
         """Return the startup files in the work folder, which blocks may not change."""
@@ -257,34 +289,34 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     def _container_spec(self, client: EngineClient) -> ContainerSpec:
         assert self._workspace is not None
-        options = self._options
-        extra, is_mounted = options["create_kwargs"], options["transfer"] == "bind"
+        options = self._docker
+        extra, is_mounted = options.create_kwargs, options.transfer == "bind"
         if is_mounted:
             extra = {
                 **extra,
                 "HostConfig": {**users.userns_config(client), **extra.get("HostConfig", {})},
             }
-        user = options["user"] or users.container_user(client, self.work_dir)
+        user = options.user or users.container_user(client, self.work_dir)
         if self._temp_dir is not None:
             users.chown_to_container_user(self._temp_dir, client, user)
         return ContainerSpec(
             image=self._image,
             user=user,
-            limits=self._limits,
-            work_dir=str(self._bind_dir or self._workspace.path) if is_mounted else None,
+            limits=self.limits,
+            work_dir=str(self._docker.bind_dir or self._workspace.path) if is_mounted else None,
             protected=self._find_protected(),
-            network=options["network"],
-            environment=options["environment"],
-            ports=options["ports"],
-            volumes=options["extra_volumes"],
-            hosts=options["extra_hosts"],
-            devices=options["device_requests"],
-            runtime=options["runtime"],
-            gvisor=client.is_gvisor(options["runtime"]),
-            read_only=options["read_only"],
+            network=options.network,
+            environment=options.environment,
+            ports=options.ports,
+            volumes=options.extra_volumes,
+            hosts=options.extra_hosts,
+            devices=options.device_requests,
+            runtime=options.runtime,
+            gvisor=client.is_gvisor(options.runtime),
+            read_only=options.read_only,
             private_home=not client.is_podman,  # Podman cannot set the owner of a tmpfs
             enforces_limits=client.enforces_limits,
-            auto_remove=options["auto_remove"],
+            auto_remove=options.auto_remove,
             extra=extra,
         )
 
@@ -295,7 +327,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     @property
     def _keeps_container(self) -> bool:
         """Whether `stop` keeps the container, and so its work folder, for a later start."""
-        return not (self._options["auto_remove"] and self._options["stop_container"])
+        return not (self._docker.auto_remove and self._docker.stop_container)
 
     async def _close(self, *, restarting: bool) -> None:
         if self._watch_task is not None:
@@ -326,15 +358,13 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     # saved configurations
 
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (*super()._all_settings(), self._docker)
+
     def _to_config(self) -> dict[str, Any]:
         config = super()._to_config()
         config["delete_tmp_files"] = config.pop("cleanup_temp_files")
-        return {
-            **config,
-            **{name: value for name, value in self._options.items() if name != "on_pull"},
-            "preload": list(self._preload),
-            "bind_dir": None if self._bind_dir is None else str(self._bind_dir),
-        }
+        return config
 
     # blocks
 

@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from ...limits import LOCAL_LIMITS, Limits
 from ...sandbox.guarantees import Guarantee, host_guarantees
 from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_folder, check_virtual_env
+from ..settings import Settings
 from .base import CommandLineExecutor
 from .host_command import command_on_host
 
@@ -27,6 +29,14 @@ _WARNING = (
     "Using LocalCommandLineCodeExecutor may execute code on the local machine which can be unsafe. "
     "For security, it is recommended to use SandboxCommandLineCodeExecutor instead."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSettings(Settings):
+    """See `LocalCommandLineCodeExecutor`."""
+
+    virtual_env_context: SimpleNamespace | None
+    env: Mapping[str, str] | None = field(repr=False)
 
 
 class LocalCommandLineCodeExecutor(CommandLineExecutor):
@@ -79,17 +89,19 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._virtual_env_context = check_virtual_env(virtual_env_context)
-        self._env = None if env is None else dict(env)
+        self._host = HostSettings(
+            virtual_env_context=check_virtual_env(virtual_env_context),
+            env=None if env is None else dict(env),
+        )
         self._block_python = ""
 
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         import sys
 
-        environment = dict(os.environ if self._env is None else self._env)
+        environment = dict(os.environ if self._host.env is None else self._host.env)
         self._block_python = self._python_path() or sys.executable
-        if self._virtual_env_context is not None:
-            _activate(environment, str(self._virtual_env_context.bin_path))
+        if self._host.virtual_env_context is not None:
+            _activate(environment, str(self._host.virtual_env_context.bin_path))
         if packages:
             scratch = tempfile.mkdtemp(prefix="cellblock-env-")
             delete.append(scratch)
@@ -101,11 +113,15 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
             _activate(environment, str(folder / "bin"))
         assert self._workspace is not None
         return HostBackend(
-            str(self._workspace.path), self._limits, with_blocking_output(environment), delete
+            str(self._workspace.path),
+            self.limits,
+            with_blocking_output(environment),
+            delete,
         )
 
     def _python_path(self) -> str | None:
-        return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
+        context = self._host.virtual_env_context
+        return None if context is None else str(context.env_exe)
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         return command_on_host(self._workspace, language, name, self._block_python)
@@ -115,11 +131,11 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
 
         The first call blocks for a few tenths of a second, because it tests the machine.
         """
-        in_memory = is_in_memory(self._given_work_dir)
-        return host_guarantees(probe(), self._limits, in_memory=in_memory)
+        in_memory = is_in_memory(self._settings.work_dir)
+        return host_guarantees(probe(), self.limits, in_memory=in_memory)
 
-    def _to_config(self) -> dict[str, Any]:
-        return {**super()._to_config(), "env": self._env}
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (*super()._all_settings(), self._host)
 
 
 def _activate(environment: dict[str, str], programs: str) -> None:

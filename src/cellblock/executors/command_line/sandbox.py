@@ -7,8 +7,9 @@ import contextlib
 import functools
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 from ...backends.base import Backend
 from ...backends.landlock import LandlockBackend
@@ -25,10 +26,21 @@ from ...policy import Policy
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_policy, check_strings, check_virtual_env
+from ..settings import Settings
 from ..workspace import ownership_lease
 from ..workspace.workspace import Workspace
 from .base import CommandLineExecutor
 from .host_command import command_on_host
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxSettings(Settings):
+    """See `SandboxCommandLineCodeExecutor`."""
+
+    virtual_env_context: SimpleNamespace | None
+    policy: Policy
+    preload: tuple[str, ...]
+    isolation: Isolation
 
 
 class SandboxCommandLineCodeExecutor(CommandLineExecutor):
@@ -77,31 +89,40 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._policy = check_policy(policy)
-        self._preload = check_strings("preload", preload)
         if isolation not in get_args(Isolation):
             raise ValueError(
                 f"isolation must be one of {', '.join(get_args(Isolation))}, not {isolation!r}."
             )
-        self._isolation: Isolation = isolation
+        self._sandbox = SandboxSettings(
+            virtual_env_context=check_virtual_env(virtual_env_context),
+            policy=check_policy(policy),
+            preload=check_strings("preload", preload),
+            isolation=isolation,
+        )
+
+    def _init_state(self) -> None:
+        super()._init_state()
         self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
-        self._virtual_env_context = check_virtual_env(virtual_env_context)
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
         self._protected: tuple[ProtectedPath, ...] = ()
 
     @property
     def policy(self) -> Policy:
         """What blocks may read, write and reach."""
-        return self._policy
+        return self._sandbox.policy
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what is guaranteed on this machine with these settings, and by which mechanism.
 
         The first call blocks for a few tenths of a second, because it tests the machine.
         """
-        in_memory = is_in_memory(self._given_work_dir)
+        in_memory = is_in_memory(self._settings.work_dir)
         return sandbox_guarantees(
-            probe(), self._limits, self._policy, self._isolation, in_memory=in_memory
+            probe(),
+            self.limits,
+            self.policy,
+            self._sandbox.isolation,
+            in_memory=in_memory,
         )
 
     async def _open(self) -> None:
@@ -118,10 +139,10 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     @contextlib.asynccontextmanager
     async def _lease_work_dir(self) -> AsyncGenerator[None]:
         """Hold a lease on the work folder, because opening may change its owner."""
-        if self._given_work_dir is None:
+        if self._settings.work_dir is None:
             yield
             return
-        self._work_dir_lease = ownership_lease.OwnershipLease(str(self._given_work_dir))
+        self._work_dir_lease = ownership_lease.OwnershipLease(str(self._settings.work_dir))
         try:
             yield
             self._work_dir_lease.record_owner()
@@ -141,7 +162,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         scratch = create_scratch("cellblock-scratch-", self._workspace.path)
         delete.append(str(scratch))
         (scratch / "home").mkdir()
-        full = self._isolation == "full"
+        full = self._sandbox.isolation == "full"
         create_environment(
             scratch / "env",
             interpreter,
@@ -160,50 +181,40 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             scratch=str(scratch),
             interpreter=interpreter,
             packages=visible_packages,
-            limits=self._limits,
-            policy=self._policy,
-            preload=self._preload,
+            limits=self.limits,
+            policy=self.policy,
+            preload=self._sandbox.preload,
             delete=delete,
         )
 
     async def _protect_startup_files(self, workspace: Workspace) -> None:
         """Find what to protect in a work folder of the caller."""
         self._protected = ()
-        is_given = self._given_work_dir is not None
-        if is_given and self._isolation == "full" and self._policy.protect_startup_files:
+        is_given = self._settings.work_dir is not None
+        if is_given and self._sandbox.isolation == "full" and self.policy.protect_startup_files:
             found = await asyncio.to_thread(find_protected_paths, str(workspace.path))
             self._protected = found
             workspace.read_only = tuple(path for path, is_writable in found if not is_writable)
 
     async def _record_startup_files(self) -> None:
-        if self._given_work_dir is not None and self._workspace is not None:
+        if self._settings.work_dir is not None and self._workspace is not None:
             await asyncio.to_thread(
                 self._workspace.record_startup_files,
-                undo_git_files=self._isolation == "full" and self._policy.protect_startup_files,
+                undo_git_files=self._sandbox.isolation == "full"
+                and self.policy.protect_startup_files,
             )
 
     def _python_path(self) -> str | None:
-        return None if self._virtual_env_context is None else str(self._virtual_env_context.env_exe)
+        context = self._sandbox.virtual_env_context
+        return None if context is None else str(context.env_exe)
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
-        if self._isolation != "full":
+        if self._sandbox.isolation != "full":
             return command_on_host(self._workspace, language, name, self._block_python)
         path = f"{self._inner_work_dir}/{name}"
         if language.name == "python":
             return {"script": path}
         return {"argv": [*(language.argv or ()), path]}
 
-    def _to_config(self) -> dict[str, Any]:
-        own = {
-            "policy": self._policy.to_dict(),
-            "preload": list(self._preload),
-            "isolation": self._isolation,
-        }
-        return {**super()._to_config(), **own}
-
-    @classmethod
-    def _from_config(cls, config: Mapping[str, Any]) -> Self:
-        values = dict(config)
-        if (policy := values.pop("policy", None)) is not None:
-            values["policy"] = Policy.from_dict(policy)
-        return super()._from_config(values)
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (*super()._all_settings(), self._sandbox)

@@ -9,10 +9,10 @@ import secrets
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from ...blocks import CodeBlock, CodeBlockLike, silence_pip
 from ...cancellation import Token, on_cancel
@@ -33,6 +33,7 @@ from ..argument_checks import (
 from ..base import CodeExecutor
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
+from ..settings import Settings
 from ..workspace.temp_dir_removal import TempDirRemoval
 from .kernel import Kernel
 from .output_limit import TextOutputLimit
@@ -50,6 +51,18 @@ _SETUP_CODE = """__import__("warnings").filterwarnings("ignore", "To exit: use '
 # ipykernel reads the output of child processes in threads, and ends a request without waiting for
 # them.
 _FLUSH_CODE = """__import__("time").sleep(0.005)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSettings(Settings):
+    """See `KernelExecutor`. `functions` includes the name of their module."""
+
+    kernel_name: str
+    timeout: float | None
+    output_dir: Path | None
+    functions: FunctionModule
+    limits: Limits
+    save_output: bool
 
 
 class KernelExecutor(CodeExecutor):
@@ -92,12 +105,14 @@ class KernelExecutor(CodeExecutor):
         super().__init__()
         if not isinstance(kernel_name, str) or not kernel_name:  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError(f"kernel_name must be the name of a kernel, not {kernel_name!r}.")
-        self._kernel_name = kernel_name
-        self._timeout = check_timeout(timeout)
-        self._function_module = FunctionModule(functions, functions_module)
-        self._limits = check_limits(limits, LOCAL_LIMITS)
-        self._save_output = check_bool("save_output", save_output)
-        self._given_output_dir = check_folder("output_dir", output_dir)
+        self._settings = KernelSettings(
+            kernel_name=kernel_name,
+            timeout=check_timeout(timeout),
+            output_dir=check_folder("output_dir", output_dir),
+            functions=FunctionModule(functions, functions_module),
+            limits=check_limits(limits, LOCAL_LIMITS),
+            save_output=check_bool("save_output", save_output),
+        )
         self._temporary_output_dir: Path | None = None
         self._output_dir_removal: TempDirRemoval | None = None
         self._kernel: Kernel | None = None
@@ -107,36 +122,36 @@ class KernelExecutor(CodeExecutor):
     @property
     def kernel_name(self) -> str:
         """The name of the kernel."""
-        return self._kernel_name
+        return self._settings.kernel_name
 
     @property
     def timeout(self) -> float | None:
         """Seconds that one block may run. None means no limit."""
-        return self._timeout
+        return self._settings.timeout
 
     def _repr_details(self) -> list[str]:
-        return [f"timeout={self._timeout}"]
+        return [f"timeout={self.timeout}"]
 
     @property
     def limits(self) -> Limits:
         """The limits of each block."""
-        return self._limits
+        return self._settings.limits
 
     @property
     def functions_module(self) -> str:
         """The name of the module that blocks import the functions from."""
-        return self._function_module.module_name
+        return self._settings.functions.module_name
 
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that blocks can import."""
-        return self._function_module.functions
+        return self._settings.functions.functions
 
     @property
     def output_dir(self) -> Path:
         """The folder for images and HTML pages."""
-        if self._given_output_dir is not None:
-            return self._given_output_dir
+        if self._settings.output_dir is not None:
+            return self._settings.output_dir
         if self._temporary_output_dir is None or not self._temporary_output_dir.exists():
             self._temporary_output_dir = Path(tempfile.mkdtemp(prefix="cellblock-shown-"))
             self._output_dir_removal = TempDirRemoval(self, self._temporary_output_dir)
@@ -147,7 +162,7 @@ class KernelExecutor(CodeExecutor):
 
         The template contains `$module_name` and `$functions`.
         """
-        return self._function_module.format_for_prompt(prompt_template)
+        return self._settings.functions.format_for_prompt(prompt_template)
 
     # implemented by subclasses
 
@@ -188,7 +203,7 @@ class KernelExecutor(CodeExecutor):
             if _same_language("python", kernel.language):
                 async for _ in KernelRequest(kernel, 0, silent=True).run(_SETUP_CODE, 60, None):
                     pass
-            if self._function_module.functions:
+            if self._settings.functions.functions:
                 await self._load_functions(kernel)
         except BaseException:
             await kernel.close()
@@ -198,14 +213,14 @@ class KernelExecutor(CodeExecutor):
     async def _load_functions(self, kernel: Kernel) -> None:
         if not _same_language("python", kernel.language):
             raise FunctionError(
-                f"The kernel {self._kernel_name!r} runs {kernel.language}, but functions need a "
+                f"The kernel {self.kernel_name!r} runs {kernel.language}, but functions need a "
                 "Python kernel. Use one, or leave functions out."
             )
-        code = code_to_load_functions(self._function_module, await self._package_folders(kernel))
+        code = code_to_load_functions(self._settings.functions, await self._package_folders(kernel))
         text = ""
         async for event in KernelRequest(kernel, 0, silent=True).run(
             code,
-            None if self._timeout is None else max(self._timeout, 60),
+            None if self.timeout is None else max(self.timeout, 60),
             None,
         ):
             if isinstance(event, Output):
@@ -265,13 +280,13 @@ class KernelExecutor(CodeExecutor):
         self, number: int, block: CodeBlock, token: Token | None, queued: float
     ) -> AsyncGenerator[Event, None]:
         """Run a block. Limit its output, save its displays, and measure its usage."""
-        limit = TextOutputLimit(number, self._limits.output_bytes)
+        limit = TextOutputLimit(number, self.limits.output_bytes)
         files = DisplayFiles(self.output_dir.absolute())
         kernel, replaced_notice = await self._live_kernel()
         flush = _FLUSH_CODE if _same_language("python", kernel.language) else ""
         request = KernelRequest(kernel, number, flush)
-        saved = _SavedOutput(self._saved_output_folder() if self._save_output else None)
-        seconds = shortest(self._timeout, self._limits.wall_seconds)
+        saved = _SavedOutput(self._saved_output_folder() if self._settings.save_output else None)
+        seconds = shortest(self.timeout, self.limits.wall_seconds)
         code = silence_pip(block.code, block.language).encode(errors="replace").decode()
         started, cpu_before = time.monotonic(), kernel.cpu_seconds()
         reconnections = kernel.reconnections
@@ -339,29 +354,8 @@ class KernelExecutor(CodeExecutor):
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result(JupyterCodeResult)
 
-    # saved configurations
-
-    def _to_config(self) -> dict[str, Any]:
-        given = self._given_output_dir
-        return {
-            "kernel_name": self._kernel_name,
-            "timeout": self._timeout,
-            "output_dir": None if given is None else str(given),
-            "functions": self._function_module.to_list(),
-            "functions_module": self._function_module.module_name,
-            "limits": self._limits.to_dict(),
-            "save_output": self._save_output,
-        }
-
-    @classmethod
-    def _from_config(cls, config: Mapping[str, Any]) -> Self:
-        values = dict(config)
-        module = values.get("functions_module", "functions")
-        if (functions := values.pop("functions", None)) is not None:
-            values["functions"] = FunctionModule.from_list(functions, module).functions
-        if "limits" in values:
-            values["limits"] = Limits.from_dict(values["limits"])
-        return cls(**values)
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (self._settings,)
 
 
 class _SavedOutput:

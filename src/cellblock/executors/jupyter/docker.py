@@ -67,7 +67,7 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
         """The folder for images and HTML pages."""
         return (
             super().output_dir
-            if self._given_output_dir is not None
+            if self._settings.output_dir is not None
             else self.work_dir or super().output_dir
         )
 

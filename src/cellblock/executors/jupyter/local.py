@@ -8,6 +8,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from ...runtime.linux.rmtree import remove_tree
 from ..argument_checks import check_folder, create_folder
 from ..command_line.base import CommandLineExecutor
 from ..command_line.host_command import command_on_host
+from ..settings import Settings
 from ..workspace.workspace import Workspace
 from .base import KernelExecutor
 from .kernel import Kernel
@@ -34,6 +36,13 @@ from .named_files import run_with_files
 _MISSING = (
     "Jupyter kernels need jupyter_client, which is not installed: pip install 'cellblock[jupyter]'."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalKernelSettings(Settings):
+    """See `JupyterCodeExecutor`."""
+
+    work_dir: Path | None
 
 
 class JupyterCodeExecutor(KernelExecutor):
@@ -76,22 +85,22 @@ class JupyterCodeExecutor(KernelExecutor):
             limits=limits,
             save_output=save_output,
         )
-        self._given_work_dir = check_folder("work_dir", work_dir)
-        if self._given_work_dir is not None:
-            create_folder("work_dir", self._given_work_dir)
+        self._local = LocalKernelSettings(work_dir=check_folder("work_dir", work_dir))
+        if self._local.work_dir is not None:
+            create_folder("work_dir", self._local.work_dir)
         self._shell_blocks: ShellBlocks | None = None
         self._connection_folder: Path | None = None
 
     @property
     def work_dir(self) -> Path:
         """The current folder of the kernel at its start."""
-        return self._given_work_dir or Path.cwd()
+        return self._local.work_dir or Path.cwd()
 
     async def _open(self) -> None:
-        shell_blocks = ShellBlocks(self._timeout, self.work_dir, self._limits)
+        shell_blocks = ShellBlocks(self.timeout, self.work_dir, self.limits)
         self._connection_folder = Path(tempfile.mkdtemp(prefix="cellblock-kernel-"))
         shell_blocks.delete_on_close = [str(self._connection_folder)]
-        if self._given_output_dir is None:
+        if self._settings.output_dir is None:
             shell_blocks.delete_on_close.append(str(self.output_dir))
         try:
             await shell_blocks.start()
@@ -120,9 +129,9 @@ class JupyterCodeExecutor(KernelExecutor):
         if self._shell_blocks is None or self._connection_folder is None:
             raise ExecutorStopped("The executor was stopped.")
         kernel = await start_kernel(
-            self._kernel_name,
+            self.kernel_name,
             self._shell_blocks.connection,
-            self._limits,
+            self.limits,
             self._shell_blocks.work_dir,
             self._connection_folder,
         )
@@ -130,10 +139,10 @@ class JupyterCodeExecutor(KernelExecutor):
         return kernel
 
     async def _package_folders(self, kernel: Kernel) -> list[str]:
-        if not self._function_module.packages or self._shell_blocks is None:
+        if not self._settings.functions.packages or self._shell_blocks is None:
             return []
         environment = await environment_for(
-            self._function_module.packages, python=self._shell_blocks.kernel_program or None
+            self._settings.functions.packages, python=self._shell_blocks.kernel_program or None
         )
         return [str(site_packages(environment))]
 
@@ -142,7 +151,7 @@ class JupyterCodeExecutor(KernelExecutor):
     ) -> AsyncGenerator[Event, None]:
         workspace = (
             None
-            if self._given_work_dir is None or self._shell_blocks is None
+            if self._local.work_dir is None or self._shell_blocks is None
             else self._shell_blocks.workspace
         )
         run = super()._run_in_kernel
@@ -162,9 +171,8 @@ class JupyterCodeExecutor(KernelExecutor):
     def _saved_output_folder(self) -> Path:
         return self.work_dir
 
-    def _to_config(self) -> dict[str, Any]:
-        given = self._given_work_dir
-        return {**super()._to_config(), "work_dir": None if given is None else str(given)}
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (*super()._all_settings(), self._local)
 
 
 class ShellBlocks(CommandLineExecutor):
@@ -219,7 +227,7 @@ class ShellBlocks(CommandLineExecutor):
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         return HostBackend(
             str(self.workspace.path),
-            self._limits,
+            self.limits,
             dict(os.environ),
             [*delete, *self.delete_on_close],
         )

@@ -64,8 +64,8 @@ class JupyterServerCodeExecutor(KernelExecutor):
             limits=limits,
             save_output=save_output,
         )
-        if self._function_module.packages:
-            names = ", ".join(self._function_module.packages)
+        if self._settings.functions.packages:
+            names = ", ".join(self._settings.functions.packages)
             raise FunctionError(
                 f"Packages of functions cannot be installed on a Jupyter server: {names}. "
                 "Install them on the server."
@@ -91,7 +91,7 @@ class JupyterServerCodeExecutor(KernelExecutor):
         except ImportError as error:
             raise BackendError(_MISSING) from error
         return await start_kernel(
-            await self._connection_info(), self._kernel_name, self._kernel_server
+            await self._connection_info(), self.kernel_name, self._kernel_server
         )
 
     async def _connection_info(self) -> JupyterConnectionInfo:

@@ -6,13 +6,14 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name, silence_pip
 from ...cancellation import Token
-from ...errors import BackendError, ComponentError, ExecutorStopped
+from ...errors import BackendError, ExecutorStopped
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import find_language
@@ -22,6 +23,7 @@ from ..argument_checks import check_bool, check_timeout, shortest
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
 from ..jupyter.output_limit import TextOutputLimit
+from ..settings import Settings
 from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT
 from .access_token import AccessToken, Credential
 from .arguments import (
@@ -48,6 +50,21 @@ _MISSING = (
 _RESTORED = "The session was restored: its variables are as they were before this block"
 _LANGUAGES = ("python", "sh", "bash")
 _STOPPED_MESSAGE = "The executor was stopped."
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureSettings(Settings):
+    """See `AzureContainerCodeExecutor`. `functions` includes the name of their module."""
+
+    pool_management_endpoint: str
+    credential: Credential | str | None = field(repr=False)
+    timeout: float | None
+    work_dir: Path | None
+    functions: FunctionModule
+    suppress_result_output: bool
+    session_id: str | None
+    limits: Limits
+    api_version: str | None
 
 
 class AzureContainerCodeExecutor(SessionFilesExecutor):
@@ -100,18 +117,21 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
         api_version: str | None = None,
     ) -> None:
         super().__init__(work_dir)
-        self._endpoint = check_endpoint(pool_management_endpoint)
-        self._credential = check_credential(credential)
-        self._timeout = check_timeout(timeout)
-        self._function_module = FunctionModule(functions, functions_module)
-        self._suppress_result_output = check_bool("suppress_result_output", suppress_result_output)
-        self._given_session_id = check_session_id(session_id)
-        self._limits = check_enforced_limits(limits)
-        self._api_version = api_version
+        self._settings = AzureSettings(
+            pool_management_endpoint=check_endpoint(pool_management_endpoint),
+            credential=check_credential(credential),
+            timeout=check_timeout(timeout),
+            work_dir=self._given_work_dir,
+            functions=FunctionModule(functions, functions_module),
+            suppress_result_output=check_bool("suppress_result_output", suppress_result_output),
+            session_id=check_session_id(session_id),
+            limits=check_enforced_limits(limits),
+            api_version=api_version,
+        )
         if api_version is not None:
             dialect_for(api_version)
-        self._token = AccessToken(self._credential)
-        self._session_id = self._given_session_id or str(uuid.uuid4())
+        self._token = AccessToken(self._settings.credential)
+        self._session_id = self._settings.session_id or str(uuid.uuid4())
         self._session: RemoteSession | None = None
         self._runs: set[asyncio.Task[RemoteRun]] = set()
         # The service would queue or refuse a second run.
@@ -126,32 +146,36 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
     @property
     def timeout(self) -> float | None:
         """Seconds that one block may run. None means as long as the service allows."""
-        return self._timeout
+        return self._settings.timeout
 
     @property
     def limits(self) -> Limits:
         """The limits of each block."""
-        return self._limits
+        return self._settings.limits
 
     @property
     def functions_module(self) -> str:
         """The name of the module that blocks import the functions from."""
-        return self._function_module.module_name
+        return self._settings.functions.module_name
 
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that blocks can import."""
-        return self._function_module.functions
+        return self._settings.functions.functions
 
     def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
         """Return a description of the functions for a model.
 
         The template contains `$module_name` and `$functions`.
         """
-        return self._function_module.format_for_prompt(prompt_template)
+        return self._settings.functions.format_for_prompt(prompt_template)
 
     def _repr_details(self) -> list[str]:
-        return [self._endpoint, f"session_id={self.session_id!r}", f"timeout={self._timeout}"]
+        return [
+            self._settings.pool_management_endpoint,
+            f"session_id={self.session_id!r}",
+            f"timeout={self.timeout}",
+        ]
 
     # implementation of CodeExecutor
 
@@ -174,12 +198,17 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
             raise BackendError(_MISSING) from error
 
         def make_client(identifier: str) -> SessionClient:
-            return SessionClient(self._endpoint, identifier, self._token, self._api_version)
+            return SessionClient(
+                self._settings.pool_management_endpoint,
+                identifier,
+                self._token,
+                self._settings.api_version,
+            )
 
-        return RemoteSession(make_client, self._session_id, self._function_module)
+        return RemoteSession(make_client, self._session_id, self._settings.functions)
 
     def _is_own(self, session: RemoteSession) -> bool:
-        return session.client.identifier != self._given_session_id
+        return session.client.identifier != self._settings.session_id
 
     async def _close(self, *, restarting: bool) -> None:
         session, self._session = self._session, None
@@ -190,7 +219,7 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
             await asyncio.wait(runs)
         if session is not None:
             await session.close(delete=self._is_own(session))
-        given = None if restarting else self._given_session_id
+        given = None if restarting else self._settings.session_id
         self._session_id = given or str(uuid.uuid4())
         if not restarting:
             await self._remove_temp_dir()
@@ -236,7 +265,7 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
         async with self._run_lock:
             queued.append(time.monotonic() - requested)
             session, started = self._live_session(), time.monotonic()
-            seconds = shortest(self._timeout, self._limits.wall_seconds)
+            seconds = shortest(self.timeout, self.limits.wall_seconds)
             try:
                 return await session.run(_source(block), _code_to_run(block), path, seconds)
             except asyncio.CancelledError:
@@ -252,10 +281,10 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
         if run.execution is None:
             yield _end_without_report(number, run, usage)
             return
-        seconds = shortest(self._timeout, self._limits.wall_seconds)
+        seconds = shortest(self.timeout, self.limits.wall_seconds)
         end = run_end(run.execution, run.wall_seconds, seconds)
-        limit = TextOutputLimit(number, self._limits.output_bytes)
-        with_result = not self._suppress_result_output
+        limit = TextOutputLimit(number, self.limits.output_bytes)
+        with_result = not self._settings.suppress_result_output
         for event in output_events(number, run.execution, end, with_result=with_result):
             match event:
                 case Output():
@@ -282,36 +311,8 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result()
 
-    # saved configurations
-
-    def _to_config(self) -> dict[str, Any]:
-        if self._credential is not None:
-            raise ComponentError(
-                "An executor with a credential cannot be saved. Leave credential out, so that "
-                "DefaultAzureCredential is used."
-            )
-        given = self._given_work_dir
-        return {
-            "pool_management_endpoint": self._endpoint,
-            "timeout": self._timeout,
-            "work_dir": None if given is None else str(given),
-            "functions": self._function_module.to_list(),
-            "functions_module": self._function_module.module_name,
-            "suppress_result_output": self._suppress_result_output,
-            "session_id": self._given_session_id,
-            "limits": self._limits.to_dict(),
-            "api_version": self._api_version,
-        }
-
-    @classmethod
-    def _from_config(cls, config: Mapping[str, Any]) -> Self:
-        values = dict(config)
-        module = values.get("functions_module", "functions")
-        if (functions := values.pop("functions", None)) is not None:
-            values["functions"] = FunctionModule.from_list(functions, module).functions
-        if "limits" in values:
-            values["limits"] = Limits.from_dict(values["limits"])
-        return cls(**values)
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (self._settings,)
 
 
 ACADynamicSessionsCodeExecutor = AzureContainerCodeExecutor  # its name in AutoGen 0.7

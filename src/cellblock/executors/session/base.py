@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...aio.background_loop import background_loop
@@ -20,6 +21,7 @@ from ...results import ResultBuilder, SessionCodeResult
 from ..command_line.base import CommandLineExecutor
 from ..displays import DisplayFiles, has_files, save_display
 from ..frame_decoder import FrameDecoder
+from ..settings import Settings
 from ..workspace.workspace import OutsideWorkspace
 from .checkpoint import Checkpoint
 
@@ -36,6 +38,15 @@ class InputPrompt(str):
 
 
 InputCallback = Callable[[InputPrompt], str] | Callable[[InputPrompt], Awaitable[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings(Settings):
+    """See `SessionExecutor`."""
+
+    checkpoints: bool
+    keep_processes: bool
+    input_callback: InputCallback | None
 
 
 class SessionExecutor(CommandLineExecutor):
@@ -65,14 +76,10 @@ class SessionExecutor(CommandLineExecutor):
             self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
         ) -> SessionCodeResult: ...
 
-    def _init_session(
-        self, *, checkpoints: bool, keep_processes: bool, input_callback: InputCallback | None
-    ) -> None:
-        """Initialize the attributes of a session."""
-        self._checkpoints_enabled, self._keep_processes = checkpoints, keep_processes
-        self._input_callback = input_callback
-        if input_callback is not None:
-            self._on_input = self._answer_input
+    _session: SessionSettings  # set by the constructor of each subclass
+
+    def _init_state(self) -> None:
+        super()._init_state()
         self._session_number = 0
         self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
         self._checkpoints: dict[str, Checkpoint] = {}
@@ -83,10 +90,9 @@ class SessionExecutor(CommandLineExecutor):
 
     async def _load_functions(self) -> None:
         assert self._workspace is not None
-        await asyncio.to_thread(
-            self._workspace.write, f"{self._module.module_name}.py", self._module.source
-        )
-        code = f"__import__('importlib').import_module({self._module.module_name!r})"
+        module = self._settings.functions
+        await asyncio.to_thread(self._workspace.write, f"{module.module_name}.py", module.source)
+        code = f"__import__('importlib').import_module({module.module_name!r})"
         await self._run_function_loader({**self._run_request(code), "silent": True})
 
     # blocks
@@ -98,7 +104,7 @@ class SessionExecutor(CommandLineExecutor):
         if (
             language is None
             or language.name != "python"
-            or action_for(language, self._execution_policies) != "execute"
+            or action_for(language, self._settings.execution_policies) != "execute"
         ):
             async with contextlib.aclosing(super()._run_block(number, block, token)) as events:
                 async for event in events:
@@ -146,14 +152,14 @@ class SessionExecutor(CommandLineExecutor):
             "session": self._session_number,
             "code": code.encode(errors="replace").decode(),
             "wall_seconds": self._wall_seconds(),
-            "rollback_checkpoints": self._checkpoints_enabled,
-            "keep_processes": self._keep_processes,
-            "input": self._input_callback is not None,
+            "rollback_checkpoints": self._session.checkpoints,
+            "keep_processes": self._session.keep_processes,
+            "input": self._session.input_callback is not None,
             "input_is_timed": self.input_is_timed,
             "no_input": self._no_input,
             "file": f"{self._inner_work_dir}/{name}" if name else None,
         }
-        if self._save_output:
+        if self._settings.save_output:
             request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
         return request
 
@@ -169,12 +175,17 @@ class SessionExecutor(CommandLineExecutor):
         assert self._workspace is not None
         return DisplayFiles(self._workspace.path)
 
-    async def _answer_input(self, question: dict[str, Any]) -> str:
-        assert self._input_callback is not None
+    @property
+    def _answers_input(self) -> bool:
+        return self._session.input_callback is not None
+
+    async def _on_input(self, question: dict[str, Any]) -> str:
+        callback = self._session.input_callback
+        assert callback is not None
         prompt = InputPrompt(question.get("prompt", ""))
         prompt.hidden, prompt.event_count = question.get("hidden") is True, self._event_count
         # The callback can wait for a person, and all executors share this loop, so use a thread.
-        answer = await asyncio.to_thread(self._input_callback, prompt)
+        answer = await asyncio.to_thread(callback, prompt)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
@@ -205,11 +216,5 @@ class SessionExecutor(CommandLineExecutor):
         }
         return await self._require_connection().request(complete, value)
 
-    # saved configurations
-
-    def _to_config(self) -> dict[str, Any]:
-        return {
-            **super()._to_config(),
-            "checkpoints": self._checkpoints_enabled,
-            "keep_processes": self._keep_processes,
-        }
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (*super()._all_settings(), self._session)

@@ -70,7 +70,7 @@ class CheckpointableSession(SessionExecutor):
             "name": name,
             "kind": kind,
             "size": len(data),
-            "rollback_checkpoints": self._checkpoints_enabled,
+            "rollback_checkpoints": self._session.checkpoints,
         }
         answer, _ = await self._query(request, data)
         check_answer(answer)
@@ -133,7 +133,7 @@ class CheckpointableSession(SessionExecutor):
         self, given_name: str | None, lifetime: float | None, replace: bool
     ) -> Checkpoint:
         began, name = time.monotonic(), self._new_checkpoint_name(given_name, replace)
-        limit, others = self._limits.checkpoints, self._checkpoints.keys() - {name}
+        limit, others = self.limits.checkpoints, self._checkpoints.keys() - {name}
         if limit is not None and len(others) >= limit:
             raise CheckpointError(
                 f"The session already has {limit} checkpoints, its limit of checkpoints. "
@@ -146,7 +146,7 @@ class CheckpointableSession(SessionExecutor):
                 "op": "checkpoint",
                 "exact": True,
                 "checkpoint_key": key,
-                "rollback_checkpoints": self._checkpoints_enabled,
+                "rollback_checkpoints": self._session.checkpoints,
             }
         )
         check_answer(answer, CheckpointError)
@@ -225,7 +225,7 @@ class CheckpointableSession(SessionExecutor):
             {
                 "op": "resume",
                 "checkpoint_key": checkpoint.key,
-                "rollback_checkpoints": self._checkpoints_enabled,
+                "rollback_checkpoints": self._session.checkpoints,
             }
         )
         return answer

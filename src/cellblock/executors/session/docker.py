@@ -25,12 +25,13 @@ from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStoppe
 from ...languages import Language
 from ...runtime.linux.rmtree import remove_tree
 from ...runtime.protocol import Frame
+from ..argument_checks import check_bool
 from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, server_lost_frame
 from ..workspace import snapshot
 from ..workspace.temp_dir_removal import TempDirRemoval
 from ..workspace.temp_dirs import SharedTempDir
 from ..workspace.workspace import Workspace
-from .base import InputCallback
+from .base import InputCallback, SessionSettings
 from .checkpoint import Checkpoint
 from .checkpointing import CheckpointableSession, check_answer
 
@@ -79,9 +80,14 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         **options: Any,
     ) -> None:
         DockerCommandLineCodeExecutor.__init__(self, image, container_name, **options)
-        self._init_session(
-            checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback
+        self._session = SessionSettings(
+            checkpoints=check_bool("checkpoints", checkpoints),
+            keep_processes=check_bool("keep_processes", keep_processes),
+            input_callback=input_callback,
         )
+
+    def _init_state(self) -> None:
+        super()._init_state()
         self._container_group: _ContainerGroup | None = None
         self._branch_dir: SharedTempDir | None = None  # of a branch: contains its work folder
 
@@ -114,9 +120,9 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
 
     def _fork_obstacle(self) -> str | None:
         """Return the option that makes forks impossible, because work folders cannot be mounted."""
-        if self._options["transfer"] == "copy":
+        if self._docker.transfer == "copy":
             return 'transfer="copy"'
-        if self._bind_dir is not None:
+        if self._docker.bind_dir is not None:
             return "bind_dir"
         return "a container that is kept" if self._keeps_container else None
 
@@ -202,7 +208,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     async def _checkpoint(
         self, given_name: str | None, lifetime: float | None, replace: bool
     ) -> Checkpoint:
-        if self._options["transfer"] == "copy":
+        if self._docker.transfer == "copy":
             raise CheckpointError(
                 'checkpoint() is not possible with transfer="copy": the work folder exists only in '
                 'the container. Use transfer="bind".'
@@ -211,8 +217,8 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
 
     async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
         assert self._workspace is not None
+        self._require_connection()
         assert self._container_group is not None
-        assert self._connection is not None
         if obstacle := self._fork_obstacle():
             raise CheckpointError(_CANNOT_FORK.format(obstacle))
         branch, number, name = (
@@ -229,12 +235,16 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
             "mounts": _NO_MOUNTS,
             "delete": _NO_MOUNTS,
             "folder": f"{_BRANCHES_DIR}/{name}",
-            "rollback_checkpoints": self._checkpoints_enabled,
+            "rollback_checkpoints": self._session.checkpoints,
             "checkpoint_key": checkpoint.key if checkpoint is not None else None,
         }
         try:
             await asyncio.to_thread(
-                _copy_folder, source, folder, self._workspace.path, self._limits.written_bytes
+                _copy_folder,
+                source,
+                folder,
+                self._workspace.path,
+                self.limits.written_bytes,
             )
             check_answer(await self._request_fork(request), CheckpointError)
         except BaseException:
@@ -245,8 +255,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         return branch
 
     async def _request_fork(self, request: dict[str, Any]) -> dict[str, Any]:
-        connection = self._connection
-        assert connection is not None
+        connection = self._require_connection()
         try:
             return (await connection.request(request))[0]
         except asyncio.CancelledError:
@@ -256,14 +265,8 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
             raise
 
     def _new_branch(self) -> Self:
-        branch = type(self)._from_config(
-            {**self._to_config(), "work_dir": None, "container_name": None}
-        )
-        branch._init_session(
-            checkpoints=self._checkpoints_enabled,
-            keep_processes=self._keep_processes,
-            input_callback=self._input_callback,
-        )
+        branch = self._copy_with_work_dir(None)
+        branch._docker = replace(self._docker, container_name=None)
         return branch
 
     def _join_group(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -20,15 +21,24 @@ from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ...runtime.linux.rmtree import remove_tree
+from ..argument_checks import check_bool
 from ..command_line.sandbox import SandboxCommandLineCodeExecutor
+from ..settings import Settings
 from ..workspace import snapshot
 from ..workspace.workspace import Workspace
-from .base import InputCallback
+from .base import InputCallback, SessionSettings
 from .checkpoint import Checkpoint
 from .checkpointing import CheckpointableSession, Variable, check_answer
 from .sandbox_server import SandboxSessionServer, SessionServer
 
 __all__ = ["SandboxSessionCodeExecutor", "Variable"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedServerSettings(Settings):
+    """See `SandboxSessionCodeExecutor`."""
+
+    server: SandboxSessionServer | None
 
 
 class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
@@ -96,12 +106,17 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
             execution_policies=execution_policies,
             save_output=save_output,
         )
-        self._init_session(
-            checkpoints=checkpoints, keep_processes=keep_processes, input_callback=input_callback
+        self._session = SessionSettings(
+            checkpoints=check_bool("checkpoints", checkpoints),
+            keep_processes=check_bool("keep_processes", keep_processes),
+            input_callback=input_callback,
         )
+        self._shared = SharedServerSettings(server=server)
         if server is not None:
             self._inner_work_dir = server.runtime_server.inner_work_dir
-        self._given_server = server
+
+    def _init_state(self) -> None:
+        super()._init_state()
         self._server: SessionServer | None = None
         self._scratch: Path | None = None
 
@@ -114,37 +129,39 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
 
     async def _open_session(self) -> None:
         self._workspace = Workspace(
-            self.work_dir, None if self._given_work_dir is None else str(self._given_work_dir)
+            self.work_dir, None if self._settings.work_dir is None else str(self._settings.work_dir)
         )
         await self._protect_startup_files(self._workspace)
-        given = self._given_server
+        given = self._shared.server
         server = self._private_server() if given is None else given.runtime_server
         work_dir = str(self._workspace.path)
         scratch = create_scratch("cellblock-session-", work_dir)
         try:
             connection = await (
-                server.open(self._module.packages, work_dir) if given is None else server.open()
+                server.open(self._settings.functions.packages, work_dir)
+                if given is None
+                else server.open()
             )
             server.populate_scratch(scratch)
             await self._create_session(server, connection, scratch, {"op": "open"})
-            if self._module.functions:
+            if self._settings.functions.functions:
                 await self._load_functions()
             await self._record_startup_files()
         except BaseException:
             remove_tree(str(scratch))
             if self._server is not None:
                 await self._close(restarting=True)
-            elif self._given_server is None:
+            elif self._shared.server is None:
                 await server.close()
             raise
 
     def _private_server(self) -> SessionServer:
         return SessionServer(
-            packages=self._packages,
-            limits=self._limits,
-            policy=self._policy,
-            preload=self._preload,
-            virtual_env_context=self._virtual_env_context,
+            packages=self._settings.packages,
+            limits=self.limits,
+            policy=self.policy,
+            preload=self._sandbox.preload,
+            virtual_env_context=self._sandbox.virtual_env_context,
             stop_with_last_session=True,
         )
 
@@ -180,7 +197,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         return executor_mounts(
             work_dir,
             str(scratch),
-            self._policy,
+            self.policy,
             self._protected,
             work_dir_target=self._inner_work_dir,
         )
@@ -217,9 +234,9 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
 
     async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
         assert self._workspace is not None
-        assert self._scratch is not None
-        assert self._connection is not None
-        assert self._server is not None
+        connection, server, own_scratch = self._require_connection(), self._server, self._scratch
+        assert server is not None
+        assert own_scratch is not None
         branch = self._new_branch()
         work_dir = branch.work_dir
         scratch = create_scratch("cellblock-session-", work_dir)
@@ -229,7 +246,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
                 _copy_folders,
                 source,
                 work_dir,
-                self._scratch,
+                own_scratch,
                 scratch,
                 self._block_limits().written_bytes,
             )
@@ -237,11 +254,11 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
             request: dict[str, Any] = {
                 "op": "fork",
                 "session": self._session_number,
-                "rollback_checkpoints": self._checkpoints_enabled,
+                "rollback_checkpoints": self._session.checkpoints,
             }
             request["checkpoint_key"] = checkpoint.key if checkpoint is not None else None
             check_answer(
-                await branch._create_session(self._server, self._connection, scratch, request),
+                await branch._create_session(server, connection, scratch, request),
                 CheckpointError,
             )
         except BaseException:
@@ -253,28 +270,19 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         return branch
 
     def _new_branch(self) -> Self:
-        """Create an executor with the same settings and a temporary work folder."""
-        return (
-            type(self)._from_config({**self._to_config(), "work_dir": None})
-            if self._given_server is None
-            else type(self)(
-                self._timeout,
-                functions=self._module.functions,
-                functions_module=self._module.module_name,
-                checkpoints=self._checkpoints_enabled,
-                keep_processes=self._keep_processes,
-                input_callback=self._input_callback,
-                server=self._given_server,
-                execution_policies=self._execution_policies,
-                save_output=self._save_output,
-            )
-        )
+        """Return an executor with the same settings and a temporary work folder."""
+        branch = self._copy_with_work_dir(None)
+        branch._inner_work_dir = self._inner_work_dir
+        return branch
 
-    # saved configurations
+    # settings
+
+    def _all_settings(self) -> tuple[Settings, ...]:
+        return (*super()._all_settings(), self._shared)
 
     def _to_config(self) -> dict[str, Any]:
         config = super()._to_config()
-        del config["isolation"]
+        del config["isolation"]  # always full
         return config
 
 

@@ -33,8 +33,11 @@ class ServedSession(CheckpointableSession):
     _no_input: ClassVar[str] = (
         "input() is not available here. Put the values into the code or a file."
     )
-    _run_seconds: float | None = None
-    _written_bytes: int | None = None
+
+    def _init_state(self) -> None:
+        super()._init_state()
+        self._run_seconds: float | None = None
+        self._written_bytes: int | None = None
 
     @contextlib.contextmanager
     def lower_limits(
@@ -66,10 +69,10 @@ class ServedSession(CheckpointableSession):
 
     def _block_limits(self) -> Limits:
         if self._written_bytes is None:
-            return self._limits
-        allowed = self._limits.written_bytes
+            return self._settings.limits
+        allowed = self.limits.written_bytes
         lower = self._written_bytes if allowed is None else min(self._written_bytes, allowed)
-        return replace(self._limits, written_bytes=lower)
+        return replace(self.limits, written_bytes=lower)
 
     def _frames(
         self, request: dict[str, Any], token: Token | None = None

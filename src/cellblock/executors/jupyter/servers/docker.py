@@ -8,7 +8,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -26,6 +26,7 @@ from ....errors import BackendError, ContainerEngineUnavailable, ImageUnavailabl
 from ....limits import GIB, LOCAL_LIMITS, Limits
 from ....sandbox.guarantees import Guarantee
 from ...argument_checks import check_limits
+from ...settings import from_config, to_config
 from ..connection_info import JupyterConnectionInfo
 from ..inbox import KernelDied
 from .base import ManagedJupyterServer
@@ -289,17 +290,8 @@ class DockerJupyterServer(ManagedJupyterServer, Component):
     # saved configurations
 
     def _to_config(self) -> dict[str, Any]:
-        values = {item.name: getattr(self._spec, item.name) for item in fields(self._spec)}
-        folder = self._spec.bind_dir
-        return {
-            **values,
-            "bind_dir": None if folder is None else str(folder),
-            "limits": self.limits.to_dict(),
-        }
+        return to_config(self._spec)
 
     @classmethod
     def _from_config(cls, config: Mapping[str, Any]) -> Self:
-        values = dict(config)
-        if "limits" in values:
-            values["limits"] = Limits.from_dict(values["limits"])
-        return cls(**values)
+        return cls(**from_config(config))

@@ -1,0 +1,85 @@
+"""The settings of executors: what a constructor was given, after its checks.
+
+Saved configurations and copies of an executor derive from the fields, whose names are those of the
+constructor's parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import ComponentError
+from ..functions.module import FunctionModule
+from ..limits import Limits
+from ..policy import Policy
+
+if TYPE_CHECKING:
+    from ..containers.gateway.spec import GatewaySpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base class of the settings of executors."""
+
+
+# Progress reports do not change what an executor does.
+_NOT_SAVED = frozenset({"on_pull"})
+_CANNOT_BE_SAVED = {
+    "input_callback": "a function",
+    "server": "a running server",
+    "credential": "a secret",
+}
+
+
+def to_config(*settings: Settings | GatewaySpec) -> dict[str, Any]:
+    """Return the fields of `settings` as JSON values.
+
+    Raise `ComponentError` if one of them cannot be saved.
+    """
+    config: dict[str, Any] = {}
+    for each in settings:
+        for item in fields(each):
+            value: object = getattr(each, item.name)
+            if isinstance(value, FunctionModule):
+                config["functions"] = value.to_list()
+                config["functions_module"] = value.module_name
+            elif item.name in _CANNOT_BE_SAVED:
+                if value is not None:
+                    raise ComponentError(
+                        f"An executor with {item.name}= cannot be saved, because that is "
+                        f"{_CANNOT_BE_SAVED[item.name]}. Save one without it."
+                    )
+            elif item.name not in _NOT_SAVED:
+                config[item.name] = _to_json(value)
+    return config
+
+
+def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a constructor whose settings `to_config` returned as `config`."""
+    values = dict(config)
+    module = values.get("functions_module", "functions")
+    if (functions := values.pop("functions", None)) is not None:
+        values["functions"] = FunctionModule.from_list(functions, module).functions
+    if "limits" in values:
+        values["limits"] = Limits.from_dict(values["limits"])
+    if values.get("policy") is not None:
+        values["policy"] = Policy.from_dict(values["policy"])
+    if values.get("virtual_env_context") is not None:
+        values["virtual_env_context"] = SimpleNamespace(**values["virtual_env_context"])
+    return values
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, Limits | Policy):
+        return value.to_dict()
+    if isinstance(value, SimpleNamespace):
+        return dict(vars(value))
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple):
+        return [*cast("tuple[object, ...]", value)]
+    return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else value

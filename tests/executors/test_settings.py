@@ -1,0 +1,167 @@
+"""Settings of executors: saved, loaded and passed on to branches, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from cellblock import (
+    BackendError,
+    Checkpoint,
+    CodeBlock,
+    CodeExecutor,
+    ComponentError,
+    ExecutorStopped,
+    LocalCommandLineCodeExecutor,
+    SandboxCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
+    SandboxSessionServer,
+    create_virtual_env,
+)
+from cellblock.sandbox.probe import unavailable_reason
+from tests.executors.session.live_session import forked, open_session
+
+needs_sandbox = pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())
+pytestmark = [pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")]
+WITH_ENVIRONMENT = [
+    LocalCommandLineCodeExecutor,
+    SandboxCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
+]
+
+
+def answer(prompt: str) -> str:
+    """Answer `input()`."""
+    return f"answer to {prompt}"
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Return the context of a virtual environment with nothing but Python."""
+    folder = tmp_path_factory.mktemp("bare")
+    command = [sys.executable, "-m", "venv", "--without-pip", folder]
+    subprocess.run(command, check=True)
+    programs = folder / "bin"
+    return SimpleNamespace(env_exe=str(programs / "python"), bin_path=str(programs))
+
+
+# saved configurations
+
+
+@pytest.mark.parametrize("kind", WITH_ENVIRONMENT)
+def test_a_saved_configuration_has_the_virtual_environment(
+    kind: type[Any], context: SimpleNamespace
+) -> None:
+    executor = kind(virtual_env_context=context)
+    saved = executor.dump_component()
+    assert saved.config["virtual_env_context"] == vars(context)
+    loaded = CodeExecutor.load_component(saved.to_json())
+    assert loaded.dump_component() == saved
+
+
+def test_blocks_of_a_loaded_executor_run_in_the_saved_environment(
+    context: SimpleNamespace,
+) -> None:
+    saved = LocalCommandLineCodeExecutor(virtual_env_context=context).dump_component()
+
+    async def run() -> str:
+        async with CodeExecutor.load_component(saved) as loaded:
+            code = "import sys; print(sys.executable)"
+            return (await loaded.execute_code_blocks([CodeBlock(code, "python")])).output
+
+    assert asyncio.run(run()).strip() == context.env_exe
+
+
+@pytest.mark.parametrize("argument", ["input_callback", "server"])
+def test_what_cannot_be_saved_is_refused_by_name(argument: str) -> None:
+    value = answer if argument == "input_callback" else SandboxSessionServer()
+    executor = SandboxSessionCodeExecutor(**{argument: value})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ComponentError, match=f"{argument}= cannot be saved"):
+        executor.dump_component()
+
+
+# branches
+
+
+class Labelled(SandboxSessionCodeExecutor):
+    """A session whose constructor has other parameters than its base class."""
+
+    def __init__(self, label: str, folder: Path) -> None:
+        super().__init__(30, folder, input_callback=answer)
+        self.label = label
+
+
+@needs_sandbox
+def test_a_branch_has_the_settings_of_its_session(tmp_path: Path) -> None:
+    executor = Labelled("first", tmp_path)
+
+    async def run() -> tuple[Labelled, str, str]:
+        async with executor:
+            [branch] = await executor.fork()
+            outputs: list[str] = []
+            async with branch:
+                for _ in range(2):
+                    block = CodeBlock("print(input('Name? '))", "python")
+                    outputs.append((await branch.execute_code_blocks([block])).output)
+                    await branch.restart()
+            return branch, outputs[0], outputs[1]
+
+    branch, before, after = asyncio.run(run())
+    assert before == after
+    assert before.endswith("answer to Name? \n")
+    assert (branch.label, branch.timeout, branch.limits) == ("first", 30, executor.limits)
+    assert branch.work_dir != tmp_path
+
+
+@needs_sandbox
+@pytest.mark.pythons
+def test_a_branch_that_restarts_keeps_its_virtual_environment(tmp_path: Path) -> None:
+    context = create_virtual_env(tmp_path / "venv")
+    command = [context.env_exe, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    folder = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    Path(folder, "only_here.py").write_text("name = 'only here'\n")
+    with (
+        open_session(None, virtual_env_context=context, packages=["ipython"]) as session,
+        forked(session) as [branch],
+    ):
+        assert branch.output_of("import only_here; print(only_here.name)") == "only here"
+        asyncio.run(branch.executor.restart())
+        assert branch.output_of("import only_here; print(only_here.name)") == "only here"
+
+
+class StoppedByItsFirstBranch(SandboxSessionCodeExecutor):
+    """A session that another task stops while `fork` makes its second branch."""
+
+    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
+        branch = await super()._fork_one(checkpoint)
+        await self._stop()
+        return branch
+
+
+@needs_sandbox
+def test_a_stop_during_a_fork_is_reported_as_a_stop() -> None:
+    async def run() -> None:
+        async with StoppedByItsFirstBranch() as session:
+            await session.fork(3)
+
+    with pytest.raises(ExecutorStopped):
+        asyncio.run(run())
+
+
+@needs_sandbox
+def test_a_virtual_environment_without_ipython_is_named_as_the_cause(
+    context: SimpleNamespace,
+) -> None:
+    executor = SandboxSessionCodeExecutor(virtual_env_context=context)
+    with pytest.raises(BackendError) as caught:
+        asyncio.run(executor.start())
+    message = str(caught.value)
+    assert message.startswith("Sessions need IPython in the Python that runs the blocks")
+    assert "pip install ipython" in message
+    assert "landlock" not in message
