@@ -201,6 +201,7 @@ def test_importing_a_module_changes_nothing() -> None:
 
 def test_public_names_are_sorted_and_exist() -> None:
     assert cellblock.__all__ == sorted(set(cellblock.__all__))
+    assert dir(cellblock) == cellblock.__all__
     for name in cellblock.__all__:
         assert hasattr(cellblock, name), name
 

@@ -22,7 +22,7 @@ from ..events import Ended, Event, Started
 from ..results import BlockResult, CodeResult, ResultBuilder
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
-from .settings import Settings, from_config, to_config
+from .settings import ExecutorSettings, from_config, to_config
 from .workspace.full_disk import report_full_disk
 
 _log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class CodeExecutor(Component, ABC):
 
     # saved configurations
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         """Return the settings to save. None if the executor cannot be saved."""
         return ()
 

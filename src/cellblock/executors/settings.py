@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ExecutorSettings:
     """Base class of the settings of executors."""
 
 
@@ -35,7 +35,7 @@ _CANNOT_BE_SAVED = {
 }
 
 
-def to_config(*settings: Settings | GatewaySpec) -> dict[str, Any]:
+def to_config(*settings: ExecutorSettings | GatewaySpec) -> dict[str, Any]:
     """Return the fields of `settings` as JSON values.
 
     Raise `ComponentError` if one of them cannot be saved.
@@ -50,7 +50,7 @@ def to_config(*settings: Settings | GatewaySpec) -> dict[str, Any]:
             elif item.name in _CANNOT_BE_SAVED:
                 if value is not None:
                     raise ComponentError(
-                        f"An executor with {item.name}= cannot be saved, because that is "
+                        f"An executor with {item.name} cannot be saved, because that is "
                         f"{_CANNOT_BE_SAVED[item.name]}. Save one without it."
                     )
             elif item.name not in _NOT_SAVED:

@@ -37,7 +37,7 @@ from ..argument_checks import (
 )
 from ..base import CodeExecutor
 from ..frame_decoder import FrameDecoder
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import OutsideWorkspace, Workspace
 
@@ -62,7 +62,7 @@ class _CodeFile(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandLineSettings(Settings):
+class CommandLineSettings(ExecutorSettings):
     """See `CommandLineExecutor`. `functions` includes the name of their module."""
 
     timeout: float | None
@@ -454,7 +454,7 @@ class CommandLineExecutor(CodeExecutor):
 
     # settings
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (self._settings,)
 
     def _copy_with_work_dir(self, work_dir: Path | None) -> Self:

@@ -10,7 +10,6 @@ import os
 import time
 import warnings
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -24,13 +23,11 @@ from ...containers import users
 from ...containers.client import EngineClient, connect
 from ...containers.guarantees import ContainerSettings, container_guarantees
 from ...containers.image_packages import image_with_packages
-from ...containers.images import OnPull
 from ...containers.lifecycle import ContainerLifecycle
 from ...containers.spec import (
     WORK_DIR,
     ContainerOptions,
     ContainerSpec,
-    Transfer,
     validate_options,
     validate_resources,
 )
@@ -43,10 +40,11 @@ from ...runtime import protocol
 from ...runtime.protocol import Frame
 from ...sandbox.guarantees import Guarantee
 from ..argument_checks import check_bool, check_folder, check_strings
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace.cleanup_watchdog import CleanupWatchdog
 from .base import CommandLineExecutor
 from .docker_file_sync import FileSync
+from .docker_settings import DockerSettings
 
 IMAGE = "python:3-slim"
 _log = logging.getLogger(__name__)
@@ -56,32 +54,6 @@ _CONTAINER_REPLACED = (
     "the container was missing and was replaced by a new one, "
     "without the files that were created outside the work folder"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DockerSettings(Settings):
-    """See `DockerCommandLineCodeExecutor` and `ContainerOptions`."""
-
-    image: str
-    container_name: str | None
-    bind_dir: Path | None
-    auto_remove: bool
-    stop_container: bool
-    device_requests: Sequence[Mapping[str, Any]]
-    extra_volumes: Mapping[str, Mapping[str, str]]
-    extra_hosts: Mapping[str, str]
-    init_command: str | None
-    preload: tuple[str, ...]
-    user: str | None
-    network: str
-    environment: Mapping[str, str] = field(repr=False)
-    ports: Mapping[str, Any]
-    runtime: str | None
-    read_only: bool
-    wheels: Sequence[str]
-    transfer: Transfer
-    create_kwargs: Mapping[str, Any] = field(repr=False)
-    on_pull: OnPull | None
 
 
 class DockerCommandLineCodeExecutor(CommandLineExecutor):
@@ -358,7 +330,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
 
     # saved configurations
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (*super()._all_settings(), self._docker)
 
     def _to_config(self) -> dict[str, Any]:

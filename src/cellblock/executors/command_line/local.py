@@ -21,7 +21,7 @@ from ...limits import LOCAL_LIMITS, Limits
 from ...sandbox.guarantees import Guarantee, host_guarantees
 from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_folder, check_virtual_env
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from .base import CommandLineExecutor
 from .host_command import command_on_host
 
@@ -32,7 +32,7 @@ _WARNING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostSettings(Settings):
+class HostSettings(ExecutorSettings):
     """See `LocalCommandLineCodeExecutor`."""
 
     virtual_env_context: SimpleNamespace | None
@@ -134,7 +134,7 @@ class LocalCommandLineCodeExecutor(CommandLineExecutor):
         in_memory = is_in_memory(self._settings.work_dir)
         return host_guarantees(probe(), self.limits, in_memory=in_memory)
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (*super()._all_settings(), self._host)
 
 

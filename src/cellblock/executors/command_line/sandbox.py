@@ -26,7 +26,7 @@ from ...policy import Policy
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_policy, check_strings, check_virtual_env
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace import ownership_lease
 from ..workspace.workspace import Workspace
 from .base import CommandLineExecutor
@@ -34,7 +34,7 @@ from .host_command import command_on_host
 
 
 @dataclass(frozen=True, kw_only=True)
-class SandboxSettings(Settings):
+class SandboxSettings(ExecutorSettings):
     """See `SandboxCommandLineCodeExecutor`."""
 
     virtual_env_context: SimpleNamespace | None
@@ -216,5 +216,5 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             return {"script": path}
         return {"argv": [*(language.argv or ()), path]}
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (*super()._all_settings(), self._sandbox)

@@ -33,7 +33,7 @@ from ..argument_checks import (
 from ..base import CodeExecutor
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace.temp_dir_removal import TempDirRemoval
 from .kernel import Kernel
 from .output_limit import TextOutputLimit
@@ -54,7 +54,7 @@ _FLUSH_CODE = """__import__("time").sleep(0.005)"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelSettings(Settings):
+class KernelSettings(ExecutorSettings):
     """See `KernelExecutor`. `functions` includes the name of their module."""
 
     kernel_name: str
@@ -354,7 +354,7 @@ class KernelExecutor(CodeExecutor):
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result(JupyterCodeResult)
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (self._settings,)
 
 

@@ -27,7 +27,7 @@ from ...runtime.linux.rmtree import remove_tree
 from ..argument_checks import check_folder, create_folder
 from ..command_line.base import CommandLineExecutor
 from ..command_line.host_command import command_on_host
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace.workspace import Workspace
 from .base import KernelExecutor
 from .kernel import Kernel
@@ -39,7 +39,7 @@ _MISSING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalKernelSettings(Settings):
+class LocalKernelSettings(ExecutorSettings):
     """See `JupyterCodeExecutor`."""
 
     work_dir: Path | None
@@ -171,7 +171,7 @@ class JupyterCodeExecutor(KernelExecutor):
     def _saved_output_folder(self) -> Path:
         return self.work_dir
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (*super()._all_settings(), self._local)
 
 

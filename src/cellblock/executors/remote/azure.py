@@ -23,7 +23,7 @@ from ..argument_checks import check_bool, check_timeout, shortest
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
 from ..jupyter.output_limit import TextOutputLimit
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT
 from .access_token import AccessToken, Credential
 from .arguments import (
@@ -53,7 +53,7 @@ _STOPPED_MESSAGE = "The executor was stopped."
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureSettings(Settings):
+class AzureSettings(ExecutorSettings):
     """See `AzureContainerCodeExecutor`. `functions` includes the name of their module."""
 
     pool_management_endpoint: str
@@ -311,7 +311,7 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result()
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (self._settings,)
 
 

@@ -21,7 +21,7 @@ from ...results import ResultBuilder, SessionCodeResult
 from ..command_line.base import CommandLineExecutor
 from ..displays import DisplayFiles, has_files, save_display
 from ..frame_decoder import FrameDecoder
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace.workspace import OutsideWorkspace
 from .checkpoint import Checkpoint
 
@@ -41,7 +41,7 @@ InputCallback = Callable[[InputPrompt], str] | Callable[[InputPrompt], Awaitable
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionSettings(Settings):
+class SessionSettings(ExecutorSettings):
     """See `SessionExecutor`."""
 
     checkpoints: bool
@@ -216,5 +216,5 @@ class SessionExecutor(CommandLineExecutor):
         }
         return await self._require_connection().request(complete, value)
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (*super()._all_settings(), self._session)

@@ -23,7 +23,7 @@ from ...policy import Policy
 from ...runtime.linux.rmtree import remove_tree
 from ..argument_checks import check_bool
 from ..command_line.sandbox import SandboxCommandLineCodeExecutor
-from ..settings import Settings
+from ..settings import ExecutorSettings
 from ..workspace import snapshot
 from ..workspace.workspace import Workspace
 from .base import InputCallback, SessionSettings
@@ -35,7 +35,7 @@ __all__ = ["SandboxSessionCodeExecutor", "Variable"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedServerSettings(Settings):
+class SharedServerSettings(ExecutorSettings):
     """See `SandboxSessionCodeExecutor`."""
 
     server: SandboxSessionServer | None
@@ -277,7 +277,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
 
     # settings
 
-    def _all_settings(self) -> tuple[Settings, ...]:
+    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
         return (*super()._all_settings(), self._shared)
 
     def _to_config(self) -> dict[str, Any]:
