@@ -14,7 +14,6 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from ...errors import BackendError
-from .migrations import upgrade
 from .tables import Base
 
 
@@ -30,7 +29,7 @@ def default_database_url() -> str:
 
 
 def open_database(url: str, *, must_exist: bool = False) -> Engine:
-    """Open the database at `url`, and bring its tables to this version. Raise `BackendError`.
+    """Open the database at `url`, and create the tables that it lacks. Raise `BackendError`.
 
     A missing SQLite file is created, for its owner only, unless it `must_exist`.
     """
@@ -40,11 +39,11 @@ def open_database(url: str, *, must_exist: bool = False) -> Engine:
             _check_exists(Path(parsed.database))
         engine = create_engine(parsed)
         if parsed.get_backend_name() != "sqlite":
-            upgrade(engine, Base.metadata)
+            Base.metadata.create_all(engine)
             return engine
         event.listen(engine, "connect", _configure_sqlite)
         with _sqlite_file_locked(parsed):
-            upgrade(engine, Base.metadata)
+            Base.metadata.create_all(engine)
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise BackendError(
