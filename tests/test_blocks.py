@@ -18,7 +18,6 @@ from cellblock.blocks import (
     extract_code_blocks,
     file_name,
     infer_language,
-    silence_pip,
 )
 
 # All of Unicode, including lone surrogates, and often characters that the parser treats specially.
@@ -422,42 +421,6 @@ def test_other_first_lines_have_no_filename(code: str) -> None:
 def test_filename_is_one_line_and_not_blank(code: str) -> None:
     name = file_name(code)
     assert name is None or (name == name.strip() != "" and not {"\n", "\r"} & set(name))
-
-
-@pytest.mark.parametrize(
-    ("language", "code", "quiet"),
-    [
-        ("python", "! pip install x\nimport x", "! pip install -qqq x\nimport x"),
-        ("PY", "x\n!pip install a b", "x\n!pip install -qqq a b"),
-        ("python", "pip install x", "pip install x"),
-        ("python", "print('! pip install x')", "print('! pip install x')"),
-        ("sh", "pip install x\npip install y", "pip install -qqq x\npip install -qqq y"),
-        ("zsh", "pip install x", "pip install -qqq x"),
-        ("Shell", "pip install", "pip install -qqq"),
-        ("ps1", "pip install x", "pip install -qqq x"),
-        ("bash", "pip install x -qqq\npip install y", "pip install x -qqq\npip install -qqq y"),
-        ("bash", "  pip install x\npip installed", "  pip install x\npip installed"),
-        ("js", "pip install x", "pip install x"),
-        ("cobol", "pip install x", "pip install x"),
-    ],
-)
-def test_pip_install_is_silenced_in_languages_that_run_it(
-    language: str, code: str, quiet: str
-) -> None:
-    assert silence_pip(code, language) == quiet
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            ["pip install", "! pip install", "!pip install", " ", "\n", "-qqq", "x", "\r", "-q"]
-        )
-    ),
-    st.sampled_from(["python", "py", "sh", "shell", "bash", "pwsh", "js", ""]),
-)
-def test_silencing_pip_twice_equals_once(pieces: list[str], language: str) -> None:
-    once = silence_pip("".join(pieces), language)
-    assert silence_pip(once, language) == once
 
 
 def test_importing_blocks_does_not_import_the_markdown_parser() -> None:

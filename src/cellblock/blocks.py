@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .fences import Fence, autogen_fences, commonmark_fences, without_thoughts
-from .languages import Action, Language, action_for, find_language
+from .languages import Action, Language, action_for
 
 
 @dataclass
@@ -160,7 +160,7 @@ def file_name(code: str) -> str | None:
     `//`, `/* */` and `<!-- -->` comments are accepted too. The name is returned as written and may
     point anywhere: the caller must check that it is in the work folder.
     """
-    first_line = code.partition("\n")[0].partition("\r")[0].strip()
+    first_line = code.removeprefix("\ufeff").partition("\n")[0].partition("\r")[0].strip()
     for opening, closing in _COMMENTS:
         if first_line.startswith(opening) and first_line.endswith(closing):
             comment = first_line.removeprefix(opening).removesuffix(closing).strip()
@@ -177,21 +177,3 @@ def action_for_block(
     # The name matters only where the block would be ignored.
     names_file = language.policy == "ignore" and file_name(block.code) is not None
     return action_for(language, policies, names_file=names_file)
-
-
-_PIP = {
-    "python": re.compile(r"^! ?pip install\b(?!.*-qqq)", re.MULTILINE),
-    **dict.fromkeys(("sh", "bash", "pwsh"), re.compile(r"^pip install\b(?!.*-qqq)", re.MULTILINE)),
-}
-
-
-def silence_pip(code: str, language: str) -> str:
-    """Return `code` with ` -qqq` after each `pip install` at the start of a line.
-
-    In Python the command is `! pip install`.
-    """
-    if "pip install" not in code:
-        return code
-    known = find_language(language)
-    pattern = _PIP.get(known.name) if known else None
-    return pattern.sub(r"\g<0> -qqq", code) if pattern else code

@@ -199,10 +199,10 @@ def test_the_first_block_is_the_first_entry_of_the_history(server: LocalJupyterS
 def test_shell_blocks_run_as_processes_of_the_kernel(
     python: sync.JupyterServerCodeExecutor,
 ) -> None:
-    result = run(python, "echo '{x}'\necho \"$0\" >&2\nread line || exit 3", "sh")
-    assert (result.exit_code, sorted(result.output.split())) == (3, ["sh", "{x}"])
-    assert run(python, "[[ a == a ]] && echo yes", "bash").output == "yes\n"
-    assert run(python, "kill -9 $$", "sh").exit_code == 137
+    result = run(python, "echo '{x}'\necho error >&2\nread line || exit 3", "sh")
+    assert (result.exit_code, sorted(result.output.split())) == (3, ["error", "{x}"])
+    assert run(python, "#!/usr/bin/python3\nprint(6 * 7)", "sh").output == "42\n"
+    assert run(python, "#!/bin/bash\r\n[[ a == a ]] && kill -9 $$\r\n", "sh").exit_code == 137
 
 
 def test_a_shell_block_ends_at_the_time_limit(server: LocalJupyterServer) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from ...backends.base import Backend
 from ...backends.connection import Connection
-from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
 from ...errors import ExecutorStopped, FunctionError
@@ -25,6 +25,7 @@ from ...languages import LANGUAGES, Action, Language, check_policies, find_langu
 from ...limits import SANDBOX_LIMITS, Limits
 from ...results import CommandLineCodeResult
 from ...runtime.protocol import Frame
+from ...source_text import source_to_run, with_named_program
 from ...startup_files import is_startup_file
 from ..argument_checks import (
     check_bool,
@@ -363,7 +364,8 @@ class CommandLineExecutor(CodeExecutor):
             return
         try:
             decoder = FrameDecoder(number, self._block_limits())
-            frames = self._frames(self._request(language, file), token)
+            program = with_named_program(language, block.code)
+            frames = self._frames(self._request(program, file), token)
             try:
                 async for frame in frames:
                     for event in decoder.decode(frame):
@@ -403,7 +405,7 @@ class CommandLineExecutor(CodeExecutor):
         Raise `OutsideWorkspace` or `WorkspaceError`.
         """
         assert self._workspace is not None
-        workspace, code = self._workspace, silence_pip(block.code, block.language)
+        workspace, code = self._workspace, source_to_run(block.code, block.language)
         if own_name := file_name(block.code):
             name = workspace.resolve(own_name)
             content = code if language.comments else code.partition("\n")[2]

@@ -16,4 +16,7 @@ def command_on_host(
     path = workspace.absolute_path(name)
     if language.name == "python":
         return {"argv": [python, "-u", path]}
-    return {"argv": [*(language.argv or ()), path]}
+    argv = list(language.argv or ())
+    if argv and argv[0].startswith("python"):  # named by the first line of a shell's block
+        argv[0] = python
+    return {"argv": [*argv, path]}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from ...blocks import CodeBlock, CodeBlockLike, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike
 from ...cancellation import Token, on_cancel
 from ...errors import CellblockError, ExecutorStopped, FunctionError
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
@@ -23,6 +23,7 @@ from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModu
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
 from ...results import JupyterCodeResult, ResultBuilder, SessionCodeResult
+from ...source_text import source_to_run
 from ..argument_checks import (
     check_bool,
     check_folder,
@@ -287,7 +288,7 @@ class KernelExecutor(CodeExecutor):
         request = KernelRequest(kernel, number, flush)
         saved = _SavedOutput(self._saved_output_folder() if self._settings.save_output else None)
         seconds = shortest(self.timeout, self.limits.wall_seconds)
-        code = silence_pip(block.code, block.language).encode(errors="replace").decode()
+        code = source_to_run(block.code, block.language).encode(errors="replace").decode()
         started, cpu_before = time.monotonic(), kernel.cpu_seconds()
         reconnections = kernel.reconnections
         async with contextlib.aclosing(request.run(code, seconds, token)) as events:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...blocks import CodeBlock, file_name
 from ...events import Ended, Event, FileCreated, Started
+from ...source_text import source_to_run
 from ..workspace.workspace import OutsideWorkspace, Workspace
 
 
@@ -49,5 +50,5 @@ def _save_named_file(workspace: Workspace, block: CodeBlock) -> str | None:
     if own_name is None:
         return None
     name = workspace.resolve(own_name)
-    workspace.write(name, block.code)
+    workspace.write(name, source_to_run(block.code, block.language))
     return name

@@ -8,19 +8,33 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from ...blocks import CodeBlock, action_for_block, silence_pip
+from ...blocks import CodeBlock, action_for_block
 from ...cancellation import Token
 from ...errors import BackendError, FunctionError
 from ...events import Ended, Event, Started
 from ...functions.module import Function
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
+from ...source_text import source_to_run, with_named_program
 from .base import KernelExecutor
 from .connection_info import JupyterConnectable, JupyterConnectionInfo
 from .kernel import Kernel, KernelServer
 
 _MISSING = "Jupyter servers need aiohttp, which is not installed: pip install 'cellblock[jupyter]'."
 _SHELLS = ("sh", "bash")
+# The first program says if the second is missing.
+_RUN_SHELL = """
+import subprocess, sys, tempfile
+if argv[0].startswith("python"):
+    argv[0] = sys.executable
+with tempfile.NamedTemporaryFile("w", suffix=".sh", encoding="utf-8", errors="replace") as file:
+    file.write(source)
+    file.flush()
+    run = ["sh", "-c", 'exec "$0" "$@"', *argv, file.name]
+    code = subprocess.run(run, stdin=subprocess.DEVNULL).returncode
+if code:
+    sys.exit(code if code > 0 else 128 - code)
+"""
 _ENFORCED_LIMITS = ("wall_seconds", "output_bytes")
 
 
@@ -106,8 +120,9 @@ class JupyterServerCodeExecutor(KernelExecutor):
     ) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
         if language is not None and language.name in _SHELLS and self._kernel_runs("python"):
-            code = silence_pip(block.code, block.language)
-            cell = CodeBlock(_cell_of_shell(language.name, code), block.language)
+            code = source_to_run(block.code, block.language)
+            program = with_named_program(language, code).argv or ()
+            cell = CodeBlock(_cell_of_shell(program, code), block.language)
             async with contextlib.aclosing(self._run_in_kernel(number, cell, token)) as events:
                 async for event in events:
                     yield event
@@ -122,14 +137,9 @@ class JupyterServerCodeExecutor(KernelExecutor):
         return self.output_dir
 
 
-def _cell_of_shell(program: str, code: str) -> str:
-    """Return a cell of Python that runs `code` in a shell, and ends with its exit code."""
-    process = (
-        f"__import__('subprocess').run([{program!r}, '-c', {code!r}], "
-        "stdin=__import__('subprocess').DEVNULL)"
-    )
-    end = "__import__('sys').exit(code if code > 0 else 128 - code) if code else None"
-    return f"(lambda code: {end})({process}.returncode)"
+def _cell_of_shell(argv: Sequence[str], code: str) -> str:
+    """Return a cell of Python that runs `code` by `argv`, and ends with its exit code."""
+    return f"exec({_RUN_SHELL!r}, {dict(argv=list(argv), source=code)!r})"
 
 
 def _is_connectable(value: object) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name
 from ...cancellation import Token
 from ...errors import BackendError, ExecutorStopped
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
@@ -19,6 +19,7 @@ from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModu
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
 from ...results import ResultBuilder, SessionCodeResult
+from ...source_text import source_to_run, with_named_program
 from ..argument_checks import check_bool, check_timeout, shortest
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
@@ -332,14 +333,16 @@ def _refusal(number: int, block: CodeBlock) -> Ended | None:
 
 
 def _source(block: CodeBlock) -> str:
-    return block.code.encode(errors="replace").decode()
+    return source_to_run(block.code.encode(errors="replace").decode(), block.language)
 
 
 def _code_to_run(block: CodeBlock) -> str:
     """Return the Python code that runs a block, whose language is known."""
-    code, language = silence_pip(_source(block), block.language), find_language(block.language)
+    code, language = _source(block), find_language(block.language)
     assert language is not None
-    return code if language.name == "python" else code_to_run_shell(language.argv or (), code)
+    if language.name == "python":
+        return code
+    return code_to_run_shell(with_named_program(language, code).argv or (), code)
 
 
 def _with_exit_code(block: CodeBlock, run: RemoteRun) -> RemoteRun:

@@ -44,14 +44,21 @@ _RUN_SHELL = """
 def _cellblock_shell():
     import json, subprocess, sys, tempfile
     del globals()["_cellblock_shell"]
-    argv = json.loads({data!r})
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    argv, source = json.loads({data!r})
+    if argv[0].startswith("python"):
+        argv[0] = sys.executable
+    file = tempfile.NamedTemporaryFile("w", suffix=".sh", encoding="utf-8")
+    with file, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        file.write(source)
+        file.flush()
+        # The first program says if the second is missing.
+        run = ["sh", "-c", 'exec "$0" "$@"', *argv, file.name]
         try:
-            code = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            code = subprocess.call(run, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         finally:
-            for file, stream in ((out, sys.stdout), (err, sys.stderr)):
-                file.seek(0)
-                while data := file.read(1 << 20):
+            for output, stream in ((out, sys.stdout), (err, sys.stderr)):
+                output.seek(0)
+                while data := output.read(1 << 20):
                     stream.write(data.decode(errors="replace"))
     return code if code >= 0 else 128 - code
 _cellblock_shell()
@@ -85,8 +92,8 @@ def code_to_save_file(name: str, text: str) -> str:
 
 
 def code_to_run_shell(argv: Sequence[str], text: str) -> str:
-    """Return code that runs `text` in the shell `argv`. Its last value is the exit code."""
-    return _RUN_SHELL.format(data=json.dumps([*argv, "-c", text]))
+    """Return code that runs `text` by `argv`, a shell. Its last value is the exit code."""
+    return _RUN_SHELL.format(data=json.dumps([argv, text]))
 
 
 def _package_name(requirement: str) -> str:

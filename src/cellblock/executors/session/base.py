@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...aio.background_loop import background_loop
 from ...aio.cross_loop_lock import CrossLoopLock
 from ...backends.sandbox import WORK_DIR
-from ...blocks import CodeBlock, CodeBlockLike, file_name, silence_pip
+from ...blocks import CodeBlock, CodeBlockLike, file_name
 from ...cancellation import Token
 from ...events import Display, Ended, Event, Started
 from ...languages import action_for, find_language
 from ...results import ResultBuilder, SessionCodeResult
+from ...source_text import source_to_run
 from ..command_line.base import CommandLineExecutor
 from ..displays import DisplayFiles, has_files, save_display
 from ..frame_decoder import FrameDecoder
@@ -114,7 +115,7 @@ class SessionExecutor(CommandLineExecutor):
         self._check_backend()
         workspace = self._workspace
         workspace.check_identity()
-        code, own_name = silence_pip(block.code, block.language), file_name(block.code)
+        code, own_name = source_to_run(block.code, block.language), file_name(block.code)
         try:
             name = workspace.resolve(own_name) if own_name else ""
             since = workspace.write(name, code) if name else workspace.file_clock_now()

@@ -85,6 +85,52 @@ async def symlink_out_of_the_work_folder_is_not_followed(target: ConformanceTarg
 
 
 @check
+async def shell_block_runs_with_the_program_that_it_names(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
+        array = "#!/bin/bash\na=(1 2)\n[[ ${#a[@]} == 2 ]] && echo two"
+        first_failure = "#!/bin/sh -e\nfalse\necho not reached"
+        python = "#!/usr/bin/env python3\nprint(2 ** 70)"
+        missing = "#!/usr/bin/missing-program\necho not reached"
+        for code, exit_code, output in (
+            (array, 0, "two\n"),
+            (first_failure, 1, ""),
+            (python, 0, f"{2**70}\n"),
+        ):
+            result = await executor.execute_code_blocks([CodeBlock(code, "sh")])
+            assert (result.exit_code, result.output) == (exit_code, output), (code, result)
+        result = await executor.execute_code_blocks([CodeBlock(missing, "sh")])
+        assert result.exit_code == 127, result
+        assert "missing-program" in result.output, result
+
+
+@check
+async def carriage_returns_do_not_reach_programs(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
+        shell = "if true; then\r\n  echo yes\r\nfi\r\nexit 0\r\n"
+        python = '\ufefftext = """a\r\nb"""\r\nprint(repr(text))\r\n'
+        for code, language, output in (
+            (shell, "sh", "yes\n"),
+            (f"#!/bin/bash\r\n{shell}", "bash", "yes\n"),
+            (python, "python", "'a\\nb'\n"),
+        ):
+            result = await executor.execute_code_blocks([CodeBlock(code, language)])
+            assert (result.exit_code, result.output) == (0, output), (code, result)
+
+
+@check
+async def coding_cookie_of_a_block_is_ignored(target: ConformanceTarget) -> None:
+    async with target.executor() as (executor, _):
+        for encoding in ("latin-1", "no-such-encoding"):
+            code = f"# -*- coding: {encoding} -*-\nprint(len('\u20ac\u00e9'))"
+            for block in (code, f"# filename: cookie.py\n{code}"):
+                result = await executor.execute_code_blocks([CodeBlock(block, "python")])
+                assert (result.exit_code, result.output) == (0, "2\n"), (block, result)
+            load = "import cookie; del __import__('sys').modules['cookie']"
+            result = await executor.execute_code_blocks([CodeBlock(load, "python")])
+            assert (result.exit_code, result.output) == (0, "2\n"), (encoding, result)
+
+
+@check
 async def named_file_is_written_run_and_kept(target: ConformanceTarget) -> None:
     async with target.executor() as (executor, folder):
         code = "# filename: deep/er/script.py\nprint(__file__.endswith('deep/er/script.py'))"

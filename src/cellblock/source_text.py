@@ -1,0 +1,75 @@
+"""The source of a block as its program reads it right, and which program that is. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from .languages import Language, find_language
+
+_SHELLS = ("sh", "bash")
+# PEP 263: in the second line only if the first one has no code.
+_OTHER_ENCODING = re.compile(
+    r"((?:[ \t\f]*(?:#[^\n]*)?\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*)"
+    r"(?!(?i:utf[-_]?8)(?:[^-\w.]|$))[-\w.]+",
+    re.ASCII,
+)
+_LINE_END = re.compile(r"\r\n?")
+_NAMED_PROGRAM = re.compile(r"\ufeff?(?:[ \t]*#[ \t]*filename:[^\r\n]*\r?\n)?#!([^\r\n]*)")
+_PROGRAM_FOLDER = re.compile(r"^(?:/usr(?:/local)?|/opt/homebrew)?/s?bin/(?=[^/]+$)")
+_PIP = {
+    "python": re.compile(r"^! ?pip install\b(?!.*-qqq)", re.MULTILINE),
+    **dict.fromkeys(("sh", "bash", "pwsh"), re.compile(r"^pip install\b(?!.*-qqq)", re.MULTILINE)),
+}
+
+
+def source_to_run(code: str, tag: str) -> str:
+    """Return the source of a block in the language `tag`, as executors run and save it.
+
+    In Python and shells, line ends become LF, and a byte order mark is left out. A coding cookie of
+    Python becomes `utf-8`: the source is text already, and is written as UTF-8. `pip install` is
+    silenced, see `silence_pip`.
+    """
+    language = find_language(tag)
+    if language is not None and language.name in ("python", *_SHELLS):
+        code = _LINE_END.sub("\n", code.removeprefix("\ufeff"))
+        if language.name == "python" and (cookie := _OTHER_ENCODING.match(code)):
+            code = f"{cookie[1]}utf-8{code[cookie.end() :]}"
+    return silence_pip(code, tag)
+
+
+def with_named_program(language: Language, code: str) -> Language:
+    """Return `language` with the program that the first line of `code` names, as `#!/bin/bash`.
+
+    A line with the name of the file may stand before it. Only shells obey it. A program in a usual folder is looked up in PATH, so that `python3` is the
+    Python of the blocks.
+    """
+    named = _NAMED_PROGRAM.match(code) if language.name in _SHELLS else None
+    words = [] if named is None else named[1].split()
+    if words and _name_of_program(words[0]) == "env":
+        rest = words[2:] if words[1:2] == ["-S"] else words[1:]
+        if rest and rest[0][0] != "-" and "=" not in rest[0]:
+            words = rest
+    if not words:
+        return language
+    program = _name_of_program(words[0])
+    known = find_language(program)
+    is_python = known is not None and known.name == "python"
+    argv = (program,) if is_python or known is None or known.argv is None else known.argv
+    return replace(language, argv=(*argv, *words[1:]))
+
+
+def _name_of_program(path: str) -> str:
+    return _PROGRAM_FOLDER.sub("", path)
+
+
+def silence_pip(code: str, tag: str) -> str:
+    """Return `code` with ` -qqq` after each `pip install` at the start of a line.
+
+    In Python the command is `! pip install`.
+    """
+    if "pip install" not in code:
+        return code
+    known = find_language(tag)
+    pattern = _PIP.get(known.name) if known else None
+    return pattern.sub(r"\g<0> -qqq", code) if pattern else code
