@@ -41,8 +41,8 @@ def source_to_run(code: str, tag: str) -> str:
 def with_named_program(language: Language, code: str) -> Language:
     """Return `language` with the program that the first line of `code` names, as `#!/bin/bash`.
 
-    A line with the name of the file may stand before it. Only shells obey it. A program in a usual folder is looked up in PATH, so that `python3` is the
-    Python of the blocks.
+    A line with the name of the file may stand before it. Only shells obey it. A program in a usual
+    folder is looked up in PATH, so that `python3` is the Python of the blocks.
     """
     named = _NAMED_PROGRAM.match(code) if language.name in _SHELLS else None
     words = [] if named is None else named[1].split()

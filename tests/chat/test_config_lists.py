@@ -33,6 +33,17 @@ VARIABLES = (
 )
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_may_have_the_encodings_of_windows(encoding: str) -> None:
+    Path("list.json").write_text(json.dumps(ENTRIES), encoding=encoding)
+    assert config_list_from_json("list.json") == ENTRIES
+    Path("key_openai.txt").write_text("secret\n", encoding=encoding)
+    assert config_list_openai_aoai() == [{"api_key": "secret"}]
+    Path(".env").write_text("OTHER_KEY=other\n", encoding=encoding)
+    found = config_list_from_dotenv(model_api_key_map={"m": "OTHER_KEY"})
+    assert {"api_key": "other", "model": "m"} in found
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty folder, without keys in the environment."""

@@ -126,8 +126,30 @@ def test_note_is_on_its_own_line_if_both_streams_share_a_pipe() -> None:
 
 
 def test_standard_input_is_read_as_a_message() -> None:
-    assert run_locally("-", given=b"\xef\xbb\xbf```python\nprint('\xff')\n```").stdout == "\ufffd\n"
+    assert run_locally("-", given=b"\xef\xbb\xbf```python\nprint(1)\n```").stdout == "1\n"
     assert run_locally("-", "--language", "sh", given="echo a").stdout == "a\n"
+
+
+def test_files_are_read_in_their_encodings() -> None:
+    Path("program.py").write_bytes(b"# coding: latin-1\r\nprint(ascii('caf\xe9'))\r\n")
+    Path("message.md").write_text("```python\nprint(ascii('caf\u00e9'))\n```", encoding="utf-16")
+    assert run_locally("program.py").stdout == run_locally("message.md").stdout == "'caf\\xe9'\n"
+    given = Path("program.py").read_bytes()
+    assert run_locally("-", "--language", "python", given=given).stdout == "'caf\\xe9'\n"
+
+
+def test_file_that_cannot_be_decoded_is_a_usage_error() -> None:
+    Path("program.py").write_bytes(b"print('caf\xe9')\n")
+    Path("message.md").write_bytes(b"caf\xe9\n```python\nprint(1)\n```")
+    for arguments, name in (
+        (["program.py"], "program.py"),
+        (["message.md"], "message.md"),
+        (["-"], "standard input"),
+    ):
+        done = run_locally(*arguments, given=Path("message.md").read_bytes())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"cellblock: {name} " in done.stderr
+        assert "Save it as UTF-8" in done.stderr
 
 
 def test_code_option_and_program_file_are_one_block() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..blocks import CodeBlock, action_for_block, extract_code_blocks
 from ..languages import find_language
+from ..text_files import UnreadableText, decode_python, decode_text
 
 _MARKDOWN_SUFFIXES = ("", ".md", ".markdown", ".txt")
 
@@ -19,22 +20,26 @@ class InputError(ValueError):
 
 def read_blocks(file: str, language: str | None) -> list[CodeBlock]:
     """Return the blocks of `file`; `-` means standard input. Raise `InputError`."""
-    return parse_blocks(_read_text(file), "" if file == "-" else Path(file).suffix, language)
+    suffix = "" if file == "-" else Path(file).suffix
+    known = find_language(language or suffix.removeprefix("."))
+    decode = decode_python if known is not None and known.name == "python" else decode_text
+    try:
+        text = decode(_read(file), "standard input" if file == "-" else file)
+    except UnreadableText as error:
+        raise InputError(str(error)) from error
+    return parse_blocks(text, suffix, language)
 
 
-def _read_text(file: str) -> str:
+def _read(file: str) -> bytes:
     try:
         # sys.stdin is None if standard input is closed.
-        data = (
-            (sys.stdin.buffer.read() if sys.stdin else b"")
-            if file == "-"
-            else Path(file).read_bytes()
-        )
+        if file == "-":
+            return sys.stdin.buffer.read() if sys.stdin else b""
+        return Path(file).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise InputError(
             f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
-    return data.decode("utf-8-sig", errors="replace")
 
 
 def parse_blocks(text: str, suffix: str, language: str | None) -> list[CodeBlock]:

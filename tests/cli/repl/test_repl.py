@@ -246,6 +246,14 @@ def test_exit_code_is_that_of_the_last_failure() -> None:
     assert RESTORED in done.stderr
 
 
+def test_piped_script_is_decoded_and_split_as_python_does() -> None:
+    script = b"# coding: latin-1\r# a comment\r\nx = 'caf\xe9'\rprint(ascii(x))\r\n"
+    assert run_command("repl", given=script).stdout == "'caf\\xe9'\n"
+    done = run_command("repl", given=b"print(1)\nprint(2)\n'caf\xe9'\n")
+    assert done.returncode == 3
+    assert "standard input is not UTF-8: see the byte 0xe9 in line 3. Save it" in done.stderr
+
+
 def test_commands_work_through_a_pipe() -> None:
     script = "x = 1\n:checkpoint\nx = 2\n:restore 1\nx\n:variables\n"
     done = run_script(script + "n = open('made.txt', 'w').write('abc')\n:files\n:quit\nprint('no')")

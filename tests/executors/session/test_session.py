@@ -82,6 +82,14 @@ def test_a_failed_block_shows_a_traceback_without_colours(live: LiveSession) -> 
     assert "\x1b" not in result.output
 
 
+def test_a_syntax_error_in_an_imported_file_shows_no_frame_of_ours(live: LiveSession) -> None:
+    (live.folder / "other.py").write_bytes(b"print('caf\xe9')")
+    result = live.run("import other")
+    assert "SyntaxError" in result.output
+    assert "import other" in result.output
+    assert "/cellblock/" not in result.output
+
+
 @pytest.mark.parametrize(
     "code", ["def f(:", "  x = 1\n y = 2", "'open", "%nothing_like_it", "return 1"]
 )

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ...text_files import decode_text
 from .environment_files import find_environment_file, load_environment_file
 
 _logger = logging.getLogger(__name__)
@@ -79,7 +80,8 @@ def config_list_openai_aoai(
 
 def _lines(variable: str, folder: str | None, file: str | None) -> list[str] | None:
     if folder is not None and file is not None and (Path(folder) / file).is_file():
-        os.environ[variable] = (Path(folder) / file).read_text().strip()
+        path = Path(folder) / file
+        os.environ[variable] = decode_text(path.read_bytes(), str(path)).strip()
     text = os.environ.get(variable, "").strip()
     return text.splitlines() if text else None
 
@@ -142,9 +144,9 @@ def config_list_from_json(
                 f"There is neither an environment variable {env_or_file} nor a file {path}. "
                 "Create one of them, with a JSON list of model configurations."
             )
-        text = path.read_text()
+        text = decode_text(path.read_bytes(), str(path))
     elif os.path.isfile(text):  # False for a text that is too long for a path
-        text = Path(text).read_text()
+        text = decode_text(Path(text).read_bytes(), text)
     return filter_config(_parse(text, env_or_file), filter_dict)
 
 

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from ...text_files import decode_text
+
 _LINE = re.compile(
     r"""\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*
     (?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\n]*?))\s*(?:(?:^|\s)\#.*)?$""",
@@ -24,7 +26,7 @@ def find_environment_file(name: str = ".env") -> Path | None:
 
 def load_environment_file(path: Path) -> None:
     """Set the variables in the file `path` that are not set yet."""
-    for name, value in parse_environment(path.read_text()).items():
+    for name, value in parse_environment(decode_text(path.read_bytes(), str(path))).items():
         os.environ.setdefault(name, value)
 
 

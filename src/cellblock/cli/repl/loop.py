@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import io
 import os
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from ... import __version__
 from ...errors import CellblockError, WorkspaceError
+from ...text_files import UnreadableText, python_encoding, unreadable_python
 from ..options.factory import (
     WORK_DIR,
     InputCallback,
@@ -31,7 +34,9 @@ from .session import ReplSession
 from .statement_splitter import StatementSplitter
 from .terminal import Terminal
 
-_STDIN = 0
+_STDIN, _STDIN_NAME = 0, "standard input"
+# A first line of code, or two lines.
+_ENCODING_IS_KNOWN = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\f]*[^#\s][^\n]*\n|[^\n]*\n[^\n]*\n")
 _READ_SIZE = 64 * 1024
 _EXIT_FAILED = 3
 
@@ -104,18 +109,38 @@ async def run_from_pipe(settings: ReplSettings) -> int:
 
 async def _read_blocks() -> AsyncGenerator[str, None]:
     """Yield the blocks on standard input as soon as each is complete."""
-    splitter = StatementSplitter()
-    decoder, rest = codecs.getincrementaldecoder("utf-8-sig")(errors="replace"), ""
-    while True:
-        data = await _read_stdin()
-        *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
-        for line in lines:
-            for block in splitter.add_line(line.removesuffix("\r")):
-                yield block
-        if not data:
-            break
+    splitter, rest = StatementSplitter(), ""
+    async with contextlib.aclosing(_read_text()) as texts:
+        async for text in texts:
+            *lines, rest = (rest + text).split("\n")
+            for line in lines:
+                for block in splitter.add_line(line):
+                    yield block
     for block in [*splitter.add_line(rest), *splitter.flush()]:
         yield block
+
+
+async def _read_text() -> AsyncGenerator[str, None]:
+    """Yield the text on standard input as it arrives, decoded as Python decodes a script.
+
+    Raise `CellblockError` if that is not possible.
+    """
+    head = data = await _read_stdin()
+    while data and not _ENCODING_IS_KNOWN.match(head):
+        data = await _read_stdin()
+        head += data
+    line_count, data = 0, head
+    try:
+        decoder = codecs.getincrementaldecoder(python_encoding(head, _STDIN_NAME))()
+        newlines = io.IncrementalNewlineDecoder(decoder, translate=True)
+        while data:
+            yield newlines.decode(data)
+            line_count, data = line_count + data.count(b"\n"), await _read_stdin()
+        yield newlines.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise CellblockError(str(unreadable_python(error, _STDIN_NAME, line_count))) from error
+    except UnreadableText as error:
+        raise CellblockError(str(error)) from error
 
 
 async def _read_stdin() -> bytes:

@@ -103,7 +103,9 @@ class FastPath:
         except BaseException as error:
             failure = error
             trace = error.__traceback__
-            shown = type(error), error, trace and trace.tb_next  # without the frame of this method
+            # Without the frame of this method. A SyntaxError is shown with the error's own frames.
+            error.__traceback__ = trace and trace.tb_next
+            shown = type(error), error, error.__traceback__
             shell.showtraceback(shown, tb_offset=0, running_compiled_code=True)
         if self._hooks.has_extensions():
             # The block itself added a handler: that of matplotlib shows its figures.
