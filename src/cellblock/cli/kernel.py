@@ -189,6 +189,7 @@ def _to_arguments(settings: Settings, *, allow_home: bool) -> Iterator[str]:
         "--memory": None if settings.memory_bytes is None else exact_size(settings.memory_bytes),
         "--files": settings.files,
         "--work-dir": settings.work_dir,
+        "--env": settings.env,
     }
     for option, value in values.items():
         if value is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CellblockError
-from .options.shared import run_options
+from .options.shared import check_env, run_options
 from .options.types import Port
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def command(**options: Any) -> int:
         raise click.UsageError("--read and --write apply only to --executor sandbox")
     if options["image"] is not None and options["executor"] != "docker":
         raise click.UsageError("--image applies only to --executor docker")
+    check_env(options)
     settings, advice = _settings(options), _advice(options)
     port = options["port"]
     if port is None:
@@ -138,6 +139,7 @@ def _settings(options: dict[str, Any]) -> SessionSettings:
         executor=options["executor"],
         image=options["image"],
         packages=options["packages"],
+        env=options["env"],
         preload=options["preload"],
         limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
         policy=Policy(

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from .options.settings import RunSettings
-from .options.shared import common_options
+from .options.shared import check_env, common_options
 
 _EXECUTORS = ("sandbox", "session", "local", "docker", "docker-session")
 
@@ -73,6 +73,7 @@ def command(**options: Any) -> int:
         _fail_usage("--network does not apply to --executor local, which always has the network")
     if settings.image is not None and not settings.executor.startswith("docker"):
         _fail_usage("--image applies only to --executor docker and docker-session")
+    check_env(settings)
     return _read_and_run(settings)
 
 

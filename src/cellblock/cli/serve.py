@@ -11,6 +11,7 @@ import click
 
 from ..errors import BackendError
 from ..limits import MIN_MEMORY_BYTES
+from .options.shared import check_env, env_option
 from .options.types import FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--network", is_flag=True, help="Allow code to access the network.")
 @click.option("--package", "packages", multiple=True, metavar="NAME",
               help="Install a package for all sessions.")  # fmt: skip
+@env_option
 @click.option("--preload", multiple=True, metavar="MODULE",
               help="Import a module once for all sessions.")  # fmt: skip
 @click.option("--idle", type=_SECONDS, default=600, show_default=True, metavar="SECONDS",
@@ -136,11 +138,13 @@ def _session_settings(options: dict[str, Any]) -> SessionSettings:
 
     if options["image"] and options["executor"] != "docker":
         _fail_usage("--image applies only to --executor docker")
+    check_env(options)
     memory = options["memory"]
     return SessionSettings(
         executor=options["executor"],
         image=options["image"],
         packages=options["packages"],
+        env=options["env"],
         preload=options["preload"],
         limits=Limits() if memory is None else Limits(memory_bytes=memory),
         policy=Policy(network="host" if options["network"] else "none"),

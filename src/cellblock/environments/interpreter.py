@@ -46,6 +46,10 @@ class Interpreter:
     version: str
     is_explicit: bool = False
 
+    def has_package(self, name: str) -> bool:
+        """Return True if one of the folders contains the package `name`."""
+        return any(os.path.isdir(os.path.join(folder, name)) for folder in self.packages)
+
 
 _warned = set[str]()
 
@@ -68,7 +72,7 @@ async def find_interpreter(python: str | None) -> Interpreter:
     """Return what belongs to `python`; None means the running one. Raise `BackendError`."""
     if python is None or python == sys.executable:
         return replace(_current_interpreter(), is_explicit=python is not None)
-    return await asyncio.to_thread(_query, python)
+    return await asyncio.to_thread(query_interpreter, python)
 
 
 def _current_interpreter() -> Interpreter:
@@ -81,7 +85,8 @@ def _current_interpreter() -> Interpreter:
 
 
 @cache
-def _query(python: str) -> Interpreter:
+def query_interpreter(python: str) -> Interpreter:
+    """Ask `python` what belongs to it, which takes as long as it starts. Raise `BackendError`."""
     try:
         # Not the resolved path: Python finds its virtual environment by the name of the program.
         done = subprocess.run(

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..aio.shielded import run_in_thread
 from ..errors import BackendError, PackageError
-from .interpreter import Interpreter, find_interpreter
+from .interpreter import Interpreter, find_interpreter, query_interpreter
 from .requirements import digest, display_names, file_state, normalise_requirements
 from .uv import OnLine, UvInstaller, log_line, run_uv, user_cache_dir
 
@@ -60,6 +60,23 @@ async def environment_for(
 def python_of(environment: Path) -> Path:
     """Return the path of the Python of a virtual environment."""
     return environment / "bin" / "python"
+
+
+def context_of(environment: str | os.PathLike[str]) -> SimpleNamespace:
+    """Return the context of a virtual environment that exists, as `create_virtual_env` does."""
+    program = python_of(Path(os.path.abspath(environment)))
+    return SimpleNamespace(env_exe=str(program), bin_path=str(program.parent))
+
+
+def session_packages(environment: str | None, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return `packages`, and IPython if `environment` has none: sessions need it.
+
+    None is the environment of this Python. Raise `BackendError`.
+    """
+    if environment is None:
+        return tuple(packages)
+    has_ipython = query_interpreter(context_of(environment).env_exe).has_package("IPython")
+    return (*packages, *(() if has_ipython else ("ipython",)))
 
 
 def site_packages(environment: Path) -> Path:

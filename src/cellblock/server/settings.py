@@ -21,6 +21,8 @@ class SessionSettings:
     executor           "sandbox": live sessions in the sandbox; "docker": in containers
     image              the image of containers; None means the default of the Docker executor
     packages, preload  see `SandboxSessionServer`; `preload` applies to the sandbox only
+    env                folder of a virtual environment whose Python and packages code uses; not
+                       for containers
     limits, policy     what one run may use and reach, where its key has nothing of its own.
                        Containers use only the policy's network
     run_seconds        longest time of one run
@@ -37,6 +39,7 @@ class SessionSettings:
     image: str | None = None
     packages: Sequence[str] = ()
     preload: Sequence[str] = ()
+    env: str | None = None
     limits: Limits = Limits()
     policy: Policy = Policy()
     run_seconds: float = RUN_SECONDS

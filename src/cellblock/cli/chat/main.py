@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 
 import click
 
-from ..options.shared import common_options
+from ...text_files import UnreadableText, decode_text
+from ..options.shared import check_env, common_options
 from .settings import LATEST, ChatSettings
 
 _EXECUTORS = ("session", "sandbox", "docker-session", "docker", "local")
@@ -147,6 +148,7 @@ def _check_combinations(settings: ChatSettings) -> None:
         _fail_usage("--network does not apply to --executor local, which always has the network")
     if settings.image is not None and not settings.executor.startswith("docker"):
         _fail_usage("--image applies only to --executor docker and docker-session")
+    check_env(settings)
     if settings.demo and (settings.task is not None or settings.resume is not None):
         _fail_usage("--demo plays its own conversation: pass neither TASK nor --resume")
     if settings.save is not None and settings.no_save:
@@ -172,7 +174,10 @@ def _with_task(settings: ChatSettings) -> ChatSettings:
         return settings
     task = ""
     if sys.stdin is not None and not sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison] - can be None
-        task = sys.stdin.read()
+        try:
+            task = decode_text(sys.stdin.buffer.read(), "standard input")
+        except UnreadableText as error:
+            _fail_usage(str(error))
     if not task.strip():
         _fail_usage("there is no task: pass TASK, or the text on standard input")
     return replace(settings, task=task)

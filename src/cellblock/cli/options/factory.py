@@ -11,8 +11,10 @@ import warnings
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from ...environments.virtualenv import context_of, session_packages
 from ...errors import WorkspaceError
 from ...executors.base import CodeExecutor
 from ...limits import LOCAL_LIMITS, SANDBOX_LIMITS, Limits
@@ -57,7 +59,11 @@ def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecu
 
         limits = _limits(settings)
         return LocalCommandLineCodeExecutor(
-            settings.timeout, folder, packages=settings.packages, limits=limits
+            settings.timeout,
+            folder,
+            virtual_env_context=_environment(settings),
+            packages=settings.packages,
+            limits=limits,
         )
     if settings.executor in ("docker", "docker-session"):
         return _create_docker(settings, folder, print_note)
@@ -65,8 +71,17 @@ def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecu
 
     limits, policy = _limits(settings), _policy(settings)
     return SandboxCommandLineCodeExecutor(
-        settings.timeout, folder, packages=settings.packages, limits=limits, policy=policy
+        settings.timeout,
+        folder,
+        virtual_env_context=_environment(settings),
+        packages=settings.packages,
+        limits=limits,
+        policy=policy,
     )
+
+
+def _environment(settings: Settings) -> SimpleNamespace | None:
+    return None if settings.env is None else context_of(settings.env)
 
 
 def _create_docker(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
@@ -140,7 +155,8 @@ def _create_session(
     return kind(
         settings.timeout,
         folder,
-        packages=settings.packages,
+        virtual_env_context=_environment(settings),
+        packages=session_packages(settings.env, settings.packages),
         limits=_limits(settings),
         policy=_policy(settings),
         preload=settings.preload,

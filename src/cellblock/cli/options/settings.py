@@ -16,6 +16,7 @@ class Settings:
     files: int | None = None
     network: bool
     packages: tuple[str, ...]
+    env: str | None = None
     preload: tuple[str, ...] = ()
     work_dir: str | None
     image: str | None = None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from ...environments.exposed_folder import exposure_of
 from ...limits import MAX_SECONDS, MIN_MEMORY_BYTES
+from .settings import Settings
 from .sizes import parse_size
 
 CommandT = TypeVar("CommandT", bound=Callable[..., object])
@@ -59,6 +61,38 @@ def _check_work_dir(
     )
 
 
+def _find_env(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Return the absolute path of a virtual environment."""
+    if value is None:
+        return None
+    folder = os.path.abspath(os.path.expanduser(value))
+    if "\0" in folder or not os.access(os.path.join(folder, "bin", "python"), os.X_OK):
+        raise click.BadParameter(
+            f"{value} is no virtual environment, because bin/python is missing: make one with "
+            "python -m venv",
+            context,
+            parameter,
+        )
+    return folder
+
+
+def check_env(options: Settings | dict[str, Any]) -> None:
+    """Raise `click.UsageError` if `--env` is given with an executor that runs containers."""
+    given = options if isinstance(options, dict) else vars(options)
+    if given["env"] is not None and given["executor"].startswith("docker"):
+        raise click.UsageError(
+            "--env does not apply to containers, which have the Python of their image: use --image "
+            "or --package",
+            click.get_current_context(),
+        )
+
+
+env_option = click.option(
+    "--env",
+    metavar="FOLDER",
+    callback=_find_env,
+    help="A virtual environment whose Python, packages and commands the blocks use.",
+)
 _ALLOW_HOME = "cellblock.allow_home"
 _RUN_OPTIONS = (
     click.option(
@@ -86,6 +120,7 @@ _RUN_OPTIONS = (
         metavar="NAME",
         help="Install a package first. Can be given several times.",
     ),
+    env_option,
 )
 _FOLDER_OPTIONS = (
     click.option(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace, TracebackType
 from typing import Self
 
@@ -19,7 +21,7 @@ from ...backends.shared_server import SharedServer
 from ...backends.umask import check_umask
 from ...environments.interpreter import find_interpreter
 from ...environments.virtualenv import environment_for, site_packages
-from ...errors import BackendLost
+from ...errors import BackendError, BackendLost
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ..argument_checks import check_limits, check_policy, check_strings, check_virtual_env
@@ -82,6 +84,11 @@ class SessionServer(SharedServer):
             else ()
         )
         shown = (*added, *interpreter.packages)
+        if not replace(interpreter, packages=shown).has_package("IPython"):
+            raise BackendError(
+                f"Sessions need IPython, which {self._python or sys.executable} does not have. "
+                "Install it there with pip install ipython, or pass packages=['ipython']."
+            )
         return await self._launch(
             SandboxBackend(
                 interpreter,

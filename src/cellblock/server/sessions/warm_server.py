@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from ...aio.background_loop import background_loop
 from ...aio.shielded import run_to_end
+from ...environments.virtualenv import context_of, session_packages
 from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
 from ...policy import Policy
 from ..refusals import PolicyNotSupported
@@ -72,10 +73,11 @@ class WarmServer:
         settings = self._settings
         server = SandboxSessionServer()
         runtime_server = server.runtime_server = _SessionServer(
-            packages=settings.packages,
+            packages=await asyncio.to_thread(session_packages, settings.env, settings.packages),
             limits=settings.limits,
             policy=settings.policy,
             preload=settings.preload,
+            virtual_env_context=None if settings.env is None else context_of(settings.env),
             inner_work_dir=DATA_DIR,
         )
         try:
