@@ -53,6 +53,36 @@ def test_missing_module_names_the_package_to_install() -> None:
         assert f"--package {package} " in notes(done.stderr)[-1], done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["-c", "open('data.csv')"], ["-c", "cat data.csv", "--language", "sh"]],
+)
+def test_file_beside_the_command_names_the_option_that_gives_it(arguments: list[str]) -> None:
+    Path("data.csv").write_text("a,b\n")
+    advice = notes(run_locally(*arguments).stderr)[-1]
+    assert advice.startswith(
+        "data.csv is in the current folder, but blocks run in the folder coding"
+    )
+    assert "--work-dir ." in advice
+    assert "--work-dir" not in run_locally("--work-dir=.", *arguments).stderr
+
+
+def test_file_beside_the_command_in_the_home_folder_is_to_be_copied(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(cwd))
+    Path("data.csv").touch()
+    advice = notes(run_locally("-c", "open('data.csv')").stderr)[-1]
+    assert advice.endswith("coding: copy it there")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_file_beside_the_prompt_is_named_also_for_a_shell_command() -> None:
+    Path("data.csv").touch()
+    for code in ("open('data.csv')", "!cat data.csv"):
+        assert "--work-dir ." in notes(run_command("repl", given=code).stderr)[-1]
+
+
 def test_handled_failure_gives_no_advice() -> None:
     code = "import sys; print(\"ModuleNotFoundError: No module named 'yaml'\", file=sys.stderr)"
     assert not [line for line in notes(run_locally("-c", code).stderr) if "--package" in line]

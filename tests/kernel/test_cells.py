@@ -20,6 +20,16 @@ def test_streams_and_the_value_arrive_in_their_order(kernel: LiveKernel) -> None
     assert reply.status == "ok"
 
 
+@pytest.mark.parametrize("code", ["open('data.csv')", "!cat data.csv", "%%sh\ncat data.csv"])
+def test_a_file_beside_the_notebook_is_named_with_the_next_step(
+    code: str, kernel: LiveKernel
+) -> None:
+    (kernel.folder / "data.csv").touch()
+    note = kernel.run(code).text("stderr").splitlines()[-1]
+    assert note.startswith("data.csv is in the notebook's folder, but cells see only the folder")
+    assert "--work-dir ." in note
+
+
 def test_output_arrives_while_the_cell_runs(kernel: LiveKernel) -> None:
     def go_on(message: dict[str, Any]) -> None:
         if message["msg_type"] == "stream":

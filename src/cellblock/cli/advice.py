@@ -1,11 +1,13 @@
-"""Advice on the option that would have helped a block that failed. Pure: no I/O."""
+"""Advice on the option that would have helped a block that failed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from ..environments.exposed_folder import exposure_of
 from ..events import Ended
+from ..executors.workspace.missed_files import missed_files
 from ..limits import Limits
 from .options.sizes import format_size
 
@@ -53,10 +55,11 @@ class Advisor:
 
     limits        what limits the blocks
     has_network   False if the blocks have no network
+    folder        the work folder, as the user wrote it
     """
 
-    def __init__(self, limits: Limits, *, has_network: bool) -> None:
-        self._limits, self._has_network = limits, has_network
+    def __init__(self, limits: Limits, *, has_network: bool, folder: str = ".") -> None:
+        self._limits, self._has_network, self._folder = limits, has_network, folder
         self._last_output = ""
 
     def add_output(self, text: str) -> None:
@@ -66,6 +69,8 @@ class Advisor:
     def advise(self, ended: Ended) -> Iterator[str]:
         """Yield one line for each problem that an option solves, and forget the block's output."""
         output, self._last_output = self._last_output, ""
+        for name in missed_files(output, self._folder):
+            yield self._missed_file(name)
         if ended.outcome == "ok":
             return
         if not self._has_network and _NO_NETWORK.search(output):
@@ -73,6 +78,12 @@ class Advisor:
         for module in dict.fromkeys(_MISSING_MODULE.findall(output)):
             package = _DISTRIBUTIONS.get(module, module)
             yield f"{module} is not installed for the blocks: --package {package} installs it"
+
+    def _missed_file(self, name: str) -> str:
+        found = f"{name} is in the current folder, but blocks run in the folder {self._folder}"
+        if exposure_of(".") is None:
+            return f"{found}: --work-dir . gives them the current folder"
+        return f"{found}: copy it there"
 
     def describe_limit(self, name: str) -> str:
         """Return the limit, its value with a unit, and its option. `name` is a field of `Limits`.

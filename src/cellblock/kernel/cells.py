@@ -12,13 +12,19 @@ from typing import Any
 from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import BackendLost
-from ..events import Ended, Event
+from ..events import Ended, Event, Output
+from ..executors.workspace.missed_files import missed_files
 from .history import CellHistory
 from .magics import Magic, run_magic, split_cell
 from .output import CellOutput, Message
 from .session import KernelSession
 from .session_hooks import ATTRIBUTE
 
+_KEPT_CHARACTERS = 16 * 1024  # of the output of a cell
+_MISSED_FILE = (
+    "{name} is in the notebook's folder, but cells see only the folder {folder}. Copy it there, or "
+    "install a kernel with --work-dir . for the notebook's folder.\n"
+)
 _SHELL = "__import__('IPython').get_ipython()"
 _HOOKS = f"{_SHELL}.{ATTRIBUTE}"
 
@@ -80,10 +86,18 @@ class CellRunner:
             code = f"{_HOOKS}.run_without_history({code!r})"
         self.session.is_silent = not request.stores_history
         self.session.allows_input = request.allows_input
+        text = ""
         async with contextlib.aclosing(self._events(code)) as events:
             async for event in events:
+                if isinstance(event, Output):
+                    text = (text + event.text)[-_KEPT_CHARACTERS:]
                 for message in output.read(event):
                     yield message
+        if output.error is not None:
+            text += f"\n{output.error['evalue']}"
+        for name in missed_files(text, str(self.session.work_dir)):
+            note = _MISSED_FILE.format(name=name, folder=self.session.work_dir.name)
+            yield "stream", {"name": "stderr", "text": note}
 
     async def run_silently(self, request: CellRequest) -> CellOutput:
         """Run a cell that shows nothing and is not counted."""

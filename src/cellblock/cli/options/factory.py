@@ -182,6 +182,7 @@ def make_advisor(settings: Settings) -> Advisor:
     return Advisor(
         replace(limits, wall_seconds=settings.timeout),
         has_network=is_local or settings.network,
+        folder=WORK_DIR if settings.work_dir is None else settings.work_dir,
     )
 
 
