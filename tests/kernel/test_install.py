@@ -57,6 +57,40 @@ def test_options_reach_the_session(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "notebooks" / "shared" / "made.txt").exists()
 
 
+def test_a_relative_work_folder_starts_at_each_notebook_also_if_installed_from_home(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home := tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home)
+    done = run_command("kernel", "install", "--no-check", "--work-dir=.")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "starts at the folder of each notebook" in done.stdout
+    with open_kernel(home / "notebooks") as kernel:
+        kernel.run("open('made.txt', 'w').close()")
+    assert (home / "notebooks" / "made.txt").exists()
+    for given in ("~", str(home), str(tmp_path)):
+        done = run_command("kernel", "install", "--no-check", f"--work-dir={given}")
+        assert done.returncode == 2
+
+
+def test_a_notebook_whose_work_folder_is_refused_says_why(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home := tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    run_command("kernel", "install", "--no-check", "--work-dir=.")
+    with open_kernel(home) as kernel:
+        error = kernel.run("open('made.txt', 'w').close()").content["evalue"]
+    assert f"because {home} is your home folder. Use a folder" in error
+    assert not (home / "made.txt").exists()
+    (home / "coding").write_text("no folder")
+    run_command("kernel", "install", "--no-check", "--name=default")
+    with open_kernel(home, "default") as kernel:
+        assert "coding cannot be created" in kernel.run("1").content["evalue"]
+
+
 def test_a_package_that_does_not_exist_is_reported_and_nothing_is_installed(folder: Path) -> None:
     done = run_command("kernel", "install", "--package=no such package")
     assert done.returncode == 3

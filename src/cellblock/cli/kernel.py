@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import CellblockError
+from ..errors import CellblockError, WorkspaceError
 from .options.settings import Settings
-from .options.shared import common_options
+from .options.shared import check_work_dir, common_options, is_home_allowed, work_dir_refusal
 from .options.sizes import exact_size
 
 if TYPE_CHECKING:
@@ -28,6 +30,14 @@ _PRELOAD = click.option(
 _INSTALLED_PREFIX = click.option(
     "--prefix", metavar="FOLDER", help="Look below FOLDER, as it was given to `install`."
 )
+
+
+def _check_fixed_work_dir(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Refuse what contains the home folder. A relative folder starts at each notebook's folder."""
+    is_fixed = value is not None and os.path.isabs(os.path.expanduser(value))
+    return check_work_dir(context, parameter, value) if is_fixed else value
 
 
 class KernelSettings(Settings):
@@ -72,7 +82,7 @@ def command() -> None:
     help="Install below FOLDER, such as a virtual environment, instead of your own kernels.",
 )
 @click.option("--no-check", is_flag=True, help="Do not start the sandbox once as a check.")
-@common_options(None)
+@common_options(None, _check_fixed_work_dir)
 @_PRELOAD
 @_ALLOW_SCRIPTS
 @click.pass_context
@@ -97,11 +107,13 @@ def install(
     if not no_check:
         _check(settings)
     shown = display_name or f"Python (sandbox{'' if name == 'cellblock' else f': {name}'})"
-    arguments = [*_to_arguments(settings, allow_home=_is_home_allowed(context))]
+    arguments = [*_to_arguments(settings, allow_home=is_home_allowed(context))]
     if allow_scripts:
         arguments.append("--allow-scripts")
     folder = install_kernel(name, shown, arguments, prefix=prefix)
     click.echo(f"Installed the kernel {name} in {folder}")
+    if settings.work_dir is not None and not os.path.isabs(os.path.expanduser(settings.work_dir)):
+        click.echo(f"Its work folder {settings.work_dir} starts at the folder of each notebook.")
     click.echo(f'Choose "{shown}" in Jupyter, or use the name: jupyter console --kernel {name}')
     return 0
 
@@ -132,23 +144,37 @@ def remove(name: str, prefix: str | None) -> int:
 
 @command.command("start", hidden=True)
 @click.option("--connection-file", required=True, metavar="FILE")
-@common_options(None)
+@common_options(None, check_work_dir=None)
 @_PRELOAD
 @_ALLOW_SCRIPTS
-def start(connection_file: str, allow_scripts: bool, **options: Any) -> int:
-    """Run the kernel that a Jupyter client starts."""
+@click.pass_context
+def start(context: click.Context, connection_file: str, allow_scripts: bool, **options: Any) -> int:
+    """Run the kernel that a Jupyter client starts.
+
+    If the work folder cannot be used, each cell says so: a client does not show why a kernel ends.
+    """
     _require_extra()
     from ..kernel.app import run_kernel
     from .options.factory import WORK_DIR, make_kernel_session, work_folder
 
     settings = KernelSettings(executor="session", **options)
     folder = WORK_DIR if settings.work_dir is None else settings.work_dir
+    refusal = ""
+    with contextlib.ExitStack() as stack:
+        if reason := work_dir_refusal(context, os.path.abspath(os.path.expanduser(folder))):
+            refusal = f"C{reason[1:]} Notebooks in other folders can use this kernel."
+        else:
+            try:
+                # Kept even if it is empty: another notebook's kernel can use it at the same time.
+                stack.enter_context(work_folder(folder, is_default=False))
+            except WorkspaceError as error:
+                refusal = str(error)
 
-    def make_session(ask: InputCallback) -> KernelSession:
-        return make_kernel_session(settings, folder, ask)
+        def make_session(ask: InputCallback) -> KernelSession:
+            session = make_kernel_session(settings, None if refusal else folder, ask)
+            session.refusal = refusal
+            return session
 
-    # Kept even if it is empty: the kernel of another notebook can use it at the same time.
-    with work_folder(folder, is_default=False):
         run_kernel(make_session, connection_file, allows_scripts=allow_scripts)
     return 0
 
@@ -172,10 +198,6 @@ def _check(settings: Settings) -> None:
 
     with install_progress(lambda text: click.echo(f"--- {text}", err=True)):
         asyncio.run(start_and_stop())
-
-
-def _is_home_allowed(context: click.Context) -> bool:
-    return any(key.endswith("allow_home") and value for key, value in context.meta.items())
 
 
 def _to_arguments(settings: Settings, *, allow_home: bool) -> Iterator[str]:

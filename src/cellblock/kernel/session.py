@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..errors import WorkspaceError
 from ..events import Ended
 from ..executors.displays import DisplayFiles
 from ..executors.session.sandbox import SandboxSessionCodeExecutor
@@ -18,6 +19,8 @@ class KernelSession(SandboxSessionCodeExecutor):
 
     is_silent      True if the block shows no value and is not counted
     allows_input   True if the client can answer `input()`
+
+    refusal   why the session cannot start; "" if it can
     """
 
     _no_input: ClassVar[str] = (
@@ -28,6 +31,12 @@ class KernelSession(SandboxSessionCodeExecutor):
     input_is_timed = False
     is_silent = False
     allows_input = False
+    refusal = ""
+
+    async def _open(self) -> None:
+        if self.refusal:
+            raise WorkspaceError(self.refusal)
+        await super()._open()
 
     def describe_end(self, ended: Ended) -> Ended:
         """Return the end of a cell with its texts in the words of a notebook."""

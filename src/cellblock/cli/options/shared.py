@@ -14,6 +14,7 @@ from .settings import Settings
 from .sizes import parse_size
 
 CommandT = TypeVar("CommandT", bound=Callable[..., object])
+FolderCheck = Callable[[click.Context, click.Parameter, str | None], str | None]
 
 
 def _parse_memory(
@@ -43,22 +44,35 @@ def _note_home(context: click.Context, _parameter: click.Parameter, value: bool)
     context.meta[_ALLOW_HOME] = value
 
 
-def _check_work_dir(
+def work_dir_refusal(context: click.Context, folder: str) -> str:
+    """Return why `folder` cannot be the work folder: it is the home, or contains it. "" if it can.
+
+    `context` says if the home is allowed.
+    """
+    what, advice = exposure_of(folder), "Use a folder for the code alone."
+    if what is None or (what == "your home folder" and is_home_allowed(context)):
+        return ""
+    if what == "your home folder":
+        advice = f"{advice[:-1]}, or add --allow-home."
+    return (
+        f"code could read and change all files that you can, because {folder} is {what}. {advice}"
+    )
+
+
+def is_home_allowed(context: click.Context) -> bool:
+    """Return True if `--allow-home` was given."""
+    return bool(context.meta.get(_ALLOW_HOME))
+
+
+def check_work_dir(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """Refuse the home folder, unless it is allowed, and what contains it."""
     if value is None or "\0" in value:
         return value
-    what, advice = exposure_of(value), "Use a folder for the code alone."
-    if what is None or (what == "your home folder" and context.meta[_ALLOW_HOME]):
-        return value
-    if what == "your home folder":
-        advice = f"{advice[:-1]}, or add --allow-home."
-    raise click.BadParameter(
-        f"code could read and change all files that you can, because {value} is {what}. {advice}",
-        context,
-        parameter,
-    )
+    if refusal := work_dir_refusal(context, value):
+        raise click.BadParameter(refusal, context, parameter)
+    return value
 
 
 def _find_env(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -122,27 +136,30 @@ _RUN_OPTIONS = (
     ),
     env_option,
 )
-_FOLDER_OPTIONS = (
-    click.option(
-        "--work-dir",
-        metavar="FOLDER",
-        callback=_check_work_dir,
-        help="Folder that the blocks share.  [default: coding]",
-    ),
-    click.option(
-        "--allow-home",
-        is_flag=True,
-        is_eager=True,  # the check of --work-dir needs it
-        expose_value=False,
-        callback=_note_home,
-        help="Accept your home folder as --work-dir: the code can change all of it.",
-    ),
+_HOME_OPTION = click.option(
+    "--allow-home",
+    is_flag=True,
+    is_eager=True,  # the check of --work-dir needs it
+    expose_value=False,
+    callback=_note_home,
+    help="Accept your home folder as --work-dir: the code can change all of it.",
 )
 
 
-def common_options(default_timeout: float | None) -> Callable[[CommandT], CommandT]:
-    """Return a decorator that adds the shared options to a command. None means no time limit."""
-    return _add_options(default_timeout, _FOLDER_OPTIONS)
+def common_options(
+    default_timeout: float | None, check_work_dir: FolderCheck | None = check_work_dir
+) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that adds the shared options to a command. None means no time limit.
+
+    check_work_dir   the callback of `--work-dir`; None if the command checks it itself
+    """
+    work_dir = click.option(
+        "--work-dir",
+        metavar="FOLDER",
+        callback=check_work_dir,
+        help="Folder that the blocks share.  [default: coding]",
+    )
+    return _add_options(default_timeout, (work_dir, _HOME_OPTION))
 
 
 def run_options(default_timeout: float | None) -> Callable[[CommandT], CommandT]:
