@@ -216,6 +216,24 @@ def test_command_installed_by_a_block_comes_first(kind: str, tmp_path: Path) -> 
     assert (command.split()[0], by_sh) == ("newer", "newer by sh")
 
 
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the tests need a virtual environment")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "local"])
+def test_commands_of_the_caller_s_python_run_with_the_blocks_python(
+    kind: str, tmp_path: Path
+) -> None:
+    code = "pytest --version; head -n 1 $(command -v pytest); tiny"
+    from_python = "import subprocess, sys\nsubprocess.run(['pytest', '--version'])\n"
+    packages = [requirement(wheel(tmp_path / "wheels", word="given"))]
+    [version, first_line, tiny], [again, executable] = outputs(
+        kind,
+        [("sh", code), ("python", f"{from_python}print(sys.executable)")],
+        packages=packages,
+    )
+    assert version == again == f"pytest {pytest.__version__}"
+    assert first_line == f"#!{executable}"
+    assert tiny.startswith(f"given {executable}")
+
+
 def test_commands_come_before_the_caller_s_path(tmp_path: Path) -> None:
     (own_folder := tmp_path / "mine").mkdir()
     (own_folder / "tiny").write_text("#!/bin/sh\necho mine\n")

@@ -36,12 +36,13 @@ class LandlockBackend(SandboxBackend):
         confinement = self._landlock_confinement(has_cgroups=cgroups is not None)
         writable = [self.work_dir, self.scratch, *self._writable_sources()]
         spec = process_spec(self.work_dir, writable, confinement, self.limits, cgroups, self.delete)
-        environment = clean_environment(f"{self.scratch}/env", f"{self.scratch}/home", self.policy)
+        env, commands, home = (f"{self.scratch}/{name}" for name in ("env", "commands", "home"))
+        environment = clean_environment(env, commands, home, self.policy)
         try:
             return await start_server(
                 bootstrap.SERVER,
                 spec,
-                environment={**environment, "TMPDIR": f"{self.scratch}/home"},
+                environment={**environment, "TMPDIR": home},
             )
         except BackendError as error:
             raise SandboxUnavailable(

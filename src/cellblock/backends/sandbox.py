@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..environments.interpreter import Interpreter, command_dirs
+from ..environments.interpreter import Interpreter, command_dirs, own_command_dirs
 from ..errors import BackendError, SandboxUnavailable
 from ..limits import Limits
 from ..policy import Policy
@@ -32,6 +32,7 @@ from .transport import PACKAGE_DIR, cloudpickle_dir
 WORK_DIR = "/workspace"
 HOME = "/home/cell"
 ENVIRONMENT = "/opt/env"
+OWN_COMMANDS = "/opt/commands"
 _RUNTIME_PARENT = "/opt/cellblock"
 _USER = 1000
 TOP_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -86,7 +87,8 @@ class SandboxBackend(Backend):
     packages    folders of packages, which the sandbox shows read-only under the same paths
     preload     modules to import before any cell is forked
     work_dir    the folder that is mounted as `inner_work_dir`, in which cells start
-    scratch     a temporary folder with `home` and `env`, mounted as /home/cell and /opt/env
+    scratch     a temporary folder with `home`, `env` and `commands`, mounted as /home/cell,
+                /opt/env and /opt/commands
     delete      paths that the runtime server removes when it ends, even if the caller was killed
     listener    the server's end of a socket over which tenants connect; without it, the server is
                 one of live sessions
@@ -115,7 +117,8 @@ class SandboxBackend(Backend):
         own_mounts = executor_mounts(
             self.work_dir, self.scratch, work_dir_target=self.inner_work_dir
         )
-        sandbox["mounts"] = [*sandbox["mounts"], *own_mounts]
+        commands = _mount(f"{self.scratch}/commands", OWN_COMMANDS, mapped=True)
+        sandbox["mounts"] = [*sandbox["mounts"], *own_mounts, commands]
         spec = {**self.settings, "sandbox": sandbox, "delete": self.delete, **self._role_settings()}
         inherited = () if self.listener is None else (self.listener.fileno(),)
         try:
@@ -210,7 +213,7 @@ class SandboxBackend(Backend):
             "capabilities": syscalls.NETWORK_CAPABILITIES,
             "hostname": "cellblock",
             "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", bootstrap.ZYGOTE, _RUNTIME_PARENT],
-            "environment": clean_environment(ENVIRONMENT, HOME, self.policy),
+            "environment": clean_environment(ENVIRONMENT, OWN_COMMANDS, HOME, self.policy),
         }
 
     def _shared_mounts(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -239,7 +242,8 @@ class SandboxBackend(Backend):
 
     def _package_folders(self) -> list[str]:
         """Return the folders of packages and, if they have any, of their commands."""
-        return [*self.packages, *command_dirs(self.packages, self.interpreter)]
+        own = own_command_dirs(self.interpreter)
+        return [*self.packages, *command_dirs(self.packages, self.interpreter), *own]
 
     def _system_mounts(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         mounts, links = [_mount("/usr", "/usr")], dict[str, str]()
@@ -286,10 +290,11 @@ def system_config_paths() -> list[str]:
     ]
 
 
-def clean_environment(env_dir: str, home: str, policy: Policy) -> dict[str, str]:
+def clean_environment(env_dir: str, commands: str, home: str, policy: Policy) -> dict[str, str]:
     """Return the environment variables of blocks: of the caller's only those in the policy."""
+    system = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
     environment = {
-        "PATH": f"{env_dir}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        "PATH": f"{env_dir}/bin:{commands}:{system}",
         "HOME": home,
         "USER": "cell",
         "LANG": "C.UTF-8",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..environments.interpreter import Interpreter, create_environment
+from ..environments.interpreter import Interpreter, create_environment, create_own_commands
 from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull
 from ..limits import Limits
 from ..policy import Policy
@@ -67,6 +67,9 @@ class SharedServer:
         try:
             os.mkdir(backend.work_dir)
             self.populate_scratch(self._scratch)
+            create_own_commands(
+                self._scratch / "commands", backend.interpreter, f"{ENVIRONMENT}/bin/python"
+            )
             self._connection = await backend.open()
         except BaseException:
             remove_tree(backend.scratch)

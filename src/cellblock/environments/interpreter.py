@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -147,44 +147,54 @@ def command_dirs(packages: Iterable[str], interpreter: Interpreter) -> list[str]
     """Return the folders with the commands of `packages` folders that are in virtual environments.
 
     Leaves out the packages of the running Python, unless the caller named it: they may have
-    hundreds of commands, which would slow down every start.
+    hundreds of commands, which would slow down every start. See `create_own_commands`.
     """
-    folders = [
-        Path(folder)
-        for folder in packages
-        if interpreter.is_explicit or folder not in interpreter.packages
-    ]
+    own = () if interpreter.is_explicit else interpreter.packages
+    return _command_dirs(folder for folder in packages if folder not in own)
+
+
+def own_command_dirs(interpreter: Interpreter) -> list[str]:
+    """Return the folders that `command_dirs` leaves out."""
+    return [] if interpreter.is_explicit else _command_dirs(interpreter.packages)
+
+
+def _command_dirs(packages: Iterable[str]) -> list[str]:
+    folders = map(Path, packages)
     environments = dict.fromkeys(folder.parents[2] for folder in folders if len(folder.parents) > 2)
     return [str(folder / "bin") for folder in environments if (folder / "pyvenv.cfg").is_file()]
 
 
+def create_own_commands(folder: Path, interpreter: Interpreter, python: str) -> None:
+    """Create `folder` with the commands of the running Python's packages, which run with `python`.
+
+    It can be shown to any number of environments.
+    """
+    folder.mkdir()
+    for found in own_command_dirs(interpreter):
+        _install_commands(folder, Path(found), python)
+
+
 def _install_commands(programs: Path, folder: Path, python: str) -> None:
     """Put the commands of `folder` into `programs`: link them, or rewrite them for `python`."""
-    for command in _commands(folder):
-        target = programs / command.name
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        command, target = f"{folder}/{name}", f"{programs}/{name}"
+        is_command = os.path.isfile(command) and os.access(command, os.R_OK | os.X_OK)
         # The first one wins, as with imports. Python and pip exist already.
-        if target.exists():
+        if not is_command or os.path.exists(target):
             continue
-        content = command.read_bytes() if _is_script(command) else b""
+        content = _read_script(command)
         if (changed := with_shebang(python, content)) != content:
-            target.write_bytes(changed)
-            target.chmod(0o755)
+            with open(target, "wb") as file:
+                file.write(changed)
+            os.chmod(target, 0o755)
         else:
-            target.symlink_to(command)
+            os.symlink(command, target)
 
 
-def _commands(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (
-            path
-            for path in folder.iterdir()
-            if path.is_file() and os.access(path, os.R_OK | os.X_OK)
-        )
-
-
-def _is_script(program: Path) -> bool:
+def _read_script(program: str) -> bytes:
+    """Return the content of a script, and nothing of another program."""
     with open(program, "rb") as file:
-        return file.read(2) == b"#!"
+        return start + file.read() if (start := file.read(2)) == b"#!" else b""
 
 
 def _pth_lines(folders: Iterable[str]) -> str:

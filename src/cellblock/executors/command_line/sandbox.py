@@ -18,7 +18,11 @@ from ...backends.protected_paths import ProtectedPath, find_protected_paths
 from ...backends.sandbox import ENVIRONMENT, WORK_DIR
 from ...backends.scratch import create_scratch
 from ...backends.shared_server import SharedSandboxBackend
-from ...environments.interpreter import create_environment, find_interpreter
+from ...environments.interpreter import (
+    create_environment,
+    create_own_commands,
+    find_interpreter,
+)
 from ...functions.module import Function
 from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
@@ -170,6 +174,8 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             visible_path=ENVIRONMENT if full else None,
         )
         self._block_python = str(scratch / "env" / "bin" / "python")
+        if not full:
+            create_own_commands(scratch / "commands", interpreter, self._block_python)
         await self._protect_startup_files(self._workspace)
         kind = (
             functools.partial(SharedSandboxBackend, protected=self._protected)
