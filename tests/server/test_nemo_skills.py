@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .serving import Server
+from .serving import Server, run_old
 
 
 @pytest.fixture
@@ -43,17 +43,66 @@ def test_cells_share_a_session(execute: Any, client: httpx.Client) -> None:
     assert execute("x", "shared")["process_status"] == "error"
 
 
-def test_an_error_has_its_traceback(execute: Any) -> None:
-    done = execute("print('before')\n1/0")
-    assert (done["process_status"], done["stdout"]) == ("error", "before\n")
-    assert "ZeroDivisionError" in done["stderr"]
+FAILING = "def half(x):\n    return x / 0\nprint('before')\nhalf(3)"
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "lines"),
+    [
+        ("Minimal", ["before", "ZeroDivisionError: division by zero"]),
+        (
+            "Plain",
+            [
+                "before",
+                "Traceback (most recent call last):",
+                "    half(3)",
+                "    return x / 0",
+                "ZeroDivisionError: division by zero",
+            ],
+        ),
+    ],
+)
+def test_an_error_is_told_in_stdout(execute: Any, verbosity: str, lines: list[str]) -> None:
+    done = execute(FAILING, traceback_verbosity=verbosity)
+    assert (done["process_status"], done["stderr"]) == ("error", "")
+    assert done["stdout"].splitlines() == lines
+
+
+def test_longer_tracebacks_name_the_cell(execute: Any) -> None:
+    context = execute(FAILING, "verbosity", traceback_verbosity="Context")["stdout"]
+    assert "File <ipython-input-1>:4\n" in context
+    assert "in half(x)\n      1 def half(x):\n----> 2     return x / 0\n" in context
+    verbose = execute(FAILING, "verbosity", traceback_verbosity="Verbose")["stdout"]
+    assert "in half(x=3)\n" in verbose
+    assert execute("'a'", "verbosity", traceback_verbosity="Verbose")["stdout"] == "Out[3]: 'a'\n"
+
+
+def test_a_syntax_error_shows_its_line(execute: Any) -> None:
+    done = execute("a = 1\n  b = 2")
+    assert (done["process_status"], done["stderr"]) == ("error", "")
+    assert done["stdout"] == "    b = 2\n    ^\nIndentationError: unexpected indent\n"
+
+
+def test_output_of_a_cell_is_tidied(execute: Any) -> None:
+    assert execute("print('\\n\\nx', end='')")["stdout"] == "x\n"
+    assert execute("print('\\x1b[31mred\\x1b[0m \\n\\n')")["stdout"] == "red\n"
+    table = "class Table:\n    def __repr__(self): return 'a b\\n1 2'\nprint('t')\nTable()"
+    assert execute(table)["stdout"] == "t\n\na b\n1 2\n"
+    assert "EOFError: EOF when reading a line" in execute("input()")["stdout"]
+
+
+def test_other_doors_show_the_session_as_usual(execute: Any, client: httpx.Client) -> None:
+    execute("1 / 0", "both")
+    done = run_old(client, "1 / 0", "both").json()["properties"]
+    assert done["stdout"] == ""
+    assert "Cell In[2], line 1" in done["stderr"]
 
 
 def test_a_late_cell_keeps_the_session(execute: Any) -> None:
     execute("kept = 1", "late")
-    done = execute("while True: pass", "late", timeout=1)
-    assert done["process_status"] == "timeout"
-    assert "timed out after 1 seconds" in done["stderr"]
+    done = execute("print('begun')\nwhile True: pass", "late", timeout=1)
+    assert (done["process_status"], done["stdout"]) == ("timeout", "")
+    assert done["stderr"] == "Execution timed out after 1 seconds\n"
     assert execute("kept", "late")["stdout"] == "1\n"
 
 
@@ -67,6 +116,16 @@ def test_programs_get_their_input(execute: Any) -> None:
     assert (done["process_status"], "out" in done["stdout"]) == ("error", True)
     done = execute("while True: pass", None, language="python3", timeout=1)
     assert done["process_status"] == "timeout"
+
+
+@pytest.mark.parametrize("length", [1, 200_000])
+def test_programs_are_run_as_python_c_does(execute: Any, length: int) -> None:
+    code = f"text = '{'x' * length}'\nimport sys\nprint(len(text), __name__)\n"
+    done = execute(code, None, language="python")
+    assert (done["stdout"], done["stderr"]) == (f"{length} __main__\n", "")
+    if length == 1:
+        done = execute("print(sys.argv)", None, language="python")
+        assert 'File "<string>", line 1, in <module>' in done["stderr"]
 
 
 def test_long_output_is_cut(execute: Any) -> None:

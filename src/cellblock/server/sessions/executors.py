@@ -18,6 +18,7 @@ from ...limits import Limits
 from ...runtime.protocol import Frame
 
 DATA_DIR = "/mnt/data"
+_NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
 
 
 class _NoDisplayFiles(DisplayFiles):
@@ -38,17 +39,25 @@ class ServedSession(CheckpointableSession):
         super()._init_state()
         self._run_seconds: float | None = None
         self._written_bytes: int | None = None
+        self._terminal_mode: str | None = None
 
     @contextlib.contextmanager
     def lower_limits(
-        self, run_seconds: float | None = None, written_bytes: int | None = None
+        self,
+        run_seconds: float | None = None,
+        written_bytes: int | None = None,
+        terminal_mode: str | None = None,
     ) -> Generator[None]:
-        """Lower the limits of the one run, checkpoint or fork that happens in the context."""
+        """Lower the limits of the one run, checkpoint or fork that happens in the context.
+
+        With `terminal_mode`, its output is that of IPython in a terminal.
+        """
         self._run_seconds, self._written_bytes = run_seconds, written_bytes
+        self._terminal_mode = terminal_mode
         try:
             yield
         finally:
-            self._run_seconds = self._written_bytes = None
+            self._run_seconds = self._written_bytes = self._terminal_mode = None
 
     def folders(self) -> list[Path]:
         """Return the folders on this machine that have the files of the session.
@@ -77,7 +86,10 @@ class ServedSession(CheckpointableSession):
     def _frames(
         self, request: dict[str, Any], token: Token | None = None
     ) -> AsyncGenerator[Frame, None]:
-        return super()._frames({**request, "written_bytes": self._written_bytes}, token)
+        own: dict[str, Any] = {"written_bytes": self._written_bytes}
+        if self._terminal_mode is not None:
+            own |= {"terminal": self._terminal_mode, "no_input": _NO_TERMINAL_INPUT}
+        return super()._frames({**request, **own}, token)
 
     def _display_files(self) -> DisplayFiles:
         return _NoDisplayFiles(Path())

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 from uuid import uuid4
 
 from ...blocks import CodeBlock
@@ -36,6 +36,7 @@ class SessionRun:
     queue_seconds     time between the request and the start of the run
     is_asynchronous   whether no request waits for it
     failure           why it could not run; "" if it could
+    terminal_mode     the form of tracebacks if output is that of IPython in a terminal
     """
 
     id: str = field(default_factory=lambda: str(uuid4()))
@@ -45,6 +46,7 @@ class SessionRun:
     is_asynchronous: bool = False
     failure: str = ""
     language: str = "python"
+    terminal_mode: Literal["Plain", "Context", "Verbose", "Minimal"] | None = None
     token: CancellationToken = field(default_factory=CancellationToken)
 
 
@@ -171,7 +173,7 @@ class HostedSession:
         self.check_open()
         run.is_started, self._active = True, run
         try:
-            with self._executor.lower_limits(run_seconds, written_bytes):
+            with self._executor.lower_limits(run_seconds, written_bytes, run.terminal_mode):
                 yield
         except BackendError:
             self._check_cut(run)  # the folder of the session may be gone already

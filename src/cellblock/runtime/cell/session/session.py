@@ -219,6 +219,7 @@ class Session:
         self._shell.no_input = order.get("no_input") or self._shell.no_input
         self._shell.show_interrupts = bool(order.get("show_interrupts"))
         self._shell.set_colours(bool(order.get("colours")))
+        self._shell.imitate_terminal(order.get("terminal"))
         answer: dict[str, Any] = {
             "exit": self._shell.run(
                 order["code"], silent=bool(order.get("silent")), file=order.get("file")

@@ -27,6 +27,7 @@ _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
 _INPUT_FUNCTIONS = "Shell._install_input.<locals>."
 INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
 _MAX_COMPLETIONS = 500
+_TRACEBACK_MODE = "Context"  # IPython's default
 _SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
 
 
@@ -45,6 +46,7 @@ class Shell:
         self.interrupted = False  # by the server
         self.show_interrupts = False  # show a traceback if the server interrupted the block
         self._has_colours = False
+        self.terminal_mode: str | None = None  # see `imitate_terminal`
         self._shell = _create_ipython(self)
         self._input_function: Callable[..., str] | None = None
         self._slow_loop: object = None  # the event loop for whose scripts we have waited in vain
@@ -98,14 +100,38 @@ class Shell:
         return result.error_before_exec or result.error_in_exec
 
     def _show_value(self, data: dict[str, Any]) -> None:
-        _show_text(data)
+        self.write_value(data)
         self.publish_last(data)
+
+    def write_value(self, data: dict[str, Any]) -> None:
+        """Write the text of a block's value to stdout."""
+        text = data.get("text/plain")
+        if self.terminal_mode is not None and isinstance(text, str):
+            newline = "\n" if "\n" in text else ""
+            sys.stdout.write(f"Out[{self._shell.displayhook.prompt_count}]: {newline}")
+        _show_text(data)
 
     def set_colours(self, has_colours: bool) -> None:
         """Show tracebacks with or without colours."""
         if has_colours != self._has_colours:
             self._has_colours = has_colours
             self._shell.colors = _colour_scheme("Linux" if has_colours else "NoColor")
+
+    def imitate_terminal(self, mode: str | None) -> None:
+        """Show tracebacks and values as IPython does in a terminal, or as usual if `mode` is None.
+
+        Then tracebacks are part of stdout and have the form `mode` of `%xmode`, and values follow a
+        prompt.
+        """
+        if mode == self.terminal_mode:
+            return
+        self.terminal_mode = mode
+        self._shell.InteractiveTB.set_mode(mode=mode or _TRACEBACK_MODE)
+        compiler = self._shell.compile
+        if mode is None:
+            del compiler.format_code_name
+        else:  # tracebacks name the file of a block, and not its number
+            compiler.format_code_name = _no_code_name
 
     def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
         """Return where the text to complete at `cursor` starts, and its completions."""
@@ -278,7 +304,8 @@ def _ipython_class(owner: Shell) -> Any:
             ):
                 return
             _flush(sys.stdout)
-            sys.stderr.write("\n".join(stb) + "\n")
+            stream = sys.stderr if owner.terminal_mode is None else sys.stdout
+            stream.write(self.InteractiveTB.stb2text(stb) + "\n")
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
             error = sys.exc_info()[1]
@@ -369,7 +396,7 @@ def _display_hook_class(owner: Shell) -> Any:
         def write_format_data(
             self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None
         ) -> None:
-            _show_text(format_dict)
+            owner.write_value(format_dict)
             owner.publish(format_dict, md_dict or {})
 
         def finish_displayhook(self) -> None:
@@ -385,6 +412,10 @@ def _replace_broken_streams() -> None:
             getattr(sys, name).flush()
         except Exception:
             setattr(sys, name, text_stream(descriptor, f"<{name}>"))
+
+
+def _no_code_name(_name: str) -> None:
+    """Return no number of a block: see `CachingCompiler.format_code_name` of IPython."""
 
 
 def _show_text(data: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +12,9 @@ from ....results import CodeResult
 from ...http.statuses import message_of, status_of
 
 _CUT = "<output cut>"  # the protocol's own mark
+_CELL = "File <ipython-"
+_PROMPT = re.compile(r"^Out\[\d+\]:\s*")
+_COLOURS = re.compile(r"[\x1b\ufffd]\[[0-?]*[ -/]*[@-~]")  # executors replace the escape character
 
 
 class ExecuteRequest(BaseModel):
@@ -23,20 +27,24 @@ class ExecuteRequest(BaseModel):
     language: Literal["ipython", "python", "python3", "pypy3", "lean4", "shell"] = "ipython"
     std_input: str = ""
     max_output_characters: int = Field(default=1000, ge=0)
+    traceback_verbosity: Literal["Plain", "Context", "Verbose", "Minimal"] = "Plain"
 
 
 def answer(
     result: CodeResult, body: ExecuteRequest, *, is_new: bool | None = None
 ) -> dict[str, Any]:
     """Return the answer for a run. `is_new` tells whether its session began with it."""
-    late = f"Execution timed out after {body.timeout:g} seconds\n"
     notice = getattr(result, "notice", "")
-    stderr = result.stderr + (late if result.outcome == "timeout" else "")
+    stdout, stderr = result.stdout, result.stderr
+    if result.outcome == "timeout":  # what was printed before is no part of the protocol
+        stdout, stderr = "", f"Execution timed out after {body.timeout:g} seconds\n"
+    if body.language == "ipython" and body.traceback_verbosity in ("Plain", "Minimal"):
+        stdout, stderr = _plain(stdout), _plain(stderr)
     if notice:
         stderr += f"{notice}\n"
     values: dict[str, Any] = {
         "process_status": _status(result, body),
-        "stdout": _cut(result.stdout, body.max_output_characters),
+        "stdout": _cut(stdout, body.max_output_characters),
         "stderr": _cut(stderr, body.max_output_characters),
     }
     return values if is_new is None else {**values, "new_session_created": is_new}
@@ -48,6 +56,17 @@ def _status(result: CodeResult, body: ExecuteRequest) -> str:
     # Of a program, the protocol does not report the exit code.
     is_program = body.language.startswith("py") and result.outcome == "error"
     return "completed" if result.exit_code == 0 or is_program else "error"
+
+
+def _plain(text: str) -> str:
+    """Return what a model is to see of the output of a cell.
+
+    No prompts, colours and names of cells, no blank lines around it, and one newline at its end.
+    """
+    lines = _COLOURS.sub("", text).split("\n")
+    shown = [_PROMPT.sub("", line) for line in lines if not line.lstrip().startswith(_CELL)]
+    output = "\n".join(shown).lstrip("\n").rstrip()
+    return f"{output}\n" if output else ""
 
 
 def _cut(text: str, limit: int) -> str:

@@ -19,10 +19,12 @@ from ...http.services import Services
 from ...owners import Owner
 from ...refusals import InvalidRequest, SessionNotFound
 from ...sessions.languages import refuse_language
+from ...sessions.session import SessionRun
 from .messages import ExecuteRequest, answer, error_answer
 
 _SESSION_HEADER = "x-session-id"
 _MAX_ID_LENGTH = 128
+_MAX_ARGUMENT = 120_000  # bytes of one argument; Linux allows 128 KiB
 _PROGRAMS = {"python": "python", "python3": "python", "pypy3": "pypy3"}
 
 
@@ -53,7 +55,8 @@ class LocalSandbox:
         identifier = _session_id(request)
         is_new = not self._exists(owner, identifier)
         block = CodeBlock(body.generated_code, "python")
-        work = self._store.run_in(owner, identifier, block, run_seconds=body.timeout)
+        run = SessionRun(terminal_mode=body.traceback_verbosity)
+        work = self._store.run_in(owner, identifier, block, run, body.timeout)
         result = await run_while_connected(request, work)
         return JSONResponse(answer(result, body, is_new=is_new or _has_lost_state(result)))
 
@@ -95,9 +98,11 @@ def _script(body: ExecuteRequest) -> str:
     if body.language == "lean4":
         raise refuse_language(body.language, ("ipython", *_PROGRAMS, "shell"))
     code, text = shlex.quote(body.generated_code), shlex.quote(body.std_input)
-    # `printf` is part of the shell, so the text has no limit of length. The code is passed in a
-    # descriptor, because an argument has one.
-    return f"{_PROGRAMS[body.language]} /dev/fd/3 3< <(printf %s {code}) < <(printf %s {text})\n"
+    # `printf` is part of the shell, so the text has no limit of length. An argument has one: longer
+    # code is passed in a descriptor.
+    is_long = len(body.generated_code.encode(errors="replace")) > _MAX_ARGUMENT
+    source = f"/dev/fd/3 3< <(printf %s {code})" if is_long else f"-c {code}"
+    return f"{_PROGRAMS[body.language]} {source} < <(printf %s {text})\n"
 
 
 def _session_id(request: Request) -> str:
