@@ -109,6 +109,7 @@ def command(**options: Any) -> int:
 
         work = serve_stdio(settings, confirm=options["confirm"], advice=advice)
         return asyncio.run(_until_signal(work))
+    click.echo("cellblock: starting", err=True)
     from ..server.doors.mcp.loopback import serve_loopback
 
     return asyncio.run(

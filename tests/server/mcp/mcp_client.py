@@ -106,9 +106,10 @@ async def serve_http(*options: str) -> AsyncGenerator[str]:
     with CommandProcess[str](arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            line = await asyncio.to_thread(process.stderr.readline)
-            assert "serving on" in line, line
-            yield line.split()[-1]
+            lines = [await asyncio.to_thread(process.stderr.readline) for _ in range(2)]
+            assert lines[0] == "cellblock: starting\n"
+            assert "serving on" in lines[1], lines
+            yield lines[1].split()[-1]
         finally:
             process.terminate()
             await asyncio.to_thread(process.communicate)

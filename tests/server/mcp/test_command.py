@@ -202,6 +202,7 @@ def test_sigterm_ends_the_http_server_and_leaves_nothing(tmp_path: Path) -> None
     async def check() -> None:
         async with start_raw(tmp_path, "--http", "0") as process:
             assert process.stderr is not None
+            await process.stderr.readline()  # it starts
             url = (await process.stderr.readline()).decode().split()[-1]
             async with Client(url) as client:
                 await run_code(client, "x = 1")

@@ -30,8 +30,8 @@ async def serve_loopback(
 ) -> int:
     """Serve MCP until SIGINT or SIGTERM, then end all sessions. Return the exit code.
 
-    `on_ready` is called with the URL; port 0 means a free one. Raise `BackendError` if the port is
-    in use, and what starting the sandbox raises.
+    `on_ready` is called with the URL once requests are answered; port 0 means a free one. Raise
+    `BackendError` if the port is in use, and what starting the sandbox raises.
     """
     with _listen(port) as listener:
         async with SessionStore(settings) as store:
@@ -45,7 +45,8 @@ async def serve_loopback(
                     timeout_graceful_shutdown=_DRAIN_SECONDS,
                 )
             )
-            on_ready(f"http://{_HOST}:{listener.getsockname()[1]}{door.path}")
+            url = f"http://{_HOST}:{listener.getsockname()[1]}{door.path}"
+            server.on_ready = lambda: on_ready(url)
             await server.serve([listener])
     return server.exit_code
 
@@ -54,6 +55,12 @@ class _Server(uvicorn.Server):
     """A server that does not raise its signals again, because sessions have to be ended after."""
 
     exit_code = 0
+    on_ready: Callable[[], object] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to answer requests."""
+        await super().startup(sockets)
+        self.on_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import uvicorn
 
@@ -23,11 +23,12 @@ class DrainingServer(uvicorn.Server):
     2. When no run is active or waiting, the port is closed, and current requests end.
 
     After `drain_seconds`, or at a second signal, the runs and requests that remain are ended. Their
-    answer is `Draining`.
+    answer is `Draining`. `on_ready` is called once requests are answered.
     """
 
     def __init__(self, config: uvicorn.Config, services: Services, drain_seconds: float) -> None:
         super().__init__(config)
+        self.on_ready: Callable[[], object] = lambda: None
         self._services, self._drain_seconds = services, drain_seconds
         self._draining: asyncio.Task[None] | None = None
         self._limit: asyncio.Timeout | None = None  # of the first two steps, while they go on
@@ -37,6 +38,11 @@ class DrainingServer(uvicorn.Server):
         """Drain at the first signal, and end at the second one."""
         with stop_signals(self._on_signal):
             yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to answer requests."""
+        await super().startup(sockets)
+        self.on_ready()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal, and until the last request has its answer."""

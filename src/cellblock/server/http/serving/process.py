@@ -79,14 +79,16 @@ async def serve(settings: ServerSettings, sessions: SessionSettings, print_note:
             print_note("there is no API key yet: create one with `cellblock keys add NAME`")
     try:
         with _listen(settings) as listener:
+            packages = ", ".join(sessions.packages)
+            print_note(f"starting with {packages}" if packages else "starting")
             async with SessionStore(sessions, keys) as store:
                 services = Services(store, keys, settings.stall_seconds)
                 app = _make_app(services, print_note)
                 if settings.certificate is None and not is_loopback(settings.host):
                     print_note("keys are sent in clear text: use --certificate, or a TLS proxy")
-                print_note(f"serving on {_url(settings, listener)}")
-                config = _config(app, settings)
-                await DrainingServer(config, services, settings.drain_seconds).serve([listener])
+                server = DrainingServer(_config(app, settings), services, settings.drain_seconds)
+                server.on_ready = lambda: print_note(f"serving on {_url(settings, listener)}")
+                await server.serve([listener])
     finally:
         if keys is not None:
             keys.close()
