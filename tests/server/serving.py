@@ -104,13 +104,17 @@ def _read(server: Server) -> None:
 
 @contextlib.contextmanager
 def leaving_post(
-    server: Server, client: httpx.Client, path: str, body: dict[str, Any]
+    server: Server,
+    client: httpx.Client,
+    path: str,
+    body: dict[str, Any],
+    headers: dict[str, str] | None = None,
 ) -> Generator[None]:
-    """Send a request with the headers of `client`, and close its connection without reading."""
+    """Send a request with the key of `client`, and close its connection without reading."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"))
-    headers = {"Authorization": client.headers["Authorization"], "Content-Type": "application/json"}
+    sent = {"Authorization": client.headers["Authorization"], "Content-Type": "application/json"}
     try:
-        connection.request("POST", path, json.dumps(body), headers)
+        connection.request("POST", path, json.dumps(body), {**sent, **(headers or {})})
         yield
     finally:
         connection.close()

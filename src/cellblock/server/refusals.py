@@ -8,6 +8,7 @@ CellblockError
     ├── NotAuthenticated                 the key is missing, unknown, expired or revoked
     ├── SessionNotFound (LookupError)    there is no such session, or it has just ended
     ├── RunNotFound (LookupError)        there is no such run
+    ├── RunIdReused                      another run has the ID that the client chose
     ├── CheckpointNotFound (LookupError)  there is no such checkpoint
     ├── FileMissing (LookupError)        the session has no such file
     ├── TooLarge                         a body or file exceeds its limit
@@ -49,6 +50,10 @@ class SessionNotFound(Refusal, LookupError):
 
 class RunNotFound(Refusal, LookupError):
     """There is no such run in the session."""
+
+
+class RunIdReused(Refusal):
+    """The client has sent another run under the ID that it chose for this one."""
 
 
 class CheckpointNotFound(Refusal, LookupError):

@@ -27,6 +27,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.RequestTimedOut, ErrorStatus(408, "RequestTimeout", {"Connection": "close"})),
     (refusals.SessionNotFound, ErrorStatus(404, "SessionNotFound")),
     (refusals.RunNotFound, ErrorStatus(404, "ExecutionNotFound")),
+    (refusals.RunIdReused, ErrorStatus(422, "IdempotencyKeyReused")),
     (refusals.CheckpointNotFound, ErrorStatus(404, "CheckpointNotFound")),
     (refusals.FileMissing, ErrorStatus(404, "FileNotFound")),
     (refusals.TooLarge, ErrorStatus(413, "PayloadTooLarge")),

@@ -21,6 +21,7 @@ from ...sessions.store import SessionStore
 from .answers import ErrorDetail, RunInfo, RunResult, RunStatus, to_time
 
 RESUME_SECONDS = 10.0  # for a client that lost its connection to continue reading
+RETRY_SECONDS = 60.0  # for a client that can send its request again to do so
 PING_SECONDS = 15.0  # silence after which a reader is sent something
 _MAX_MERGED = 1 << 16  # characters of one event
 _EVENT_BYTES = 200  # of memory, besides its text
@@ -38,12 +39,14 @@ class LiveRunSettings:
     """What a run is and where it happens. `session_id` is None for a session of its own.
 
     is_background   whether the run goes on without readers
+    key             the client's own name of the run, with which it may ask for it again
     """
 
     block: CodeBlock
     session_id: str | None = None
     run_seconds: float | None = None
     is_background: bool = False
+    key: str | None = None
 
 
 class LiveRun:
@@ -138,7 +141,7 @@ class LiveRun:
 
     @contextlib.contextmanager
     def reading(self) -> Generator[None]:
-        """Keep the run going during the context, and for `RESUME_SECONDS` after it."""
+        """Keep the run going during the context, and for some time after it."""
         self._readers += 1
         if self._timer is not None:
             self._timer.cancel()
@@ -148,7 +151,8 @@ class LiveRun:
             self._readers -= 1
             if not self._readers and not self.is_done and not self.settings.is_background:
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(RESUME_SECONDS, self.abandon)
+                seconds = RESUME_SECONDS if self.settings.key is None else RETRY_SECONDS
+                self._timer = loop.call_later(seconds, self.abandon)
 
     async def read(self, after: int) -> AsyncGenerator[tuple[int, Event | Failure] | None]:
         """Yield the events after number `after` as they happen, each with its number.

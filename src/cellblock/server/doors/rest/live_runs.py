@@ -7,7 +7,7 @@ from collections import Counter
 
 from ....limits import MIB
 from ...owners import Owner
-from ...refusals import RunNotFound
+from ...refusals import RunIdReused, RunNotFound
 from ...sessions.store import SessionStore
 from .live_run import LiveRun, LiveRunSettings
 
@@ -22,6 +22,7 @@ class LiveRuns:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._runs = dict[str, LiveRun]()
+        self._keyed = dict[tuple[str, str], LiveRun]()  # by owner and the key of the client
         self._ended = dict[str, dict[str, int]]()  # the sizes of the ended runs of each key
         self._bytes = Counter[str]()  # their sums
 
@@ -29,7 +30,25 @@ class LiveRuns:
         """Start a run. `check` of the run raises what prevented it."""
         live = LiveRun(self._store, owner, settings)
         self._runs[live.run.id] = live
+        if settings.key is not None:
+            self._keyed[owner.id, settings.key] = live
         live.add_done_callback(self._keep)
+        return live
+
+    def find_retried(self, owner: Owner, settings: LiveRunSettings) -> LiveRun | None:
+        """Return the run that was started with the key of these settings; None if there is none.
+
+        Raise `RunIdReused` if it has other settings. A run that could not be carried out is not
+        found, so that it can be tried again.
+        """
+        live = None if settings.key is None else self._keyed.get((owner.id, settings.key))
+        if live is None or live.error is not None:
+            return None
+        if live.settings != settings:
+            raise RunIdReused(
+                "The header Idempotency-Key was sent with another request before. Use a new key "
+                "for each run, and the same body for a retry."
+            )
         return live
 
     def find(self, owner: Owner, run_id: str) -> LiveRun:
@@ -64,7 +83,10 @@ class LiveRuns:
         ended = self._ended.get(key, {})
         if run_id not in ended:
             return
-        del self._runs[run_id]
+        live = self._runs.pop(run_id)
+        own_key = key, live.settings.key or ""
+        if self._keyed.get(own_key) is live:
+            del self._keyed[own_key]
         self._bytes[key] -= ended.pop(run_id)
         if not ended:
             del self._ended[key], self._bytes[key]

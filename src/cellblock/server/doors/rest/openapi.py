@@ -25,6 +25,7 @@ _ERRORS = {
     409: "The session cannot do this in its present state",
     413: "The body is too large",
     416: "The file has none of the bytes of the header Range",
+    422: "The header Idempotency-Key belongs to another request",
     429: "The key has used up a quota. Retry after the seconds in the header Retry-After",
     500: "The server failed",
     503: "The server is about to stop, or cannot start sessions",
@@ -111,6 +112,8 @@ def _path_parameter(name: str) -> dict[str, Any]:
 def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for each in operation.parameters:
         bounds = {"minimum": 0, "maximum": MAX_POSITION} if each.kind == "integer" else {}
+        if each.max_length is not None:
+            bounds = {"minLength": 1, "maxLength": each.max_length}
         yield {
             "name": each.name,
             "in": each.place,

@@ -20,7 +20,14 @@ from .answers import (
 )
 from .files import FileOperations
 from .live_runs import LiveRuns
-from .requests import ForkRequest, NewCheckpoint, NewSession, RestoreRequest, RunRequest
+from .requests import (
+    MAX_KEY_LENGTH,
+    ForkRequest,
+    NewCheckpoint,
+    NewSession,
+    RestoreRequest,
+    RunRequest,
+)
 from .runs import RunOperations
 from .sessions import SessionOperations
 
@@ -30,12 +37,16 @@ EVENTS = "text/event-stream"
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the query or the header, which is always optional."""
+    """A parameter of the query or the header, which is always optional.
+
+    max_length   of a string that must not be empty; None for other parameters
+    """
 
     name: str
     kind: str
     description: str
     place: str = "query"
+    max_length: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,12 @@ _LAST_EVENT_ID = Parameter(
     "Last-Event-ID", "integer", "The number of the last event received.", "header"
 )
 _AFTER = Parameter("after", "integer", "The same, for clients that cannot set the header.")
+_IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key", "string",
+    "A new random text for each run, such as a UUID. A request that is sent again with it gets the "
+    "same run. The run goes on for 60 seconds without a client.",
+    "header", MAX_KEY_LENGTH,
+)  # fmt: skip
 _FOLDER = Parameter("folder", "string", "The folder to list. Default: the session's.")
 _RECURSIVE = Parameter("recursive", "boolean", "List the folders in it too.")
 _RANGE = Parameter("Range", "string", "A range of bytes, such as bytes=0-999.", "header")
@@ -104,9 +121,9 @@ def _run_operations(runs: RunOperations) -> list[Operation]:
     return [
         Operation("runs", "POST", "/runs", runs.run_once,
                   "Run code in a session of its own, which ends with the run",
-                  _RUN_ANSWERS, RunRequest),
+                  _RUN_ANSWERS, RunRequest, parameters=(_IDEMPOTENCY_KEY,)),
         Operation("runs", "POST", in_session, runs.run_in_session, "Run code in a session",
-                  _RUN_ANSWERS, RunRequest),
+                  _RUN_ANSWERS, RunRequest, parameters=(_IDEMPOTENCY_KEY,)),
         Operation("runs", "GET", in_session, runs.list_runs, "List the runs of a session",
                   (Answer(200, RunList),)),
         Operation("runs", "GET", "/runs/{run_id}", runs.get_run, "Get a run", (run,)),

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from ...http.bodies import read_json
+from ...refusals import InvalidRequest
 from ...sessions.languages import RUNNABLE
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -17,6 +18,7 @@ _ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._~:@-]{0,127}$"
 _NAME_PATTERN = r"^[^/]{1,128}$"
 _MAX_NAME = 128
 _YEAR_SECONDS = 366 * 86_400
+MAX_KEY_LENGTH = 255
 
 
 def _check_id(value: str) -> str:
@@ -119,6 +121,14 @@ class ForkRequest(_Body):
         max_length=_MAX_NAME,
         description="Copy this checkpoint. Default: the present state.",
     )
+
+
+def read_idempotency_key(request: Request) -> str | None:
+    """Return the key under which a client may send the request again. Raise `InvalidRequest`."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= MAX_KEY_LENGTH:
+        raise InvalidRequest(f"The header Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")
+    return key
 
 
 async def read_optional(request: Request, model: type[ModelT], max_bytes: int) -> ModelT:

@@ -18,7 +18,7 @@ from .answers import RunList, answer
 from .event_stream import EventStream, read_position
 from .live_run import LiveRun, LiveRunSettings
 from .live_runs import LiveRuns
-from .requests import RunRequest
+from .requests import RunRequest, read_idempotency_key
 
 _CANCEL_SECONDS = 10.0  # for a cancelled run to end
 
@@ -35,9 +35,7 @@ class RunOperations:
 
     async def run_in_session(self, request: Request, owner: Owner) -> Response:
         """Answer POST sessions/ID/runs."""
-        session_id = request.path_params["session_id"]
-        self._store.find(owner, session_id)
-        return await self._run(request, owner, session_id)
+        return await self._run(request, owner, request.path_params["session_id"])
 
     async def list_runs(self, request: Request, owner: Owner) -> Response:
         """Answer GET sessions/ID/runs."""
@@ -70,32 +68,45 @@ class RunOperations:
         return self._runs.find(owner, request.path_params["run_id"])
 
     async def _run(self, request: Request, owner: Owner, session_id: str | None) -> Response:
+        key = read_idempotency_key(request)
+        if session_id is not None and key is None:  # a retried run may have outlived its session
+            self._store.find(owner, session_id)
         body = await read_json(request, RunRequest, self._store.settings.max_body_bytes)
         check_language(body.language)
-        live = self._runs.start(
-            owner,
-            LiveRunSettings(
-                block=CodeBlock(body.code, body.language),
-                session_id=session_id,
-                run_seconds=body.timeout_seconds,
-                is_background=body.background,
-            ),
+        settings = LiveRunSettings(
+            block=CodeBlock(body.code, body.language),
+            session_id=session_id,
+            run_seconds=body.timeout_seconds,
+            is_background=body.background,
+            key=key,
         )
-        if not body.stream and not body.background:
-            return await _wait(request, live)
-        with live.reading():
-            await live.wait_until_admitted()
-        headers = {"Location": f"/v1/runs/{live.run.id}"}
-        if body.stream:
-            return EventStream(live)
-        return answer(live.info(), 202, headers)
+        retried = self._runs.find_retried(owner, settings)
+        live = retried or self._runs.start(owner, settings)
+        response = await _respond(request, live, is_stream=body.stream)
+        if retried is not None:
+            response.headers["Idempotent-Replayed"] = "true"
+        return response
+
+
+async def _respond(request: Request, live: LiveRun, *, is_stream: bool) -> Response:
+    if not is_stream and not live.settings.is_background:
+        return await _wait(request, live)
+    with live.reading():
+        await live.wait_until_admitted()
+    if is_stream:
+        return EventStream(live)
+    return answer(live.info(), 202, {"Location": f"/v1/runs/{live.run.id}"})
 
 
 async def _wait(request: Request, live: LiveRun) -> Response:
-    """Answer when a run has ended. Cancel it if the client goes away."""
-    try:
-        await run_while_connected(request, live.wait())
-    finally:
-        live.abandon()
+    """Answer when a run has ended. Cancel it if the client goes away, and cannot come back."""
+    if live.settings.key is not None:
+        with live.reading():
+            await run_while_connected(request, live.wait())
+    else:
+        try:
+            await run_while_connected(request, live.wait())
+        finally:
+            live.abandon()
     live.check()
     return answer(live.info())
