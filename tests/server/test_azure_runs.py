@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from .serving import NEW, OLD, run_old
+from .rest.requesting import wait_for
+from .serving import NEW, OLD, Server, leaving_post, run_old
 
 
 def _run(client: httpx.Client, code: str, identifier: str = "runs") -> dict[str, Any]:
@@ -207,3 +208,54 @@ def test_a_large_body_is_refused(client: httpx.Client) -> None:
 def test_unknown_paths_and_methods_have_the_same_errors(client: httpx.Client) -> None:
     assert client.get("/nothing").json()["error"]["code"] == "NotFound"
     assert client.put("/code/execute").json()["error"]["code"] == "MethodNotAllowed"
+
+
+def _send(client: httpx.Client, version: str, operation_id: str, code: str) -> httpx.Response:
+    body = {"code": code, "codeInputType": "Inline", "executionType": "Synchronous"}
+    return client.post(
+        "/code/execute" if version == OLD else "/executions",
+        params={"api-version": version, "identifier": "runs"},
+        headers={"operation-id": operation_id},
+        json={"properties": body} if version == OLD else body,
+    )
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_the_client_can_choose_the_id_of_a_run(client: httpx.Client, version: str) -> None:
+    operation_id = f"mine.{version}"
+    code = "times = globals().get('times', 0) + 1\ntimes"
+    _run(client, "times = 0")
+    first, again = (_send(client, version, operation_id, code) for _ in range(2))
+    assert first.status_code == again.status_code == 200
+    assert first.headers["operation-id"] == again.headers["operation-id"] == operation_id
+    assert first.json() == again.json()
+    assert _run(client, "times")["result"] == 1
+    assert client.get(
+        f"/executions/{operation_id}", params={"api-version": NEW, "identifier": "runs"}
+    ).json()["status"] == "Succeeded"  # fmt: skip
+
+
+def test_a_run_with_a_chosen_id_goes_on_without_its_client(
+    server: Server, client: httpx.Client
+) -> None:
+    code = (
+        "import os, time\nopen('begun', 'w').close()\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n'done'"
+    )
+    path = f"/code/execute?api-version={OLD}&identifier=lost"
+    body = {"properties": {"code": code}}
+    sent = {"operation-id": "lost-run"}
+    query = {"api-version": OLD, "identifier": "lost"}
+    with leaving_post(server, client, path, body, sent):
+        wait_for(lambda: "begun" in client.get("/files", params=query).text)
+    client.post("/files/upload", params=query, files={"file": ("go", b"")})
+    again = client.post("/code/execute", params=query, headers=sent, json=body)
+    assert again.json()["properties"]["result"] == "done"
+
+
+def test_the_id_of_another_run_is_refused(client: httpx.Client) -> None:
+    assert _send(client, NEW, "twice", "1").status_code == 200
+    refused = _send(client, NEW, "twice", "2")
+    assert refused.status_code == 422
+    assert "operation-id" in refused.json()["error"]["message"]
+    assert _send(client, NEW, "no spaces", "1").status_code == 400

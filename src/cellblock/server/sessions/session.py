@@ -37,6 +37,8 @@ class SessionRun:
     is_asynchronous   whether no request waits for it
     failure           why it could not run; "" if it could
     terminal_mode     the form of tracebacks if output is that of IPython in a terminal
+    request           what a client that chose the ID has sent, to tell a retry from another run
+    ended             set at the end of a run in the background
     """
 
     id: str = field(default_factory=lambda: str(uuid4()))
@@ -47,7 +49,9 @@ class SessionRun:
     failure: str = ""
     language: str = "python"
     terminal_mode: Literal["Plain", "Context", "Verbose", "Minimal"] | None = None
+    request: object = None
     token: CancellationToken = field(default_factory=CancellationToken)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class HostedSession:

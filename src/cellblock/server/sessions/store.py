@@ -319,6 +319,8 @@ class SessionStore:
         except asyncio.CancelledError:
             run.failure = "The server has stopped."
             raise
+        finally:
+            run.ended.set()
 
     async def stream(
         self,
