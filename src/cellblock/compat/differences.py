@@ -26,8 +26,8 @@ _VERSION_7 = {
     "DockerJupyterCodeExecutor": _CONTAINERS,
     "JupyterCodeExecutor": "The time limit ends the block with exit code 124; the kernel goes on.",
     "ACADynamicSessionsCodeExecutor": (
-        "Functions are a module to import from. A time limit or a cancelled token is a result and "
-        "no exception, and a failed block is the last one that runs."
+        "A time limit or a cancelled token is a result and no exception. No block runs after one "
+        "that fails. sh and bash blocks run."
     ),
     "ComponentModel": "Only registered classes are loaded.",
     "Component": "Only registered classes are loaded.",

@@ -96,12 +96,12 @@ def test_the_last_value_can_be_left_out(pool: Pool) -> None:
     assert (result.output, result.displays) == ("printed\n", [])
 
 
-def test_functions_are_a_module_in_the_session(pool: Pool) -> None:
+def test_functions_are_a_module_in_the_session_and_need_no_import(pool: Pool) -> None:
     executor = AzureContainerCodeExecutor(
         pool.url, "token", functions=[add], functions_module="tools"
     )
-    (called, names) = run(executor, "import tools\ntools.add(1, 2)", "print('add' in globals())")
-    assert (called.output, names.output) == ("3\n", "False\n")
+    (imported, called) = run(executor, "import tools\ntools.add(1, 2)", "add(20, 22)")
+    assert (imported.output, called.output) == ("3\n", "42\n")
     assert "from tools import foo" in executor.format_functions_for_prompt()
 
 

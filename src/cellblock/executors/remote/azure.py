@@ -79,7 +79,7 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
                                seconds. None: as long as the service allows
     work_dir                   local folder: files are uploaded from it and downloaded to it, and
                                pictures saved in it; None: a temporary folder, which `stop` removes
-    functions                  functions that blocks can import from `functions_module`
+    functions                  functions that blocks can call, and import from `functions_module`
     suppress_result_output     leave out the value of a block's last expression
     session_id                 identifier of a session to use; `stop` does not delete that one
     limits                     `wall_seconds` and `output_bytes` apply to each block

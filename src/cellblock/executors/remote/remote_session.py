@@ -110,7 +110,9 @@ class RemoteSession:
                 f"Packages unavailable in environment: {', '.join(missing)}. "
                 "Remove them from the functions, or use a pool that has them."
             )
-        loaded = await self._run_own(code_to_load_functions(self._functions))
+        names = ", ".join(self._functions.names)
+        code = f"from {self._functions.module_name} import {names}\n"
+        loaded = await self._run_own(code_to_load_functions(self._functions) + code)
         if loaded.status != "succeeded":
             raise FunctionError(f"Functions failed to load: {_report(loaded)}")
 
