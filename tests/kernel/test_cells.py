@@ -55,6 +55,20 @@ def test_an_exception_has_its_name_and_a_traceback_with_colours(kernel: LiveKern
     assert "\x1b[" in error["traceback"][0]
     assert reply.content["ename"] == "ZeroDivisionError"
     assert reply.text("stderr") == ""
+    # As in ipykernel: colours that are readable on light and on dark backgrounds.
+    assert str(kernel.run("get_ipython().colors").value).lower() == "'neutral'"
+
+
+def test_a_value_that_cannot_be_shown_is_an_error_of_the_cell(kernel: LiveKernel) -> None:
+    reply = kernel.run("class Bad:\n    def __repr__(self): raise ValueError('bad text')\nBad()")
+    assert [error["ename"] for error in reply.of_kind("error")] == ["ValueError"]
+    assert (reply.status, reply.content["ename"]) == ("error", "ValueError")
+
+
+def test_tasks_of_a_cell_go_on_in_the_next(kernel: LiveKernel) -> None:
+    kernel.run("import asyncio\ntask = asyncio.create_task(asyncio.sleep(0, 'done'))")
+    assert kernel.run("await task").value == "'done'"
+    assert kernel.run("asyncio.run(asyncio.sleep(0, 'ran'))").value == "'ran'"
 
 
 def test_sys_exit_is_an_error_so_that_later_cells_do_not_run(kernel: LiveKernel) -> None:

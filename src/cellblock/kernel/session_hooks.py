@@ -35,9 +35,6 @@ class SessionHooks:
         shell.display_pub.publish = self._publish
         shell.display_pub.clear_output = self._clear_output
         shell.displayhook.write_format_data = self._show_result
-        self._own_file = shell._showtraceback.__code__.co_filename
-        self._format_traceback = shell.showtraceback
-        shell.showtraceback = self._format_without_frames
         shell._showtraceback = self._show_traceback
         shell.set_next_input = self._set_next_input
         shell.ask_exit = sys.exit  # called by the `exit` that `%reset` brings back
@@ -114,13 +111,6 @@ class SessionHooks:
     def _show_result(self, format_dict: Any, md_dict: Any = None) -> None:
         self._report("execute_result", {"data": format_dict, "metadata": md_dict or {}})
 
-    def _format_without_frames(self, *args: Any, **options: Any) -> None:
-        """Show an `EOFError` of `input()` without the frames of the session's own code."""
-        error = sys.exc_info()[1]
-        if isinstance(error, EOFError):
-            _drop_frames(error, self._own_file)
-        self._format_traceback(*args, **options)
-
     def _show_traceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         self._has_reported_error = True
         self._report("error", _describe(etype, evalue, [str(line) for line in stb]))
@@ -164,15 +154,6 @@ def _misplaced(usage: str) -> Any:
 
     refuse.__doc__ = usage
     return refuse
-
-
-def _drop_frames(error: BaseException, file: str) -> None:
-    """End the traceback of `error` before the first frame of `file`."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        if trace.tb_next.tb_frame.f_code.co_filename == file:
-            trace.tb_next = None
-        trace = trace.tb_next
 
 
 def _describe(kind: Any, error: Any, lines: list[str]) -> dict[str, Any]:

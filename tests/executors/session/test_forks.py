@@ -285,12 +285,6 @@ UNSUPPORTED = {
         "import multiprocessing; p = multiprocessing.get_context('fork').Pool(2)",
         "thread|child process",
     ),
-    "a task": (
-        "import asyncio\nasync def later(): await asyncio.sleep(60)\n"
-        "async def begin(): return asyncio.create_task(later(), "
-        "name='left-over')\ntask = await begin()",
-        "the asyncio task 'left-over'",
-    ),
 }
 
 

@@ -97,11 +97,11 @@ def threads_of_forks() -> list[str]:
     return ["threads that a library starts again in each copy"] if status else []
 
 
-def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str]:
+def find_obstacles(checkpoints: Iterable[int]) -> list[str]:
     """Describe what prevents an exact copy of this process by a fork.
 
-    `checkpoints` are the process IDs of children that are no obstacle, `tasks` the names of asyncio
-    tasks. Native threads are found after the fork only, see `native_threads`.
+    `checkpoints` are the process IDs of children that are no obstacle. Native threads are found
+    after the fork only, see `native_threads`.
     """
     reap_killed_children(set(checkpoints))
     found = python_threads()
@@ -109,7 +109,6 @@ def find_obstacles(checkpoints: Iterable[int], tasks: Iterable[str]) -> list[str
     found += [f"the child process {pid} ({_process_name(pid)})" for pid in children[:_MAX_CHILDREN]]
     if len(children) > _MAX_CHILDREN:
         found.append(f"{len(children) - _MAX_CHILDREN} other child processes")
-    found += [f"the asyncio task {name!r}" for name in tasks]
     found += _connections()
     found += shared_memory.describe_shared_memory()
     return _count_repeated(found)

@@ -46,11 +46,15 @@ _BLOCK_FILES = "<ipython-input-"
 
 
 class Variables(NamedTuple):
-    """The variables of a session, those of IPython among them, and IPython's shell."""
+    """The variables of a session, those of IPython among them, and IPython's shell.
+
+    `tasks` describes what cannot be saved: the asyncio tasks that are not done.
+    """
 
     all: dict[Any, Any]
     hidden: Mapping[str, Any]
     shell: Any
+    tasks: list[str]
 
     def users(self) -> dict[str, Any]:
         """Return the variables of user code."""
@@ -94,6 +98,7 @@ def _send(variables: Variables, link: socket.socket) -> None:
         "lost": [
             *(_describe(name, users[name]) for name in refused if name in users),
             *fork_state.python_threads(),
+            *variables.tasks,
         ],
         "kept": {
             name: _describe(name, value) for name, value in values.items() if name not in refused

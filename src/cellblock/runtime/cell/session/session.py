@@ -65,6 +65,7 @@ class Session:
         self._lost_variables: list[str] | None = None  # at a restore by values
         self._threads = MissingThreads(shell)
         shell.publish, shell.publish_last = self._publish, self._publish_last
+        shell.event_loop.start()
         sys.unraisablehook = self._on_unraisable
 
     def serve(self) -> NoReturn:
@@ -97,7 +98,10 @@ class Session:
             fork_state.reseed()
 
     def _variables(self) -> Variables:
-        return Variables(self._shell.variables, self._shell.hidden, self._shell.ipython)
+        shell = self._shell
+        return Variables(
+            shell.variables, shell.hidden, shell.ipython, shell.event_loop.pending_tasks()
+        )
 
     def _fork_saver(self, descriptor: int) -> None:
         saved_values.fork_saver(self._variables(), descriptor)
@@ -316,7 +320,7 @@ class Session:
         threads = [] if single_threaded else fork_state.python_threads()
         why = threads if threads and not value_pickler.is_available() else []
         if exact:
-            why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
+            why = fork_state.find_obstacles(self._checkpoints)
         if why:
             os.close(descriptor)
             return {"refused": why}
@@ -351,8 +355,12 @@ class Session:
         """Return what prevents a copy by values in a session with `threads`."""
         if not value_pickler.is_available():
             return threads
-        lost = saved_values.find_unsaveable(self._variables()) if exact else []
-        return [*threads, *(f"the variable {name}" for name in lost)] if lost else []
+        if not exact:
+            return []
+        variables = self._variables()
+        lost = [f"the variable {name}" for name in saved_values.find_unsaveable(variables)]
+        lost += variables.tasks
+        return [*threads, *lost] if lost else []
 
     def _fork_checkpoint(self, state: ForkState) -> int:
         """Fork a checkpoint and return what `os.fork` returns. Raise `OSError`."""
@@ -388,7 +396,7 @@ class Session:
 
     def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         self._threads.end_helpers()  # ends the threads of helpers if possible
-        why = fork_state.find_obstacles(self._checkpoints, self._shell.list_pending_tasks())
+        why = fork_state.find_obstacles(self._checkpoints)
         if why:
             close_all(descriptors)
             return {"refused": why}
@@ -411,7 +419,7 @@ class Session:
             os.setsid()
         request.fork_state.restore_signals_in_fork()
         request.fork_state.renew_semaphores()
-        self._shell.reset_event_loop()
+        self._shell.event_loop.renew()
         before = self._cwd
         if request.streams is not None:
             self._cwd = request.folder or before

@@ -6,6 +6,7 @@ that servers without sessions do not need it.
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import contextlib
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..stdio import text_stream
+from .event_loop import BlockLoop
 from .fast_path import FastPath, forget_old_inputs
 from .helper_threads import join_threads
 
@@ -25,6 +27,7 @@ Ask = Callable[[str, bool], str]
 _NO_INPUT = "input() is not available."
 _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
 _INPUT_FUNCTIONS = "Shell._install_input.<locals>."
+_SHELL_PACKAGES = ("IPython", "matplotlib_inline", __name__.partition(".")[0])
 INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
 _MAX_COMPLETIONS = 500
 _TRACEBACK_MODE = "Context"  # IPython's default
@@ -45,6 +48,9 @@ class Shell:
         self.no_input = _NO_INPUT
         self.interrupted = False  # by the server
         self.show_interrupts = False  # show a traceback if the server interrupted the block
+        self.shown_error: BaseException | None = None  # that IPython has shown and not passed on
+        self.stderr = sys.stderr  # at the beginning of the block: `%%capture` replaces it
+        self.event_loop = BlockLoop()
         self._has_colours = False
         self.terminal_mode: str | None = None  # see `imitate_terminal`
         self._shell = _create_ipython(self)
@@ -77,11 +83,18 @@ class Shell:
         if builtins.input is not self._input_function:
             self._install_input()
         _replace_broken_streams()
+        self.shown_error, self.stderr = None, sys.stderr
         if file is not None:
             self.variables["__file__"] = file
         try:
-            error = self._run(code, silent)
+            self.event_loop.turn()
+            if (error := self._run(code, silent)) is None:
+                error = self.shown_error
+            self.event_loop.turn()
+        except SystemExit as exit_of_task:
+            error = exit_of_task
         finally:
+            self.shown_error = None
             if file is not None:
                 self.variables.pop("__file__", None)
         for stream in (sys.stdout, sys.stderr):
@@ -90,6 +103,8 @@ class Shell:
             return _exit_code(error)
         if isinstance(error, KeyboardInterrupt):
             raise error
+        if self.interrupted and _is_cancellation(error):
+            raise KeyboardInterrupt
         return 1 if error is not None else 0
 
     def _run(self, code: str, silent: bool) -> BaseException | None:
@@ -115,7 +130,7 @@ class Shell:
         """Show tracebacks with or without colours."""
         if has_colours != self._has_colours:
             self._has_colours = has_colours
-            self._shell.colors = _colour_scheme("Linux" if has_colours else "NoColor")
+            self._shell.colors = _colour_scheme("Neutral" if has_colours else "NoColor")
 
     def imitate_terminal(self, mode: str | None) -> None:
         """Show tracebacks and values as IPython does in a terminal, or as usual if `mode` is None.
@@ -185,26 +200,6 @@ class Shell:
         _flush(sys.stdout)
         return self.ask(prompt, hidden)
 
-    def reset_event_loop(self) -> None:
-        """In a fork: make IPython create an event loop of its own instead of the shared one."""
-        from IPython.core import async_helpers
-
-        async_helpers._asyncio_event_loop = None  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        # An import could fail here: user code may have set functions of `os` to None.
-        if (asyncio := sys.modules.get("asyncio")) is not None:
-            asyncio.set_event_loop(None)
-
-    def list_pending_tasks(self) -> list[str]:
-        """Return the names of the asyncio tasks that blocks have started and not awaited."""
-        from IPython.core import async_helpers
-
-        loop = async_helpers._asyncio_event_loop  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        if loop is None or loop.is_closed():
-            return []
-        import asyncio  # the loop exists, so this module is loaded
-
-        return [task.get_name() for task in asyncio.all_tasks(loop)]
-
     def is_script_thread(self, thread: object) -> bool:
         """Return True if `%%bash` or a similar magic has left `thread` behind."""
         magics = self._shell.magics_manager.registry.get("ScriptMagics")
@@ -231,8 +226,6 @@ class Shell:
 
         Return True if `loop` has nothing left to do.
         """
-        import asyncio
-
         deadline = time.monotonic() + (_SCRIPT_GRACE if loop is not self._slow_loop else 0)
         while (
             pids := [script.pid for script in magics.bg_processes if script.returncode is None]
@@ -273,6 +266,7 @@ def _create_ipython(owner: Shell) -> Any:
     warnings.filterwarnings("ignore", message="To exit: use")
     warnings.filterwarnings("ignore", message="Output cache limit")
     shell = _ipython_class(owner).instance(config=config)
+    shell.loop_runner = owner.event_loop.run_block
     shell.colors = _colour_scheme("NoColor")
     shell.system = shell.system_raw  # writes to the streams directly, which keeps the order
     # `exit` ends the block as it ends a program. Only the server ends a session.
@@ -300,24 +294,47 @@ def _ipython_class(owner: Shell) -> Any:
             if isinstance(evalue, SystemExit) or (
                 owner.interrupted
                 and not owner.show_interrupts
-                and isinstance(evalue, KeyboardInterrupt)
+                and (isinstance(evalue, KeyboardInterrupt) or _is_cancellation(evalue))
             ):
                 return
             _flush(sys.stdout)
-            stream = sys.stderr if owner.terminal_mode is None else sys.stdout
-            stream.write(self.InteractiveTB.stb2text(stb) + "\n")
+            stream = owner.stderr if owner.terminal_mode is None else sys.stdout
+            stream.write(self.InteractiveTB.stb2text(stb) + "
+")
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
-            error = sys.exc_info()[1]
+            """Show the error that is handled now. If IPython shows it, the block has failed."""
+            error = sys.exc_info()[1]  # None for `%tb`
             if error is not None:
                 _drop_own_frames(error)
+                if _is_shell_code(sys._getframe(1)):
+                    owner.shown_error = error
             if not isinstance(error, SystemExit):
                 super().showtraceback(*args, **options)
+
+        def run_cell(self, *args: Any, **options: Any) -> Any:
+            """Run a cell. User code that calls this gets the error in the result."""
+            shown = owner.shown_error
+            inner: Any = super()
+            result = inner.run_cell(*args, **options)
+            if not _is_shell_code(sys._getframe(1)):
+                owner.shown_error = shown
+            return result
 
         def enable_gui(self, gui: object = None) -> None:
             """Do nothing: there is no screen."""
 
     return SessionShell
+
+
+def _is_shell_code(caller: Any) -> bool:
+    """Return True if the frame `caller` is code of the shell, and not a block or a library."""
+    return caller.f_globals.get("__name__", "").partition(".")[0] in _SHELL_PACKAGES
+
+
+def _is_cancellation(error: BaseException | None) -> bool:
+    """Return True if `error` says that an interrupt cancelled what the block waited for."""
+    return isinstance(error, asyncio.CancelledError)
 
 
 def _drop_own_frames(error: BaseException) -> None:

@@ -1,0 +1,261 @@
+"""asyncio in the blocks of a session: a running loop as in ipykernel; tasks, also in copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellblock import CancellationToken, CodeBlock, Output, SandboxSessionServer
+from tests.executors.session.live_session import (
+    RESTORED,
+    LiveSession,
+    forked,
+    open_session,
+    run_async,
+)
+
+COUNTER = """import asyncio
+seen = []
+async def count(number, gate):
+    for n in range(number):
+        seen.append(n)
+        await gate.wait()
+    return number
+gate = asyncio.Event()
+async def main():
+    await asyncio.sleep(0)
+    return 'ran'
+"""
+
+# blocks without `await`, and what they show
+
+TOP_LEVEL = {
+    "create_task": ("task = asyncio.create_task(count(1, gate)); len(asyncio.all_tasks())", "1"),
+    "ensure_future": ("future = asyncio.ensure_future(count(1, gate)); future.done()", "False"),
+    "a loop that runs": ("asyncio.get_running_loop() is asyncio.get_event_loop()", "True"),
+    "the loop of the policy": (
+        "asyncio.get_event_loop_policy().get_event_loop() is asyncio.get_running_loop()",
+        "True",
+    ),
+    "aiohttp's session": (
+        "import aiohttp; client = aiohttp.ClientSession(); client.closed",
+        "False",
+    ),
+    "call_soon": ("called = []; _ = asyncio.get_running_loop().call_soon(called.append, 1)", ""),
+    "asyncio.run": ("asyncio.run(main())", "'ran'"),
+    "a runner": ("with asyncio.Runner() as runner: print(runner.run(main()))", "ran"),
+    "run_until_complete": ("asyncio.get_event_loop().run_until_complete(main())", "'ran'"),
+    "a new loop": ("asyncio.new_event_loop().run_until_complete(main())", "'ran'"),
+    "a loop that is set": (
+        "loop = asyncio.new_event_loop(); asyncio.set_event_loop(loop)\n"
+        "asyncio.get_event_loop().run_until_complete(loop.create_task(main()))",
+        "'ran'",
+    ),
+    "a loop that is closed": (
+        "loop = asyncio.get_event_loop(); loop.run_until_complete(main()); loop.close()",
+        "",
+    ),
+    "anyio": ("import anyio; anyio.run(main)", "'ran'"),
+    "nesting": (
+        "try: import nest_asyncio2 as nest\nexcept ImportError: import nest_asyncio as nest\n"
+        "nest.apply(); asyncio.run(main())",
+        "'ran'",
+    ),
+    "another thread": (
+        "from threading import Thread\nresults = []\n"
+        "thread = Thread(target=lambda: results.append(asyncio.run(main())))\n"
+        "thread.start(); thread.join(); results",
+        "['ran']",
+    ),
+    "a thread of a pool": (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "ThreadPoolExecutor().submit(asyncio.run, main()).result()",
+        "'ran'",
+    ),
+    "a forked process": (
+        "import multiprocessing\ndef work(_): return asyncio.run(main())\n"
+        "with multiprocessing.get_context('fork').Pool(1) as pool: print(pool.map(work, [1]))",
+        "['ran']",
+    ),
+    "a script": (
+        "open('script.py', 'w').write('import asyncio\\nasync def script(): print(\"ran\")\\n"
+        "asyncio.run(script())'); None\n%run script.py",
+        "ran",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_a_block_without_await_uses_the_running_loop_or_runs_one_of_its_own(
+    name: str, live: LiveSession
+) -> None:
+    code, shown = TOP_LEVEL[name]
+    live.run_ok(COUNTER)
+    assert live.run_ok(code) == shown
+    # Whatever it did, the next block has a loop that runs, and can await in it.
+    assert live.run_ok("later = asyncio.create_task(main()); type(later).__name__") == "'Task'"
+    assert live.run_ok("await later") == "'ran'"
+    assert live.run_ok("asyncio.run(main())") == "'ran'"
+
+
+def test_asyncio_run_beside_an_await_is_the_error_of_a_notebook(live: LiveSession) -> None:
+    live.run_ok(COUNTER)
+    result = live.run("await main()\nasyncio.run(main())")
+    assert "cannot be called from a running event loop" in result.stderr
+    assert live.run_ok("asyncio.run(main())") == "'ran'"
+
+
+def test_objects_of_one_block_are_awaited_in_the_next(live: LiveSession) -> None:
+    live.run_ok(COUNTER + "queue, lock = asyncio.Queue(), asyncio.Lock()")
+    live.run_ok("async def fill():\n    await gate.wait()\n    await queue.put('item')")
+    live.run_ok("filling = asyncio.create_task(fill())")
+    live.run_ok("gate.set()")
+    assert live.run_ok("async with lock: print(await queue.get(), filling.done())") == "item True"
+
+
+def test_a_task_goes_on_at_the_end_of_its_block_and_in_later_blocks(live: LiveSession) -> None:
+    live.run_ok(COUNTER)
+    live.run_ok("task = asyncio.create_task(count(2, gate))")
+    assert live.run_ok("seen") == "[0]"
+    live.run_ok("gate.set()")
+    assert live.run_ok("seen, task.result()") == "([0, 1], 2)"
+
+
+def test_a_task_prints_into_the_block_that_started_it(live: LiveSession) -> None:
+    live.run_ok("import asyncio\nasync def tell():\n    print('told')\n    await asyncio.sleep(0)")
+    assert live.run_ok("task = asyncio.create_task(tell())") == "told"
+
+
+def test_a_timer_that_ended_between_blocks_counts_before_the_next(live: LiveSession) -> None:
+    live.run_ok("import asyncio\nnap = asyncio.create_task(asyncio.sleep(1e-6, 'slept'))")
+    assert live.run_ok("nap.result()") == "'slept'"
+
+
+def test_a_task_that_exits_ends_the_block(live: LiveSession) -> None:
+    live.run_ok("import asyncio, sys\nasync def leave(): sys.exit(3)")
+    assert live.run("task = asyncio.create_task(leave())").exit_code == 3
+    assert live.run_ok("1") == "1"
+
+
+# stops, limits and input
+
+HANGS = {
+    "a sleep": "await asyncio.sleep(600)\nafter.append(1)",
+    "a task": "task = asyncio.create_task(asyncio.sleep(600))\nawait task\nafter.append(1)",
+    "a loop": "await asyncio.sleep(0)\nwhile True: pass",
+    "asyncio.run": "asyncio.run(asyncio.sleep(600))\nafter.append(1)",
+    "run_until_complete": (
+        "async def wait():\n    await asyncio.sleep(600)\n    after.append(1)\n"
+        "asyncio.get_event_loop().run_until_complete(wait())"
+    ),
+    "a task that blocks": (
+        "async def block():\n    while True: pass\ntask = asyncio.create_task(block())"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANGS)
+def test_the_time_limit_ends_a_block_that_waits_and_loses_nothing(
+    name: str, shared: SandboxSessionServer
+) -> None:
+    with open_session(shared, timeout=1) as live:
+        live.run_ok(COUNTER + "after, kept = [], asyncio.create_task(count(2, gate))")
+        result = live.run(HANGS[name])
+        assert (result.outcome, result.session_restored) == ("timeout", False), result
+        assert "Traceback" not in result.output
+        # What was interrupted does not go on. Other tasks do.
+        assert live.run_ok("gate.set()\nawait asyncio.sleep(0)\nawait kept, after") == "(2, [])"
+
+
+def test_a_stop_ends_a_block_that_waits(live: LiveSession) -> None:
+    async def stop() -> str:
+        token = CancellationToken()
+        code = "import asyncio\nprint('here', flush=True)\nawait asyncio.sleep(600)"
+        events = live.executor.execute_stream([CodeBlock(code, "python")], token)
+        ended = ""
+        async for event in events:
+            if isinstance(event, Output):
+                token.cancel()
+            ended = getattr(event, "outcome", ended)
+        return ended
+
+    assert run_async(stop()) == "cancelled"
+    assert live.run_ok("1") == "1"
+
+
+def test_a_block_that_awaits_asks_for_input(shared: SandboxSessionServer) -> None:
+    async def answer(prompt: str) -> str:
+        return f"<{prompt}>"
+
+    with open_session(shared, input_callback=answer) as live:
+        code = "import asyncio\nawait asyncio.sleep(0)\nawait asyncio.sleep(0, input('name'))"
+        assert live.run_ok(code) == "'<name>'"
+        task = "async def ask(): print(input('task'))\ntask = asyncio.create_task(ask())"
+        assert live.run_ok(task) == "<task>"
+
+
+# copies
+
+TASKS = COUNTER + (
+    "queue = asyncio.Queue()\n"
+    "async def double():\n    while True: seen.append(2 * await queue.get())\n"
+    "doubling = asyncio.create_task(double())\nnap = asyncio.create_task(asyncio.sleep(1e-6))"
+)
+GO_ON = "await nap; await queue.put({0}); await asyncio.sleep(0); await asyncio.sleep(0); seen"
+
+
+def test_tasks_live_on_after_a_crash(live: LiveSession) -> None:
+    live.run_ok(TASKS)
+    assert live.run("import os; os._exit(3)").notice == RESTORED
+    assert live.run_ok(GO_ON.format(4)) == "[8]"
+    assert live.run("import os; os._exit(3)").notice == RESTORED
+    assert live.run_ok(GO_ON.format(5)) == "[8, 10]"
+
+
+def test_checkpoints_and_branches_have_the_tasks(live: LiveSession) -> None:
+    live.run_ok(TASKS)
+    checkpoint = live.checkpoint()
+    with forked(live, 2, checkpoint) as branches:
+        assert [b.run_ok(GO_ON.format(n)) for n, b in enumerate(branches)] == ["[0]", "[2]"]
+        assert live.run_ok(GO_ON.format(9)) == "[18]"
+        with forked(live) as (branch,):
+            assert branch.run_ok(GO_ON.format(1)) == "[18, 2]"
+    live.restore(checkpoint)
+    assert live.run_ok(GO_ON.format(3)) == "[6]"
+    assert live.run_ok("import threading; threading.active_count()") == "1"
+
+
+def test_a_copy_has_readers_and_wakes_from_other_threads(live: LiveSession) -> None:
+    live.run_ok(
+        "import asyncio, os\nreader, writer = os.pipe()\nread = []\n"
+        "asyncio.get_running_loop().add_reader(reader, lambda: read.append(os.read(reader, 9)))"
+    )
+    live.run("os._exit(3)")
+    live.run_ok("os.write(writer, b'x')")
+    assert live.run_ok("read") == "[b'x']"
+    assert live.run_ok("await asyncio.to_thread(len, 'four')") == "4"
+
+
+def test_tasks_that_a_restore_by_values_loses_are_named(shared: SandboxSessionServer) -> None:
+    pytest.importorskip("cloudpickle")
+    with open_session(shared) as live:
+        live.run_ok("import threading\nthreading.Thread(target=threading.Event().wait).start()")
+        live.run_ok("import asyncio\nx = 1\ntask = asyncio.create_task(asyncio.sleep(600))")
+        task = live.run_ok("task.get_name()").strip("'")
+        result = live.run("import os; os._exit(3)")
+        assert f"the asyncio task {task!r}" in result.notice, result
+        assert live.run_ok("x") == "1"
+        assert live.run_ok("asyncio.create_task(asyncio.sleep(0)); await asyncio.sleep(0)") == ""
+
+
+def test_a_session_without_asyncio_opens_no_descriptors_for_it(live: LiveSession) -> None:
+    count = "import os; len(os.listdir('/proc/self/fd'))"
+    before = live.run_ok(count)
+    live.run_ok("import asyncio; asyncio.get_running_loop(); loop = asyncio.get_event_loop()")
+    assert live.run_ok(count) == before
+    live.run_ok("_ = asyncio.get_running_loop().call_soon(print)")
+    assert live.run_ok(count) != before
+
+
+def test_blocks_see_one_loop(live: LiveSession) -> None:
+    live.run_ok("import asyncio; first = asyncio.get_running_loop()")
+    assert live.run_ok("await asyncio.sleep(0); asyncio.get_running_loop() is first") == "True"
