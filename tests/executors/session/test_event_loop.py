@@ -55,11 +55,6 @@ TOP_LEVEL = {
         "",
     ),
     "anyio": ("import anyio; anyio.run(main)", "'ran'"),
-    "nesting": (
-        "try: import nest_asyncio2 as nest\nexcept ImportError: import nest_asyncio as nest\n"
-        "nest.apply(); asyncio.run(main())",
-        "'ran'",
-    ),
     "another thread": (
         "from threading import Thread\nresults = []\n"
         "thread = Thread(target=lambda: results.append(asyncio.run(main())))\n"
@@ -68,8 +63,8 @@ TOP_LEVEL = {
     ),
     "a thread of a pool": (
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "ThreadPoolExecutor().submit(asyncio.run, main()).result()",
-        "'ran'",
+        "with ThreadPoolExecutor() as pool: print(pool.submit(asyncio.run, main()).result())",
+        "ran",
     ),
     "a forked process": (
         "import multiprocessing\ndef work(_): return asyncio.run(main())\n"
@@ -89,12 +84,24 @@ def test_a_block_without_await_uses_the_running_loop_or_runs_one_of_its_own(
     name: str, live: LiveSession
 ) -> None:
     code, shown = TOP_LEVEL[name]
+    if "aiohttp" in name:
+        pytest.importorskip("aiohttp")
     live.run_ok(COUNTER)
     assert live.run_ok(code) == shown
     # Whatever it did, the next block has a loop that runs, and can await in it.
     assert live.run_ok("later = asyncio.create_task(main()); type(later).__name__") == "'Task'"
     assert live.run_ok("await later") == "'ran'"
     assert live.run_ok("asyncio.run(main())") == "'ran'"
+
+
+@pytest.mark.parametrize("module", ["nest_asyncio", "nest_asyncio2"])
+def test_loops_that_are_made_to_nest_still_run(module: str, live: LiveSession) -> None:
+    pytest.importorskip(module)
+    live.run_ok(COUNTER)
+    live.run_ok(f"import {module} as nest; nest.apply()")
+    assert live.run_ok("asyncio.run(main())") == "'ran'"
+    assert live.run_ok("await main(), asyncio.run(main())") == "('ran', 'ran')"
+    assert live.run_ok("task = asyncio.create_task(main())\nawait task") == "'ran'"
 
 
 def test_asyncio_run_beside_an_await_is_the_error_of_a_notebook(live: LiveSession) -> None:
