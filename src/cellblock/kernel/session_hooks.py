@@ -8,6 +8,7 @@ standard library and IPython only. Each report is a display with the one type `R
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -30,6 +31,8 @@ class SessionHooks:
 
     def __init__(self, shell: Any) -> None:
         self._shell, self._history = shell, shell.history_manager
+        # Clients draw figures from data, or load plotly.js once for all of them.
+        os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype+notebook")
         self._unused_bytes, self._has_reported_error = MAX_CELL_BYTES, False
         self._send = shell.display_pub.publish  # the session's own function
         shell.display_pub.publish = self._publish

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import errno
 import importlib
+import json
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from ...linux import syscalls
 from . import (
     fork_state,
     hidden_children,
+    library_settings,
     native_threads,
     saved_values,
     value_pickler,
@@ -38,7 +40,8 @@ from .shell import Shell
 
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _LONG_TEXT = 1 << 16  # characters
-_MAX_DISPLAY = protocol.MAX_FRAME // 2  # bytes
+_MAX_DISPLAY = protocol.MAX_FRAME // 4 * 3  # bytes
+_MAX_DISPLAYS = (64 << 20) - (1 << 16)  # bytes of one block; the server drops more than 64 MiB
 _REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed
 _FINALIZER_DELAY = 0.001  # seconds for Python to leave the code that drops an exception
 
@@ -62,10 +65,12 @@ class Session:
         self._prefaulter = Prefaulter()
         hidden_children.hide_children(self._checkpoints)
         self._held_frames = b""  # sent together with the answer
+        self._displayed_bytes = 0  # by the present block
         self._lost_variables: list[str] | None = None  # at a restore by values
         self._threads = MissingThreads(shell)
         shell.publish, shell.publish_last = self._publish, self._publish_last
         shell.event_loop.start()
+        library_settings.use_in_session()
         sys.unraisablehook = self._on_unraisable
 
     def serve(self) -> NoReturn:
@@ -218,7 +223,7 @@ class Session:
                 continue
 
     def _run_block(self, order: dict[str, Any]) -> dict[str, Any]:
-        self._shell.interrupted = False
+        self._shell.interrupted, self._displayed_bytes = False, 0
         self._shell.ask = self._ask_input if order.get("input") else None
         self._shell.no_input = order.get("no_input") or self._shell.no_input
         self._shell.show_interrupts = bool(order.get("show_interrupts"))
@@ -247,21 +252,36 @@ class Session:
             )
 
     def _encode_display(self, data: Any, metadata: Any) -> bytes:
-        """Return the frame of a display, or b"" and a message on stderr if it cannot be sent."""
+        """Return the frame of a display, or b"". Say on stderr what cannot be sent."""
         try:
             bundle = {mime: _as_json(content) for mime, content in data.items()}
-            frame = protocol.encode_json(
-                protocol.DISPLAY, self._run, {"data": bundle, "metadata": dict(metadata)}
-            )
+            frame = self._encode_what_fits(bundle, dict(metadata))
         except (TypeError, ValueError, RecursionError) as error:
             sys.stderr.write(f"A display was dropped because it is not valid JSON: {error}.\n")
             return b""
-        if len(frame) > _MAX_DISPLAY:
-            sys.stderr.write(
-                f"A display of {len(frame)} bytes was dropped. The limit is {_MAX_DISPLAY} bytes.\n"
-            )
+        self._displayed_bytes += len(frame)
+        if self._displayed_bytes > _MAX_DISPLAYS:
+            limit = f"The limit of all displays of a block is {_MAX_DISPLAYS} bytes."
+            sys.stderr.write(f"A display of {len(frame)} bytes was dropped. {limit}\n")
             return b""
         return frame
+
+    def _encode_what_fits(self, bundle: dict[str, Any], metadata: dict[str, Any]) -> bytes:
+        """Return the frame of a display without the largest types if it is too large."""
+        while bundle:
+            with contextlib.suppress(protocol.ProtocolError):
+                display = {"data": bundle, "metadata": metadata}
+                frame = protocol.encode_json(protocol.DISPLAY, self._run, display)
+                if len(frame) <= _MAX_DISPLAY:
+                    return frame
+            sizes = {mime: len(json.dumps(content)) for mime, content in bundle.items()}
+            largest = max(sizes, key=lambda mime: sizes[mime])
+            del bundle[largest]
+            limit = f"The limit of a display is {_MAX_DISPLAY} bytes."
+            sys.stderr.write(
+                f"{largest} of {sizes[largest]} bytes was left out of a display. {limit}\n"
+            )
+        return b""
 
     def _ask_input(self, prompt: str, hidden: bool) -> str:
         self._control.send(protocol.INPUT_REQUEST, self._run, {"prompt": prompt, "hidden": hidden})
