@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock import (
+    CodeResult,
     CommandLineCodeResult,
     Display,
     Ended,
@@ -25,6 +26,7 @@ from cellblock import (
     fold,
 )
 from cellblock.events import Outcome, Stream
+from cellblock.observation import observe
 
 STREAMS: st.SearchStrategy[Stream] = st.sampled_from(["stdout", "stderr"])
 
@@ -65,6 +67,19 @@ def test_result_has_outcome_of_last_block_and_file_of_first_block() -> None:
         ("a.py", 0, ["x.csv"]),
         ("b.sh", 124, ["x.csv", "y.csv"]),
     ]
+
+
+def test_every_result_has_the_notices_of_its_blocks() -> None:
+    events: list[Event] = []
+    for number, notice in enumerate(("first", "", "third")):
+        events += [Started(number, "sh"), Ended(number, 0, "ok", notice=notice)]
+    result = fold(events)
+    assert (result.notice, [block.notice for block in result.blocks]) == (
+        "first\nthird",
+        ["first", "", "third"],
+    )
+    assert CodeResult(0, "").notice == CommandLineCodeResult(0, "").notice == ""
+    assert observe(result).text.endswith("first\nthird")
 
 
 def test_truncated_output_is_marked_with_the_bytes_of_each_stream() -> None:

@@ -160,9 +160,8 @@ def _notes(result: CodeResult, text: str) -> Iterator[str]:
             yield f"The code reached the limit {result.limit}."
         case _:
             pass
-    notice = getattr(result, "notice", "")
-    if notice and notice not in text:
-        yield notice
+    if result.notice and result.notice not in text:
+        yield result.notice
 
 
 def _file_names(files: list[str]) -> str:

@@ -80,6 +80,8 @@ class CodeResult:
     files       the files that the blocks created or changed, relative to the work folder
     displays    the MIME bundles that the blocks displayed
     truncated   True if output over the limit `output_bytes` was left out
+    notice      what happened beside the blocks, such as a session that was restored or lost
+                variables; "" if nothing did
     blocks      one `BlockResult` for each block that ran or was refused
 
     In the three texts, U+FFFD replaces bytes that are not UTF-8, NUL and the escape character.
@@ -103,6 +105,7 @@ class CodeResult:
         default_factory=list[Mapping[str, Any]], compare=False, kw_only=True
     )
     truncated: bool = field(default=False, compare=False, kw_only=True)
+    notice: str = field(default="", compare=False, kw_only=True)
     blocks: list[BlockResult] = field(
         default_factory=list[BlockResult], compare=False, kw_only=True
     )
@@ -183,15 +186,12 @@ class SessionCodeResult(CodeResult):
     output_files       the images and HTML pages among the displays, one file for each display
     session_restored   True if a block ended the session's process and the variables were restored
                        to their values before that block
-    notice             what happened to the session, if it had to be restored or restarted; or that
-                       it cannot be at present
     lost_blocks        number of earlier blocks whose variables are lost
     code_file          the file of the first block that has one
     """
 
     output_files: list[Path] = field(default_factory=list[Path])
     session_restored: bool = field(default=False, compare=False, kw_only=True)
-    notice: str = field(default="", compare=False, kw_only=True)
     lost_blocks: int = field(default=0, compare=False, kw_only=True)
     code_file: str | None = field(default=None, compare=False, kw_only=True)
 
@@ -269,7 +269,6 @@ class ResultBuilder:
             output_files=list(whole.output_files),
             session_restored=whole.session_restored,
             code_file=whole.code_file,
-            notice=whole.notice,
             lost_blocks=whole.lost_blocks,
         )
 
@@ -309,6 +308,7 @@ class ResultBuilder:
             "files": list(dict.fromkeys(whole.files)),
             "displays": list(whole.displays),
             "truncated": whole.truncated,
+            "notice": whole.notice,
             "blocks": self.blocks,
         }
 

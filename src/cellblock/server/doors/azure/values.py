@@ -49,13 +49,12 @@ def answer_of(result: CodeResult, *, is_shell: bool = False) -> Answer:
 
 def end_text(result: CodeResult) -> str:
     """Return the line that says how a run ended, if its output does not."""
-    notice = getattr(result, "notice", "")
     lines = [_ENDS.get(result.outcome, "")]
     if result.outcome == "killed" and result.limit:
         lines = [f"Killed: the run reached the limit {result.limit}."]
     if result.outcome == "error" and not result.stderr.strip():
         lines = [f"The program ended with exit code {result.exit_code}."]
-    text = "\n".join(line for line in (*lines, notice) if line)
+    text = "\n".join(line for line in (*lines, result.notice) if line)
     return f"\n{text}\n" if text else ""
 
 

@@ -69,7 +69,7 @@ def to_tool_result(
         stderr=shorten(result.stderr, MAX_CHARACTERS),
         truncated=result.truncated or _is_long(result.stdout) or _is_long(result.stderr),
         files=list(result.files),
-        notice=getattr(result, "notice", ""),
+        notice=result.notice,
         usage=RunUsage(
             wall_seconds=result.usage.wall_seconds,
             cpu_seconds=result.usage.cpu_seconds,

@@ -34,14 +34,13 @@ def answer(
     result: CodeResult, body: ExecuteRequest, *, is_new: bool | None = None
 ) -> dict[str, Any]:
     """Return the answer for a run. `is_new` tells whether its session began with it."""
-    notice = getattr(result, "notice", "")
     stdout, stderr = result.stdout, result.stderr
     if result.outcome == "timeout":  # what was printed before is no part of the protocol
         stdout, stderr = "", f"Execution timed out after {body.timeout:g} seconds\n"
     if body.language == "ipython" and body.traceback_verbosity in ("Plain", "Minimal"):
         stdout, stderr = _plain(stdout), _plain(stderr)
-    if notice:
-        stderr += f"{notice}\n"
+    if result.notice:
+        stderr += f"{result.notice}\n"
     values: dict[str, Any] = {
         "process_status": _status(result, body),
         "stdout": _cut(stdout, body.max_output_characters),

@@ -99,7 +99,7 @@ class RunResult(BaseModel):
             files=result.files,
             usage=RunUsage.of(result.usage),
             session_restored=getattr(result, "session_restored", False),
-            notice=getattr(result, "notice", ""),
+            notice=result.notice,
             lost_blocks=getattr(result, "lost_blocks", 0),
         )
 
