@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellblock import CancellationToken, CodeBlock, Output, SandboxSessionServer
+from cellblock import CancellationToken, CodeBlock, Event, Output, SandboxSessionServer, fold
 from tests.executors.session.live_session import (
     RESTORED,
     LiveSession,
@@ -143,6 +143,30 @@ def test_a_task_that_exits_ends_the_block(live: LiveSession) -> None:
     assert live.run_ok("1") == "1"
 
 
+def test_a_block_that_stops_its_loop_does_not_go_on_later(live: LiveSession) -> None:
+    code = (
+        "import asyncio\nlater = []\nasyncio.get_running_loop().stop()\nawait asyncio.sleep(0.01)"
+    )
+    result = live.run(code + "\nlater.append(1)")
+    assert "Event loop stopped" in result.stderr
+    assert live.run_ok("await asyncio.sleep(0.05); later") == "[]"
+
+
+def test_a_loop_whose_descriptors_are_closed_is_replaced(live: LiveSession) -> None:
+    live.run_ok(COUNTER + "task = asyncio.create_task(count(2, gate), name='counting')")
+    result = live.run("import os; os.closerange(3, 400)")
+    assert "The event loop was replaced because it failed" in result.stderr
+    assert "the asyncio task 'counting'" in result.stderr
+    assert result.outcome == "ok"
+    assert live.run_ok("new = asyncio.create_task(main())\nawait new") == "'ran'"
+
+
+def test_a_program_that_a_block_awaits_runs_in_its_loop(live: LiveSession) -> None:
+    live.run_ok("import asyncio; from asyncio.subprocess import PIPE, create_subprocess_exec")
+    code = "program = await create_subprocess_exec('echo', 'said', stdout=PIPE)"
+    assert live.run_ok(f"{code}\nawait program.communicate()") == r"(b'said\n', None)"
+
+
 # stops, limits and input
 
 HANGS = {
@@ -161,32 +185,27 @@ HANGS = {
 
 
 @pytest.mark.parametrize("name", HANGS)
-def test_the_time_limit_ends_a_block_that_waits_and_loses_nothing(
-    name: str, shared: SandboxSessionServer
-) -> None:
-    with open_session(shared, timeout=1) as live:
-        live.run_ok(COUNTER + "after, kept = [], asyncio.create_task(count(2, gate))")
-        result = live.run(HANGS[name])
-        assert (result.outcome, result.session_restored) == ("timeout", False), result
-        assert "Traceback" not in result.output
-        # What was interrupted does not go on. Other tasks do.
-        assert live.run_ok("gate.set()\nawait asyncio.sleep(0)\nawait kept, after") == "(2, [])"
-
-
-def test_a_stop_ends_a_block_that_waits(live: LiveSession) -> None:
-    async def stop() -> str:
-        token = CancellationToken()
-        code = "import asyncio\nprint('here', flush=True)\nawait asyncio.sleep(600)"
-        events = live.executor.execute_stream([CodeBlock(code, "python")], token)
-        ended = ""
-        async for event in events:
-            if isinstance(event, Output):
+def test_a_stop_ends_a_block_that_waits_and_loses_nothing(name: str, live: LiveSession) -> None:
+    async def run_and_stop() -> list[Event]:
+        token, seen = CancellationToken(), list[Event]()
+        block = CodeBlock("print('here', flush=True)\n" + HANGS[name], "python")
+        async for event in live.executor.execute_stream([block], token):
+            seen.append(event)
+            if isinstance(event, Output) and not token.is_cancelled():
                 token.cancel()
-            ended = getattr(event, "outcome", ended)
-        return ended
+        return seen
 
-    assert run_async(stop()) == "cancelled"
-    assert live.run_ok("1") == "1"
+    live.run_ok(COUNTER + "after, kept = [], asyncio.create_task(count(2, gate))")
+    result = fold(run_async(run_and_stop()))
+    assert (result.outcome, result.notice, result.stderr) == ("cancelled", "", "")
+    # What was interrupted does not go on. Other tasks do.
+    assert live.run_ok("gate.set()\nawait asyncio.sleep(0)\nawait kept, after") == "(2, [])"
+
+
+def test_the_time_limit_ends_a_block_that_waits(shared: SandboxSessionServer) -> None:
+    with open_session(shared, timeout=1) as live:
+        assert live.run("import asyncio\nawait asyncio.sleep(600)").outcome == "timeout"
+        assert live.run_ok("1") == "1"
 
 
 def test_a_block_that_awaits_asks_for_input(shared: SandboxSessionServer) -> None:

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any
@@ -81,9 +82,12 @@ class BlockLoop:
 
     def renew(self) -> None:
         """In a fork that becomes the session: separate the loop from that of the parent."""
-        if not (_is_unused(loop := self._current) or loop.is_closed()):
-            _separate(loop)
-        self.start()
+        try:
+            if not (_is_unused(loop := self._current) or loop.is_closed()):
+                _separate(loop)
+            self.start()
+        except Exception as error:
+            self._replace(error)
 
     def turn(self) -> None:
         """Let the tasks go on that need not wait. Replace a closed loop.
@@ -93,17 +97,26 @@ class BlockLoop:
         if _is_unused(loop := self._current):
             return
         if loop.is_closed():
-            self._own = self._own if loop is not self._own else SessionLoop()
-            self._set_event_loop(None)
+            self._replace(None)
             return
-        for _ in range(_MAX_ROUNDS):
-            handle = loop.call_soon(loop.stop)
-            try:
-                loop.run_forever()
-            finally:
-                handle.cancel()
-            if not getattr(loop, "_ready", None):
-                return
+        try:
+            for _ in range(_MAX_ROUNDS):
+                _run_once(loop)
+                if not getattr(loop, "_ready", None):
+                    return
+        except Exception as error:  # user code may have closed its descriptors
+            self._replace(error)
+
+    def _replace(self, error: Exception | None) -> None:
+        """Go on with a loop that works: the session's own, or a new one."""
+        if error is not None:
+            lost = ", ".join(self.pending_tasks())
+            why = f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"The event loop was replaced because it failed ({why}).")
+            sys.stderr.write(f" Lost with it: {lost}.\n" if lost else "\n")
+        if self._current is self._own:
+            self._own = SessionLoop()
+        self._set_event_loop(None)
 
     def run_block(self, block: Coroutine[Any, Any, Any]) -> Any:
         """Run a block that awaits. An interrupt cancels what it waits for."""
@@ -111,10 +124,14 @@ class BlockLoop:
         task = loop.create_task(block)
         try:
             return loop.run_until_complete(task)
-        except KeyboardInterrupt:
+        except BaseException as error:
             if task.done():
                 raise
-            return loop.run_until_complete(task)
+            task.cancel()  # it must not go on in a later block
+            result = loop.run_until_complete(task)
+            if isinstance(error, KeyboardInterrupt):
+                return result
+            raise
 
     def pending_tasks(self) -> list[str]:
         """Describe the tasks that are not done."""
@@ -149,6 +166,14 @@ class BlockLoop:
 
 def _is_unused(loop: object) -> bool:
     return isinstance(loop, SessionLoop) and not vars(loop)
+
+
+def _run_once(loop: Any) -> None:
+    handle = loop.call_soon(loop.stop)
+    try:
+        loop.run_forever()
+    finally:
+        handle.cancel()
 
 
 def _separate(loop: Any) -> None:

@@ -87,12 +87,7 @@ class Shell:
         if file is not None:
             self.variables["__file__"] = file
         try:
-            self.event_loop.turn()
-            if (error := self._run(code, silent)) is None:
-                error = self.shown_error
-            self.event_loop.turn()
-        except SystemExit as exit_of_task:
-            error = exit_of_task
+            error = self._run_code(code, silent) if silent else self._run_with_tasks(code)
         finally:
             self.shown_error = None
             if file is not None:
@@ -107,7 +102,17 @@ class Shell:
             raise KeyboardInterrupt
         return 1 if error is not None else 0
 
-    def _run(self, code: str, silent: bool) -> BaseException | None:
+    def _run_with_tasks(self, code: str) -> BaseException | None:
+        """Let the tasks of earlier blocks go on before the block, and its own ones after it."""
+        try:
+            self.event_loop.turn()
+            error = self._run_code(code, silent=False)
+            self.event_loop.turn()
+        except SystemExit as exit_of_task:
+            return exit_of_task
+        return error if error is not None else self.shown_error
+
+    def _run_code(self, code: str, silent: bool) -> BaseException | None:
         compiled = None if silent else self._fast_path.compile_block(code)
         if compiled is not None:
             return self._fast_path.run_block(code, compiled)
