@@ -7,11 +7,9 @@ frames and the JSON in them.
 from __future__ import annotations
 
 import _thread
-import base64
 import contextlib
 import errno
 import importlib
-import json
 import os
 import signal
 import sys
@@ -32,6 +30,7 @@ from . import (
 from .branch import BecomeSession, close_all, fork_branch
 from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
+from .displays import DisplayEncoder
 from .fork_state import ForkState
 from .missing_threads import MissingThreads
 from .prefault import Prefaulter
@@ -39,9 +38,6 @@ from .saved_values import Variables
 from .shell import Shell
 
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
-_LONG_TEXT = 1 << 16  # characters
-_MAX_DISPLAY = protocol.MAX_FRAME // 4 * 3  # bytes
-_MAX_DISPLAYS = (64 << 20) - (1 << 16)  # bytes of one block; the server drops more than 64 MiB
 _REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed
 _FINALIZER_DELAY = 0.001  # seconds for Python to leave the code that drops an exception
 
@@ -65,7 +61,7 @@ class Session:
         self._prefaulter = Prefaulter()
         hidden_children.hide_children(self._checkpoints)
         self._held_frames = b""  # sent together with the answer
-        self._displayed_bytes = 0  # by the present block
+        self._displays = DisplayEncoder()
         self._lost_variables: list[str] | None = None  # at a restore by values
         self._threads = MissingThreads(shell)
         shell.publish, shell.publish_last = self._publish, self._publish_last
@@ -223,7 +219,8 @@ class Session:
                 continue
 
     def _run_block(self, order: dict[str, Any]) -> dict[str, Any]:
-        self._shell.interrupted, self._displayed_bytes = False, 0
+        self._displays.begin_block()
+        self._shell.interrupted = False
         self._shell.ask = self._ask_input if order.get("input") else None
         self._shell.no_input = order.get("no_input") or self._shell.no_input
         self._shell.show_interrupts = bool(order.get("show_interrupts"))
@@ -239,49 +236,12 @@ class Session:
         return answer
 
     def _publish(self, data: Any, metadata: Any) -> None:
-        if frame := self._encode_display(data, metadata):
+        if frame := self._displays.encode(self._run, data, metadata):
             self._control.send_frame(frame)
 
     def _publish_last(self, data: dict[str, Any]) -> None:
         # Sent together with the answer, it wakes the server once instead of twice.
-        if len(text := data["text/plain"]) > _LONG_TEXT:
-            self._held_frames += self._encode_display(data, {})
-        else:
-            self._held_frames += protocol.encode_json(
-                protocol.DISPLAY, self._run, {"data": {"text/plain": text}, "metadata": {}}
-            )
-
-    def _encode_display(self, data: Any, metadata: Any) -> bytes:
-        """Return the frame of a display, or b"". Say on stderr what cannot be sent."""
-        try:
-            bundle = {mime: _as_json(content) for mime, content in data.items()}
-            frame = self._encode_what_fits(bundle, dict(metadata))
-        except (TypeError, ValueError, RecursionError) as error:
-            sys.stderr.write(f"A display was dropped because it is not valid JSON: {error}.\n")
-            return b""
-        self._displayed_bytes += len(frame)
-        if self._displayed_bytes > _MAX_DISPLAYS:
-            limit = f"The limit of all displays of a block is {_MAX_DISPLAYS} bytes."
-            sys.stderr.write(f"A display of {len(frame)} bytes was dropped. {limit}\n")
-            return b""
-        return frame
-
-    def _encode_what_fits(self, bundle: dict[str, Any], metadata: dict[str, Any]) -> bytes:
-        """Return the frame of a display without the largest types if it is too large."""
-        while bundle:
-            with contextlib.suppress(protocol.ProtocolError):
-                display = {"data": bundle, "metadata": metadata}
-                frame = protocol.encode_json(protocol.DISPLAY, self._run, display)
-                if len(frame) <= _MAX_DISPLAY:
-                    return frame
-            sizes = {mime: len(json.dumps(content)) for mime, content in bundle.items()}
-            largest = max(sizes, key=lambda mime: sizes[mime])
-            del bundle[largest]
-            limit = f"The limit of a display is {_MAX_DISPLAY} bytes."
-            sys.stderr.write(
-                f"{largest} of {sizes[largest]} bytes was left out of a display. {limit}\n"
-            )
-        return b""
+        self._held_frames += self._displays.encode_text(self._run, data["text/plain"])
 
     def _ask_input(self, prompt: str, hidden: bool) -> str:
         self._control.send(protocol.INPUT_REQUEST, self._run, {"prompt": prompt, "hidden": hidden})
@@ -482,11 +442,6 @@ def _why_not_forked(error: OSError) -> str:
     )
     reason = os.strerror(error.errno or 0)
     return f"The session cannot be copied: no process could be forked ({reason}).{advice}"
-
-
-def _as_json(content: Any) -> Any:
-    """Return bytes as base64, their form in a MIME bundle, and anything else unchanged."""
-    return base64.b64encode(content).decode() if isinstance(content, bytes | bytearray) else content
 
 
 def _children_seconds() -> float:
