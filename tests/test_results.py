@@ -178,6 +178,12 @@ def test_notebook_shows_output_and_displays_without_their_scripts() -> None:
     assert "<script" not in shown
 
 
+def test_a_figure_of_plotly_is_named_and_its_page_left_out() -> None:
+    figure = {"application/vnd.plotly.v1+json": {"data": []}, "text/html": "<script>1</script>"}
+    shown = fold([Started(0, "python"), Display(0, figure), Ended(0, 0, "ok")])._repr_html_()
+    assert shown == "<p>A figure of plotly: its page is one of output_files.</p>"
+
+
 def test_a_page_in_a_notebook_opens_no_connection() -> None:
     page = "<!doctype html><LINK rel=preconnect href='https://example.org'><img src=x>"
     shown = fold(

@@ -17,6 +17,9 @@ _POLICY = (
     "style-src 'unsafe-inline'; img-src data:; media-src data:; font-src data:\">"
     '<meta http-equiv="x-dns-prefetch-control" content="off">'
 )
+# A page of plotly is some megabytes of script, which does not run here.
+_FIGURE = "application/vnd.plotly.v1+json"
+_FIGURE_NOTE = "<p>A figure of plotly: its page is one of output_files.</p>"
 _LINK = re.compile(r"<(?=link\b)", re.IGNORECASE | re.ASCII)  # can open connections
 
 
@@ -37,6 +40,8 @@ def _display_html(data: Mapping[str, Any]) -> str:
                 content = base64.b64encode(content.encode(errors="replace")).decode()
             return f'<img src="data:{mime};base64,{html.escape("".join(content.split()))}">'
     if page := _text(data.get("text/html")):
+        if _FIGURE in data:
+            return _FIGURE_NOTE
         page = _POLICY + _LINK.sub("<no-", page)
         return (
             f'<iframe sandbox srcdoc="{html.escape(page)}" width="100%" height="300" '
