@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -178,8 +179,11 @@ def test_notebook_shows_output_and_displays_without_their_scripts() -> None:
     assert "<script" not in shown
 
 
+_PLOTLY = "application/vnd.plotly.v1+json"
+
+
 def test_a_figure_of_plotly_is_named_and_its_page_left_out() -> None:
-    figure = {"application/vnd.plotly.v1+json": {"data": []}, "text/html": "<script>1</script>"}
+    figure: dict[str, Any] = {_PLOTLY: {"data": []}, "text/html": "<script>1</script>"}
     shown = fold([Started(0, "python"), Display(0, figure), Ended(0, 0, "ok")])._repr_html_()
     assert shown == "<p>A figure of plotly: its page is one of output_files.</p>"
 

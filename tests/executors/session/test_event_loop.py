@@ -139,8 +139,14 @@ def test_a_timer_that_ended_between_blocks_counts_before_the_next(live: LiveSess
 
 def test_a_task_that_exits_ends_the_block(live: LiveSession) -> None:
     live.run_ok("import asyncio, sys\nasync def leave(): sys.exit(3)")
-    assert live.run("task = asyncio.create_task(leave())").exit_code == 3
-    assert live.run_ok("1") == "1"
+    assert live.run("first = asyncio.create_task(leave())").exit_code == 3
+    live.run_ok(
+        "async def leave_later(seconds):\n    await asyncio.sleep(seconds)\n    sys.exit(4)\n"
+        "second = asyncio.create_task(leave_later(1e-6))"
+    )
+    assert live.run_ok("ran = 1; print(ran)") == "1"
+    assert live.run("third = asyncio.create_task(leave_later(0.01))\nawait third").exit_code == 4
+    assert live.run_ok("ran") == "1"
 
 
 def test_a_block_that_stops_its_loop_does_not_go_on_later(live: LiveSession) -> None:

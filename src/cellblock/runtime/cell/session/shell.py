@@ -104,12 +104,13 @@ class Shell:
 
     def _run_with_tasks(self, code: str) -> BaseException | None:
         """Let the tasks of earlier blocks go on before the block, and its own ones after it."""
+        with contextlib.suppress(SystemExit):  # of a task, which must not end another block
+            self.event_loop.turn()
+        error = self._run_code(code, silent=False)
         try:
             self.event_loop.turn()
-            error = self._run_code(code, silent=False)
-            self.event_loop.turn()
         except SystemExit as exit_of_task:
-            return exit_of_task
+            error = exit_of_task if error is None else error
         return error if error is not None else self.shown_error
 
     def _run_code(self, code: str, silent: bool) -> BaseException | None:
