@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import command, serve_kills, serve_load, serve_speed
+from benchmarks import command, serve_kills, serve_load, serve_programs, serve_speed
 
 MEASURES: dict[str, command.Measure] = {
     "run": serve_speed.trivial_run,
     "64-clients": serve_speed.sixty_four_clients,
+    "programs": serve_programs.programs,
     "load": serve_load.load,
     "kill-session": serve_kills.killed_sessions,
     "kill-server": serve_kills.killed_server,

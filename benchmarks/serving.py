@@ -52,6 +52,15 @@ class Client:
             raise RequestFailed(f"A run failed: {info}")
         return str(result["stdout"])
 
+    def run_once(self, code: str) -> str:
+        """Return the standard output of code in a process of its own."""
+        return str(self.request("POST", "/v1/runs", {"code": code})["result"]["stdout"])
+
+    def judge(self, code: str) -> str:
+        """Return the standard output of a program through the SandboxFusion door."""
+        done = self.request("POST", "/run_code", {"code": code, "language": "python"})
+        return str(done["run_result"]["stdout"])
+
     def delete_session(self, session: str) -> None:
         """End a session."""
         self.request("DELETE", f"/v1/sessions/{session}")

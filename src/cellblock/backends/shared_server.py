@@ -28,7 +28,7 @@ from ..runtime.linux.rmtree import remove_tree
 from .base import Backend
 from .connection import Connection
 from .protected_paths import ProtectedPath
-from .sandbox import ENVIRONMENT, SandboxBackend, executor_mounts, sandbox_unavailable
+from .sandbox import ENVIRONMENT, WORK_DIR, SandboxBackend, executor_mounts, sandbox_unavailable
 from .scratch import create_scratch
 from .server_failures import PythonUnsuitable
 from .transport import SharedTransport, Transport
@@ -108,7 +108,8 @@ class SharedServer:
 class SharedSandboxBackend(Backend):
     """A sandbox for one executor, on a shared server. For the fields see `SandboxBackend`.
 
-    `protected` are the paths in the work folder that blocks may not change.
+    protected   the paths in the work folder that blocks may not change
+    group       executors with different groups do not share a server
     """
 
     work_dir: str
@@ -120,18 +121,31 @@ class SharedSandboxBackend(Backend):
     preload: tuple[str, ...]
     delete: Sequence[str]
     protected: Sequence[ProtectedPath] = ()
+    inner_work_dir: str = WORK_DIR
+    group: str = ""
 
     @property
     def mounts(self) -> list[dict[str, Any]]:
         """The mounts of this executor alone."""
-        return executor_mounts(self.work_dir, self.scratch, self.policy, self.protected)
+        return executor_mounts(
+            self.work_dir,
+            self.scratch,
+            self.policy,
+            self.protected,
+            work_dir_target=self.inner_work_dir,
+        )
 
     async def open(self) -> Connection:
         """See `Backend`. Raise `SandboxUnavailable` if this machine cannot run the sandbox."""
         backend = SandboxBackend(
-            self.interpreter, self.packages, self.limits, self.policy, self.preload
+            self.interpreter,
+            self.packages,
+            self.limits,
+            self.policy,
+            self.preload,
+            inner_work_dir=self.inner_work_dir,
         )
-        key = _sharing_key(backend, [mount["source"] for mount in self.mounts])
+        key = self.group + _sharing_key(backend, [mount["source"] for mount in self.mounts])
         server = _find_server(key)
         try:
             return await server.connect(self, backend)

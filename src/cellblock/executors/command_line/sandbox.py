@@ -107,6 +107,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     def _init_state(self) -> None:
         super()._init_state()
         self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
+        self._sharing_group = ""  # executors with another one do not share a runtime server
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
         self._protected: tuple[ProtectedPath, ...] = ()
 
@@ -178,7 +179,12 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             create_own_commands(scratch / "commands", interpreter, self._block_python)
         await self._protect_startup_files(self._workspace)
         kind = (
-            functools.partial(SharedSandboxBackend, protected=self._protected)
+            functools.partial(
+                SharedSandboxBackend,
+                protected=self._protected,
+                inner_work_dir=self._inner_work_dir,
+                group=self._sharing_group,
+            )
             if full
             else LandlockBackend
         )

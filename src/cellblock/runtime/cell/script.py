@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import sys
 from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
@@ -89,8 +90,13 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     """Return the code of the job's script, and the namespace to run it in.
 
     If the job is another program, execute it instead. The job has a short script's text as `code`;
-    a longer one is read from its file.
+    a longer one is read from its file. `streams` are the paths of its standard streams, if they are
+    files, and `address_space` is how many bytes more than now the code may map.
     """
+    for descriptor, path in enumerate(job.get("streams", ())):
+        _redirect(descriptor, path)
+    if job.get("address_space"):
+        _limit_address_space(job["address_space"], is_script=job.get("script") is not None)
     if job.get("env"):
         os.environ.update(job["env"])
     if job.get("cwd"):
@@ -117,6 +123,20 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     if code is None:
         code = _read(path)
     return compile(code, path, "exec", dont_inherit=True), namespace
+
+
+def _redirect(descriptor: int, path: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC if descriptor else os.O_RDONLY
+    file = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    os.dup2(file, descriptor)
+    os.close(file)
+
+
+def _limit_address_space(size: int, *, is_script: bool) -> None:
+    if is_script:  # another program replaces what is mapped now
+        with open("/proc/self/statm", "rb") as file:
+            size += int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 def _read(path: str) -> bytes:

@@ -27,6 +27,20 @@ def remove_tree(path: str) -> None:
             return
 
 
+def empty_folder(path: str) -> bool:
+    """Remove everything below `path`, which keeps its permissions. Return True if that worked."""
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        top = _open(path)
+        try:
+            _empty(top)
+            os.fchmod(top, mode & 0o7777)
+            return not os.listdir(top)
+        finally:
+            os.close(top)
+    return False
+
+
 def _empty(top: int) -> None:
     """Empty the open folder `top`.
 

@@ -1,21 +1,35 @@
-"""The executors of served sessions: live sessions that see their work folder as /mnt/data."""
+"""The executors of the server: sessions and programs that see their work folder as /mnt/data."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Generator, Mapping
-from dataclasses import replace
+import os
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ...aio.background_loop import background_loop
+from ...backends.base import Backend
+from ...backends.shared_server import SharedSandboxBackend
+from ...blocks import CodeBlock
 from ...cancellation import Token
+from ...events import Started
 from ...executors.argument_checks import shortest
+from ...executors.command_line.base import CommandLineExecutor
+from ...executors.command_line.docker import DockerCommandLineCodeExecutor
+from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 from ...executors.displays import DisplayFiles
+from ...executors.frame_decoder import FrameDecoder
 from ...executors.session.checkpointing import CheckpointableSession
 from ...executors.session.docker import DockerSessionCodeExecutor
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
+from ...executors.workspace.workspace import Workspace
 from ...limits import Limits
+from ...results import CodeResult, ResultBuilder
+from ...runtime.linux.rmtree import empty_folder
 from ...runtime.protocol import Frame
+from ..settings import SessionSettings
 
 DATA_DIR = "/mnt/data"
 _NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
@@ -28,12 +42,31 @@ class _NoDisplayFiles(DisplayFiles):
         return ()
 
 
-class ServedSession(CheckpointableSession):
-    """A session whose runs have limits of their own, and whose displays are not saved."""
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program in the work folder. Names of files are relative to it.
 
-    _no_input: ClassVar[str] = (
-        "input() is not available here. Put the values into the code or a file."
-    )
+    argv            its arguments, unless it is a `script` in Python
+    streams         the files of its standard input, output and error, if they are files
+    address_space   how many bytes it may map; a script: besides what Python has mapped
+    """
+
+    argv: Sequence[str] = ()
+    script: str = ""
+    streams: Sequence[str] = ()
+    address_space: int | None = None
+
+    def request(self) -> dict[str, Any]:
+        """Return the request to run it."""
+        command: dict[str, Any] = (
+            {"script": f"{DATA_DIR}/{self.script}"} if self.script else {"argv": list(self.argv)}
+        )
+        streams = [f"{DATA_DIR}/{name}" for name in self.streams]
+        return {**command, "streams": streams, "address_space": self.address_space}
+
+
+class ServedExecutor(CommandLineExecutor):
+    """An executor whose runs have limits of their own."""
 
     def _init_state(self) -> None:
         super()._init_state()
@@ -60,13 +93,28 @@ class ServedSession(CheckpointableSession):
             self._run_seconds = self._written_bytes = self._terminal_mode = None
 
     def folders(self) -> list[Path]:
-        """Return the folders on this machine that have the files of the session.
+        """Return the folders on this machine that code can write to.
 
         Safe to call in any thread.
         """
-        if self._workspace is None:
-            return []
-        return [self._workspace.path, *(each.snapshot.path for each in self.checkpoints)]
+        return [] if self._workspace is None else [self._workspace.path]
+
+    async def run(self, work: CodeBlock | Program, token: Token | None = None) -> CodeResult:
+        """Run a block, or a program in its folder. Raises as `execute_code_blocks` does."""
+        if isinstance(work, CodeBlock):
+            return await self.execute_code_blocks([work], token)
+        running = self._run_program(work, token)
+        return await (running if self._supports_any_loop() else background_loop().call(running))
+
+    async def _run_program(self, program: Program, token: Token | None) -> CodeResult:
+        builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
+        builder.add_event(Started(0, "python" if program.script else program.argv[0]))
+        request = {**program.request(), "wall_seconds": self._wall_seconds()}
+        async with contextlib.aclosing(self._frames(request, token)) as frames:
+            async for frame in frames:
+                for event in decoder.decode(frame):
+                    builder.add_event(event)
+        return builder.result()
 
     def ignore_upload(self, name: str) -> None:
         """Do not report a file that a client has written as a change by code."""
@@ -91,6 +139,18 @@ class ServedSession(CheckpointableSession):
             own |= {"terminal": self._terminal_mode, "no_input": _NO_TERMINAL_INPUT}
         return super()._frames({**request, **own}, token)
 
+
+class ServedSession(ServedExecutor, CheckpointableSession):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
+    """A live session, whose displays are not saved."""
+
+    _no_input: ClassVar[str] = (
+        "input() is not available here. Put the values into the code or a file."
+    )
+
+    def folders(self) -> list[Path]:
+        """See `ServedExecutor`."""
+        return [*super().folders(), *(each.snapshot.path for each in self.checkpoints)]
+
     def _display_files(self) -> DisplayFiles:
         return _NoDisplayFiles(Path())
 
@@ -99,7 +159,7 @@ class ServedSandboxSession(ServedSession, SandboxSessionCodeExecutor):  # pyrigh
     """A session in the sandbox."""
 
     def folders(self) -> list[Path]:
-        """See `ServedSession`. The scratch folder has the home, packages and checkpoints."""
+        """See `ServedExecutor`. The scratch folder has the home, packages and checkpoints."""
         return [*super().folders(), *(() if self._scratch is None else (self._scratch,))]
 
 
@@ -113,3 +173,91 @@ class ServedDockerSession(ServedSession, DockerSessionCodeExecutor):  # pyright:
 
     def _fork_obstacle(self) -> str:
         return "--executor docker"
+
+
+class ServedSandboxProgram(ServedExecutor, SandboxCommandLineCodeExecutor):
+    """Runs blocks and programs in fresh processes in the sandbox, until `reset` or `stop`.
+
+    Those with the same `group` and settings share a runtime server. `idle_since` is for its user.
+    """
+
+    def __init__(self, settings: SessionSettings, group: str) -> None:
+        super().__init__(
+            settings.run_seconds,
+            packages=settings.packages,
+            limits=settings.limits,
+            policy=settings.policy,
+            preload=settings.preload,
+        )
+        self._inner_work_dir, self._sharing_group = DATA_DIR, group
+        self._scratch: Path | None = None
+        self._pristine: list[object] = []
+        self.idle_since = 0.0
+
+    @property
+    def group(self) -> str:
+        """The group that this was made with."""
+        return self._sharing_group
+
+    def folders(self) -> list[Path]:
+        """See `ServedExecutor`. The scratch folder has the home and packages."""
+        return [*super().folders(), *(() if self._scratch is None else (self._scratch,))]
+
+    def reset(self) -> bool:
+        """Remove all that code has left. Return False if that is impossible, so `stop` it.
+
+        Call it when no code runs. It blocks.
+        """
+        if self._must_start() or self._workspace is None or self._scratch is None:
+            return False
+        folders = self._workspace.path, self._scratch / "home"
+        if not all(empty_folder(str(folder)) for folder in folders):
+            return False
+        self._workspace = Workspace(self.work_dir)
+        return self._state() == self._pristine
+
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
+        backend = await super()._make_backend(packages, delete)
+        assert isinstance(backend, SharedSandboxBackend)
+        self._scratch = Path(backend.scratch)
+        return backend
+
+    async def _open(self) -> None:
+        await super()._open()
+        self._pristine = self._state()
+
+    def _state(self) -> list[object]:
+        """Return what `reset` does not undo: changes of the environment, and of the folders."""
+        assert self._scratch is not None
+        folders = self.work_dir, self._scratch / "home"
+        modes = [(os.stat(folder).st_mode, *os.listxattr(folder)) for folder in folders]
+        return [*modes, *_states(str(self._scratch / "env"))]
+
+
+def _states(folder: str) -> Iterator[object]:
+    """Yield the states of a folder and everything below it. Code cannot set the change times."""
+    status = os.lstat(folder)
+    yield folder, status.st_ino, status.st_mode, status.st_ctime_ns
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _states(entry.path)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                yield entry.path, status.st_ino, status.st_mode, status.st_ctime_ns
+
+
+class ServedDockerProgram(ServedExecutor, DockerCommandLineCodeExecutor):
+    """Runs blocks and programs in fresh processes in a container.
+
+    Its work folder must be a volume at /mnt/data too.
+    """
+
+    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
+        await super()._make_backend(packages, delete)
+        assert self._backend is not None
+        self._backend = replace(self._backend, cwd=DATA_DIR)
+        return self._backend
+
+    def _path_in_backend(self, name: str) -> str:
+        return f"{DATA_DIR}/{name}"

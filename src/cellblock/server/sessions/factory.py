@@ -1,4 +1,4 @@
-"""SessionFactory: make the executor of each session, on a warmed-up server of its owner."""
+"""SessionFactory: make the executors of sessions and programs, on servers of their owner."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import contextlib
 import json
 import shutil
 import tempfile
+import time
+from collections import defaultdict
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,15 @@ from ...policy import Policy
 from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
 from ..settings import SessionSettings
-from .executors import DATA_DIR, ServedDockerSession, ServedSandboxSession, ServedSession
-from .warm_server import WarmServer
+from .executors import (
+    DATA_DIR,
+    ServedDockerProgram,
+    ServedDockerSession,
+    ServedExecutor,
+    ServedSandboxProgram,
+    ServedSandboxSession,
+)
+from .warm_server import WarmServer, check_mounts
 
 _MAX_IDLE_SECONDS = 60.0  # until the server of a key ends that has no session
 
@@ -44,7 +53,8 @@ class SandboxSessions:
 
     Use it with `async with`. Entering starts a server, which the first owner gets that has no
     limits and policy of its own; then the next one is started. The server of a key ends when it has
-    had no session for a while.
+    had no session for a while. Executors of programs have a server for each owner, too. They are
+    reset and used again.
     """
 
     def __init__(self, settings: SessionSettings) -> None:
@@ -53,6 +63,8 @@ class SandboxSessions:
         self._spare = WarmServer(settings)
         # By owner, and the limits and policy that the owner had when they started.
         self._servers: dict[tuple[str, str], WarmServer] = {}
+        # By group. The last one was used last.
+        self._idle_programs = defaultdict[str, list[ServedSandboxProgram]](list)
         self._tasks = set[asyncio.Task[None]]()
         self._exit_stack = contextlib.AsyncExitStack()
 
@@ -72,6 +84,26 @@ class SandboxSessions:
         settings = owner.overrides.apply_to(self._settings)
         server = await self._server_for(owner, settings).get()
         return ServedSandboxSession(settings.run_seconds, server=server)
+
+    async def make_program(self, owner: Owner) -> ServedSandboxProgram:
+        """Return an executor without traces of earlier code. Raise `PolicyNotSupported`."""
+        settings = owner.overrides.apply_to(self._settings)
+        check_mounts(settings.policy)
+        group = f"{owner.id} {_name(settings)}"
+        idle = self._idle_programs[group]
+        return idle.pop() if idle else ServedSandboxProgram(settings, group)
+
+    async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
+        """Stop an executor, or keep it for other programs of its owner if no code runs in it."""
+        if (
+            is_idle
+            and isinstance(executor, ServedSandboxProgram)
+            and await asyncio.to_thread(executor.reset)
+        ):
+            executor.idle_since = time.monotonic()
+            self._idle_programs[executor.group].append(executor)
+        else:
+            await executor.stop()
 
     def _server_for(self, owner: Owner, settings: SessionSettings) -> WarmServer:
         own = _name(settings)
@@ -94,6 +126,15 @@ class SandboxSessions:
             for (owner_id, _), server in list(self._servers.items()):
                 if owner_id != ANONYMOUS_ID:
                     await server.stop_if_idle(self._idle_seconds)
+            await self._stop_programs(time.monotonic() - self._idle_seconds)
+
+    async def _stop_programs(self, idle_since: float) -> None:
+        """Stop the executors that were not used after `idle_since`."""
+        for group, idle in list(self._idle_programs.items()):
+            while idle and idle[0].idle_since <= idle_since:
+                await idle.pop(0).stop()
+            if not idle and self._idle_programs[group] is idle:
+                del self._idle_programs[group]
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -104,6 +145,7 @@ class SandboxSessions:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_programs(time.monotonic())
         await asyncio.gather(*(server.stop() for server in (self._spare, *self._servers.values())))
 
 
@@ -128,7 +170,7 @@ class DockerSessions:
             try:
                 await session.start()  # pulls the image and installs packages
             finally:
-                await discard(session)
+                await self.release(session, is_idle=True)
         except BaseException:
             await self._work_dirs.remove()
             raise
@@ -141,22 +183,34 @@ class DockerSessions:
 
     async def make(self, owner: Owner) -> ServedDockerSession:
         """Return a session that is not started yet. Raise `PolicyNotSupported`."""
+        return ServedDockerSession(**self._options(owner))
+
+    async def make_program(self, owner: Owner) -> ServedDockerProgram:
+        """Return an executor that is not started yet. Raise `PolicyNotSupported`."""
+        return ServedDockerProgram(**self._options(owner))
+
+    async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
+        """Stop an executor and remove its folder."""
+        await executor.stop()
+        await asyncio.to_thread(shutil.rmtree, executor.work_dir, ignore_errors=True)
+
+    def _options(self, owner: Owner) -> dict[str, Any]:
         assert self._work_dirs is not None
         settings = owner.overrides.apply_to(self._settings)
         _check_container_policy(settings.policy)
         with report_full_disk("A session cannot be started"):
             work_dir = tempfile.mkdtemp(prefix="cellblock-work-", dir=self._work_dirs.path)
-        return ServedDockerSession(
-            settings.image or IMAGE,
-            timeout=settings.run_seconds,
-            work_dir=work_dir,
-            extra_volumes={work_dir: {"bind": DATA_DIR, "mode": "rw"}},
+        return {
+            "image": settings.image or IMAGE,
+            "timeout": settings.run_seconds,
+            "work_dir": work_dir,
+            "extra_volumes": {work_dir: {"bind": DATA_DIR, "mode": "rw"}},
             # The default image has no IPython, which sessions need.
-            packages=settings.packages if settings.image else ("ipython", *settings.packages),
-            limits=settings.limits,
-            network="bridge" if settings.policy.network == "host" else "none",
-            delete_tmp_files=True,
-        )
+            "packages": settings.packages if settings.image else ("ipython", *settings.packages),
+            "limits": settings.limits,
+            "network": "bridge" if settings.policy.network == "host" else "none",
+            "delete_tmp_files": True,
+        }
 
 
 def _check_container_policy(policy: Policy) -> None:
@@ -175,10 +229,3 @@ SessionFactory = SandboxSessions | DockerSessions
 def session_factory(settings: SessionSettings) -> SessionFactory:
     """Return the factory that `settings` name."""
     return SandboxSessions(settings) if settings.executor == "sandbox" else DockerSessions(settings)
-
-
-async def discard(executor: ServedSession) -> None:
-    """Stop a session and remove its folder."""
-    await executor.stop()
-    if isinstance(executor, ServedDockerSession):
-        await asyncio.to_thread(shutil.rmtree, executor.work_dir, ignore_errors=True)

@@ -21,8 +21,8 @@ from ...startup_files import is_startup_file
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionNotFound
 from .disk_quota import DiskQuota
-from .executors import ServedSession
-from .factory import discard
+from .executors import Program, ServedExecutor, ServedSession
+from .factory import SessionFactory
 from .files import SessionFiles
 
 T = TypeVar("T")
@@ -58,10 +58,16 @@ class HostedSession:
     """A session of the store. Times are seconds since 1970.
 
     `lock` lets one run at a time use the interpreter. `users` counts the requests that use it.
+    `factory` has made the executor.
     """
 
     def __init__(
-        self, owner: Owner, identifier: str, executor: ServedSession, disk_quota: DiskQuota
+        self,
+        owner: Owner,
+        identifier: str,
+        executor: ServedExecutor,
+        factory: SessionFactory,
+        disk_quota: DiskQuota,
     ) -> None:
         self.owner, self.identifier = owner, identifier
         self.id = str(uuid4())
@@ -70,21 +76,21 @@ class HostedSession:
         self.is_closed = False
         self.lock = asyncio.Lock()
         self.runs = OrderedDict[str, SessionRun]()
-        self._executor, self._disk_quota = executor, disk_quota
+        self._executor, self._factory, self._disk_quota = executor, factory, disk_quota
         self._open_lock = asyncio.Lock()
         self._is_open = False
         self._active: SessionRun | None = None
         self._cut: SessionRun | None = None  # the run that `close` has cancelled
 
     @property
-    def executor(self) -> ServedSession:
+    def executor(self) -> ServedExecutor:
         """The executor, for what the other methods do not offer."""
         return self._executor
 
     @property
     def checkpointable(self) -> CheckpointableSession:
         """The same executor, with its checkpoints and variables."""
-        assert isinstance(self._executor, CheckpointableSession)
+        assert isinstance(self._executor, ServedSession)
         return self._executor
 
     @property
@@ -117,13 +123,13 @@ class HostedSession:
 
     async def close(self) -> None:
         """End the session and remove its files. A current run raises `ExecutorStopped`."""
-        self.is_closed = True
+        self.is_closed, is_idle = True, self._active is None
         if self._active is not None and not self._active.token.is_cancelled():
             # Stopping the executor ends the interpreter, but no program in another language.
             self._cut = self._active
             self._cut.token.cancel()
         async with self._open_lock:
-            await discard(self._executor)
+            await self._factory.release(self._executor, is_idle=is_idle)
 
     def add_run(self, run: SessionRun) -> None:
         """Remember a run. The oldest ones are forgotten."""
@@ -132,11 +138,11 @@ class HostedSession:
             self.runs.popitem(last=False)
 
     async def execute(
-        self, run: SessionRun, block: CodeBlock, run_seconds: float | None
+        self, run: SessionRun, work: CodeBlock | Program, run_seconds: float | None
     ) -> CodeResult:
-        """Run a block. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
+        """Run a block or program. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
         with self._limits(run, run_seconds, await self._disk_quota.remaining()):
-            result = await self._executor.execute_code_blocks([block], run.token)
+            result = await self._executor.run(work, run.token)
             self._check_cut(run)
             run.result = result
             return result

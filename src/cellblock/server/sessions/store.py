@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 from uuid import uuid4
@@ -19,13 +20,14 @@ from ..owners import Owner
 from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
 from ..settings import SessionSettings
 from .disk_quota import DiskQuota
-from .executors import ServedSession
+from .executors import Program, ServedExecutor
 from .factory import session_factory
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun
 
 T = TypeVar("T")
-Execute = Callable[[CodeBlock, float | None], Awaitable[CodeResult]]
+Execute = Callable[[CodeBlock | Program, float | None], Awaitable[CodeResult]]
+MakeExecutor = Callable[[Owner], Awaitable[ServedExecutor]]
 _log = logging.getLogger(__name__)
 _FAILED = "The server could not run the code. Its log has the details."
 
@@ -117,13 +119,17 @@ class SessionStore:
         return idle_end if max_age is None else min(idle_end, session.created_at + max_age)
 
     @contextlib.asynccontextmanager
-    async def use(self, owner: Owner, identifier: str) -> AsyncGenerator[HostedSession]:
+    async def use(
+        self, owner: Owner, identifier: str, make: MakeExecutor | None = None
+    ) -> AsyncGenerator[HostedSession]:
         """Yield an open session, made on first use. It does not expire during the context.
 
-        Raise `TooManySessions`, `Draining`, `PolicyNotSupported`, and what starting an executor
-        raises.
+        `make` makes its executor. Raise `TooManySessions`, `Draining`, `PolicyNotSupported`, and
+        what starting an executor raises.
         """
-        session = self._sessions.get((owner.id, identifier)) or await self._make(owner, identifier)
+        session = self._sessions.get((owner.id, identifier)) or await self._make(
+            owner, identifier, make or self._factory.make
+        )
         session.users += 1
         if (timer := self._timers.pop(session, None)) is not None:
             timer.cancel()
@@ -144,31 +150,35 @@ class SessionStore:
             self._set_timer(session)
 
     @contextlib.asynccontextmanager
-    async def use_temporary(self, owner: Owner) -> AsyncGenerator[HostedSession]:
+    async def use_temporary(
+        self, owner: Owner, make: MakeExecutor | None = None
+    ) -> AsyncGenerator[HostedSession]:
         """Yield a new session that ends with the context. Raises as `use` does."""
-        async with self.use(owner, f"temporary-{uuid4()}") as session:
-            try:
+        identifier = f"temporary-{uuid4()}"
+        try:
+            async with self.use(owner, identifier, make) as session:
                 yield session
-            finally:
-                self._discard(session)
+        finally:
+            if (owner.id, identifier) in self._sessions:
+                self._discard(self.find(owner, identifier))
 
     async def close_session(self, owner: Owner, identifier: str) -> None:
         """End a session and remove its files. Raise `SessionNotFound`."""
         session = self.find(owner, identifier)
         await asyncio.shield(self._discard(session))
 
-    async def _make(self, owner: Owner, identifier: str) -> HostedSession:
+    async def _make(self, owner: Owner, identifier: str, make: MakeExecutor) -> HostedSession:
         self.check_room(owner)
-        executor = await self._factory.make(owner)
+        executor = await make(owner)
         if (session := self._sessions.get((owner.id, identifier))) is not None:
             return session  # a concurrent request was faster
         self.check_room(owner)
         return self.add(owner, identifier, executor)
 
-    def add(self, owner: Owner, identifier: str, executor: ServedSession) -> HostedSession:
+    def add(self, owner: Owner, identifier: str, executor: ServedExecutor) -> HostedSession:
         """Add a session under an identifier, which must be free. `use` then sets its expiry."""
         quota = DiskQuota(owner.quotas.disk_bytes, lambda: self._folders(owner))
-        session = HostedSession(owner, identifier, executor, quota)
+        session = HostedSession(owner, identifier, executor, self._factory, quota)
         self._sessions[owner.id, identifier] = session
         return session
 
@@ -335,44 +345,82 @@ class SessionStore:
         """Run a block as `run` does, and yield its events as they happen."""
         run = run or SessionRun()
         async with self._turn(owner, session, run, on_admitted):
-            events = session.stream(run, block, run_seconds)
+            events = self._count_events(owner, session.stream(run, block, run_seconds))
             async with contextlib.aclosing(events):
                 async for event in events:
-                    if isinstance(event, Ended):
-                        await self._count(owner, event.usage.cpu_seconds)
+                    yield event
+
+    async def _count_events(
+        self, owner: Owner, events: AsyncGenerator[Event]
+    ) -> AsyncGenerator[Event]:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if isinstance(event, Ended):
+                    await self._count(owner, event.usage.cpu_seconds)
+                yield event
+
+    async def stream_fresh(
+        self,
+        owner: Owner,
+        block: CodeBlock,
+        *,
+        run: SessionRun,
+        run_seconds: float | None = None,
+        on_admitted: Callable[[], object] = lambda: None,
+    ) -> AsyncGenerator[Event]:
+        """Run a block as `stream` does, but in a fresh process and an empty folder."""
+        async with self._fresh_turn(owner, run, on_admitted) as session:
+            events = self._count_events(owner, session.stream(run, block, run_seconds))
+            async with contextlib.aclosing(events):
+                async for event in events:
                     yield event
 
     @contextlib.asynccontextmanager
     async def batch(
-        self, owner: Owner, gate: asyncio.Semaphore
+        self, owner: Owner, gate: AbstractAsyncContextManager[object]
     ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
-        """Wait for a turn, and yield a new session and a function that runs blocks in it.
+        """Wait for a turn, and yield an empty folder and a function that runs programs in it.
 
-        The blocks count as one run. The session ends with the context. `gate` bounds such batches
-        further. Raises as `use` and `run` do.
+        Each block or program is a fresh process, and all together count as one run. The folder is a
+        session that ends with the context. `gate` bounds such batches further. Raises as `use` and
+        `run` do.
         """
+        run = SessionRun()
+
+        async def execute(work: CodeBlock | Program, run_seconds: float | None) -> CodeResult:
+            result = await session.execute(run, work, run_seconds)
+            await self._count(owner, result.usage.cpu_seconds)
+            return result
+
+        async with self._fresh_turn(owner, run, gate=gate) as session:
+            yield session, execute
+
+    @contextlib.asynccontextmanager
+    async def _fresh_turn(
+        self,
+        owner: Owner,
+        run: SessionRun,
+        on_admitted: Callable[[], object] = lambda: None,
+        gate: AbstractAsyncContextManager[object] | None = None,
+    ) -> AsyncGenerator[HostedSession]:
+        """Wait for a turn, then yield a session for fresh processes that ends with the context."""
         self._check_draining()
         if self._meter is not None:
             await self._meter.check(owner)
         queued_at = time.monotonic()
-        async with (
-            self.queue.admit(owner),
-            gate,
-            self.queue.turn(owner),
-            self.use_temporary(owner) as session,
-        ):
-            run = SessionRun(queue_seconds=time.monotonic() - queued_at)
-
-            async def execute(block: CodeBlock, run_seconds: float | None) -> CodeResult:
-                result = await session.execute(run, block, run_seconds)
-                await self._count(owner, result.usage.cpu_seconds)
-                return result
-
-            try:
-                with _translate_stop(session):
-                    yield session, execute
-            finally:
-                self.on_run_end(run)
+        async with self.queue.admit(owner):
+            on_admitted()
+            async with (
+                gate or contextlib.nullcontext(),
+                self.queue.turn(owner),
+                self.use_temporary(owner, self._factory.make_program) as session,
+            ):
+                run.queue_seconds = time.monotonic() - queued_at
+                try:
+                    with _translate_stop(session):
+                        yield session
+                finally:
+                    self.on_run_end(run)
 
     async def call(self, session: HostedSession, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work` while no run is active in the session: checkpoints, restores, forks."""

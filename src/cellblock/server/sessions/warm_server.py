@@ -41,7 +41,7 @@ class WarmServer:
     """
 
     def __init__(self, settings: SessionSettings) -> None:
-        _check_policy(settings.policy)
+        check_mounts(settings.policy)
         self._settings = settings
         self._server: SandboxSessionServer | None = None
         self._runtime_server: _SessionServer | None = None
@@ -94,7 +94,7 @@ class WarmServer:
             await background_loop().call(run_to_end(server.close()))
 
 
-def _check_policy(policy: Policy) -> None:
+def check_mounts(policy: Policy) -> None:
     """Raise `PolicyNotSupported` if a mount would hide the folder of the session."""
     for mount in (*policy.mounts(writable=False), *policy.mounts(writable=True)):
         if PurePosixPath(DATA_DIR).is_relative_to(mount.target_path):

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from ....blocks import CodeBlock
@@ -36,7 +35,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveRunSettings:
-    """What a run is and where it happens. `session_id` is None for a session of its own.
+    """What a run is and where it happens. `session_id` is None for a fresh process.
 
     is_background   whether the run goes on without readers
     key             the client's own name of the run, with which it may ask for it again
@@ -189,30 +188,40 @@ class LiveRun:
         self._admitted.set()
 
     async def _stream_events(self) -> Ended:
-        store, settings = self._store, self.settings
         ended: Ended | None = None
-        async with self._use_session() as session:
-            events = store.stream(
+        identifier = self.settings.session_id
+        events = self._fresh_events() if identifier is None else self._session_events(identifier)
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if isinstance(event, Ended):
+                    ended = event
+                else:
+                    self._add_event(event)
+        assert ended is not None, "executors yield Ended last"
+        return ended
+
+    def _fresh_events(self) -> AsyncGenerator[Event]:
+        return self._store.stream_fresh(
+            self.owner,
+            self.settings.block,
+            run=self.run,
+            run_seconds=self.settings.run_seconds,
+            on_admitted=self._admitted.set,
+        )
+
+    async def _session_events(self, identifier: str) -> AsyncGenerator[Event]:
+        async with use_existing(self._store, self.owner, identifier) as session:
+            events = self._store.stream(
                 self.owner,
                 session,
-                settings.block,
+                self.settings.block,
                 run=self.run,
-                run_seconds=settings.run_seconds,
+                run_seconds=self.settings.run_seconds,
                 on_admitted=self._admitted.set,
             )
             async with contextlib.aclosing(events):
                 async for event in events:
-                    if isinstance(event, Ended):
-                        ended = event
-                    else:
-                        self._add_event(event)
-        assert ended is not None, "executors yield Ended last"
-        return ended
-
-    def _use_session(self) -> AbstractAsyncContextManager[HostedSession]:
-        if self.settings.session_id is None:
-            return self._store.use_temporary(self.owner)
-        return use_existing(self._store, self.owner, self.settings.session_id)
+                    yield event
 
     def _end_cancelled(self) -> Event | Failure:
         """Return the end of a run that was cancelled in the queue, or by the end of the server."""

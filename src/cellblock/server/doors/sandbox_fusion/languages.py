@@ -1,8 +1,13 @@
-"""How the languages of SandboxFusion are compiled and run, with the programs of the session."""
+"""How the languages of SandboxFusion are compiled and run, with the programs of the sandbox."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from ...sessions.executors import Program
+
+_PYTHON = "python3 "
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,16 @@ class Toolchain:
     def program(self) -> str:
         """The program that has to be installed."""
         return (self.compile or self.run).partition(" ")[0]
+
+    def run_program(self, streams: Sequence[str], memory_bytes: int | None) -> Program:
+        """Return the program that runs the code. `memory_bytes` limits the address space."""
+        is_script = self.run.startswith(_PYTHON)
+        return Program(
+            argv=self.run.split(),
+            script=self.run.removeprefix(_PYTHON) if is_script else "",
+            streams=streams,
+            address_space=memory_bytes,
+        )
 
 
 TOOLCHAINS = {
@@ -39,23 +54,3 @@ TOOLCHAINS = {
     "lua": Toolchain("main.lua", "lua main.lua"),
     "R": Toolchain("main.R", "Rscript main.R"),
 }
-
-
-def compile_script(toolchain: Toolchain) -> str:
-    """Return the shell script that compiles the code."""
-    return f"exec {toolchain.compile}\n"
-
-
-def run_script(toolchain: Toolchain, folder: str, memory_bytes: int | None) -> str:
-    """Return the shell script that runs the code, with its streams in files of `folder`.
-
-    In files, output of any size stays complete. `memory_bytes` limits the address space.
-    """
-    limit = f"ulimit -v {memory_bytes // 1024}\n" if memory_bytes else ""
-    streams = f"< {folder}/stdin > {folder}/stdout 2> {folder}/stderr"
-    return f"{limit}exec {toolchain.run} {streams}\n"
-
-
-def check_script(program: str) -> str:
-    """Return the shell script that ends with 0 if `program` is installed."""
-    return f"command -v {program} > /dev/null\n"

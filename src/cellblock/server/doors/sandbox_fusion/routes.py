@@ -1,4 +1,4 @@
-"""POST /run_code: compile and run a program in a session of its own."""
+"""POST /run_code: compile and run a program in a fresh process and an empty folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -14,21 +13,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from ....blocks import CodeBlock
 from ....limits import MIB
-from ....results import CodeResult
 from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.endpoints import Endpoints, json_error
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest
+from ...sessions.executors import Program
 from ...sessions.files import SessionFiles
-from .languages import TOOLCHAINS, Toolchain, check_script, compile_script, run_script
+from ...sessions.store import Execute
+from .languages import TOOLCHAINS, Toolchain
 from .messages import RunCodeRequest, answer, command_result
 
-RunScript = Callable[[str, float], Awaitable[CodeResult]]
-_STREAMS = ".streams"  # folder of stdin, stdout and stderr in the session's folder
+# In files, output of any size stays complete.
+_STDIN, _STDOUT, _STDERR = _STREAMS = ".streams/stdin", ".streams/stdout", ".streams/stderr"
 _MAX_STREAM_BYTES = 64 * MIB  # of one stream in an answer
 _CHECK_SECONDS = 10.0
 
@@ -45,6 +44,7 @@ class ProgramRuns:
     def __init__(self, services: Services) -> None:
         self._store = services.store
         self._places = asyncio.Semaphore(os.cpu_count() or 1)
+        self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
     async def run_code(self, request: Request, owner: Owner) -> Response:
         """Answer POST /run_code."""
@@ -61,33 +61,36 @@ class ProgramRuns:
     ) -> dict[str, Any]:
         async with self._store.batch(owner, self._places) as (session, execute):
             await asyncio.to_thread(_write_files, session.files, body, toolchain, given)
+            if not await self._is_installed(owner, toolchain.program, execute):
+                missing = f"{toolchain.program} is not installed, which {body.language} needs."
+                return answer("SandboxError", missing)
+            return await _judge(session.files, execute, body, toolchain)
 
-            async def run(script: str, seconds: float) -> CodeResult:
-                return await execute(CodeBlock(script, "bash"), seconds)
+    async def _is_installed(self, owner: Owner, name: str, execute: Execute) -> bool:
+        if (owner.id, name) not in self._installed:
+            check = Program(argv=["sh", "-c", f"command -v {name}"])
+            if (await execute(check, _CHECK_SECONDS)).exit_code != 0:
+                return False
+            self._installed.add((owner.id, name))
+        return True
 
-            return await self._judge(session.files, run, body, toolchain)
 
-    async def _judge(
-        self, files: SessionFiles, run: RunScript, body: RunCodeRequest, toolchain: Toolchain
-    ) -> dict[str, Any]:
-        compiled = None
-        if (await run(check_script(toolchain.program), _CHECK_SECONDS)).exit_code != 0:
-            missing = f"{toolchain.program} is not installed, which {body.language} needs."
-            return answer("SandboxError", missing)
-        if toolchain.compile:
-            result = await run(compile_script(toolchain), body.compile_timeout)
-            compiled = command_result(result, result.stdout, result.stderr)
-            if result.exit_code != 0:
-                return answer("Failed", compiled=compiled)
-        result = await run(run_script(toolchain, _STREAMS, body.memory_bytes), body.run_timeout)
-        ran = command_result(
-            result,
-            await asyncio.to_thread(_read_text, files, f"{_STREAMS}/stdout"),
-            await asyncio.to_thread(_read_text, files, f"{_STREAMS}/stderr") + result.stderr,
-        )
-        fetched = await asyncio.to_thread(_fetch, files, body.fetch_files)
-        status = "Success" if result.exit_code == 0 else "Failed"
-        return answer(status, compiled=compiled, ran=ran, files=fetched)
+async def _judge(
+    files: SessionFiles, execute: Execute, body: RunCodeRequest, toolchain: Toolchain
+) -> dict[str, Any]:
+    compiled = None
+    if toolchain.compile:
+        compiler = Program(argv=toolchain.compile.split())
+        result = await execute(compiler, body.compile_timeout)
+        compiled = command_result(result, result.stdout, result.stderr)
+        if result.exit_code != 0:
+            return answer("Failed", compiled=compiled)
+    program = toolchain.run_program(_STREAMS, body.memory_bytes)
+    result = await execute(program, body.run_timeout)
+    stdout, stderr, fetched = await asyncio.to_thread(_read_files, files, body.fetch_files)
+    ran = command_result(result, stdout, stderr + result.stderr)
+    status = "Success" if result.exit_code == 0 else "Failed"
+    return answer(status, compiled=compiled, ran=ran, files=fetched)
 
 
 def _write_files(
@@ -96,13 +99,17 @@ def _write_files(
     for name, content in {
         **given,
         toolchain.file: body.code.encode(errors="replace"),
-        f"{_STREAMS}/stdin": (body.stdin or "").encode(errors="replace"),
+        _STDIN: (body.stdin or "").encode(errors="replace"),
     }.items():
         files.write(name, partial(_write, content))
 
 
 def _write(content: bytes, file: BinaryIO) -> None:
     file.write(content)
+
+
+def _read_files(files: SessionFiles, names: list[str]) -> tuple[str, str, dict[str, str]]:
+    return _read_text(files, _STDOUT), _read_text(files, _STDERR), _fetch(files, names)
 
 
 def _read_text(files: SessionFiles, name: str) -> str:
