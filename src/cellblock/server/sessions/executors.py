@@ -99,6 +99,10 @@ class ServedExecutor(CommandLineExecutor):
         """
         return [] if self._workspace is None else [self._workspace.path]
 
+    def must_start(self) -> bool:
+        """Return True if it is not started, or has lost its server."""
+        return self._must_start()
+
     async def run(self, work: CodeBlock | Program, token: Token | None = None) -> CodeResult:
         """Run a block, or a program in its folder. Raises as `execute_code_blocks` does."""
         if isinstance(work, CodeBlock):

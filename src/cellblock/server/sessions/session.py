@@ -110,7 +110,8 @@ class HostedSession:
         """Start the session if it is not started. Raise what starting an executor raises."""
         async with self._open_lock:
             if not self._is_open and not self.is_closed:
-                await self._executor.start()
+                if self._executor.must_start():  # asking needs no other thread
+                    await self._executor.start()
                 self._is_open = True
         self.check_open()
 

@@ -6,14 +6,15 @@ import asyncio
 import base64
 import contextlib
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from ....limits import MIB
+from ....limits import KIB, MIB
 from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.endpoints import Endpoints, json_error
@@ -26,9 +27,11 @@ from ...sessions.store import Execute
 from .languages import TOOLCHAINS, Toolchain
 from .messages import RunCodeRequest, answer, command_result
 
+T = TypeVar("T")
 # In files, output of any size stays complete.
 _STDIN, _STDOUT, _STDERR = _STREAMS = ".streams/stdin", ".streams/stdout", ".streams/stderr"
-_MAX_STREAM_BYTES = 64 * MIB  # of one stream in an answer
+_MAX_FILE_BYTES = 64 * MIB  # of one stream or file in an answer
+_SMALL_BYTES = 64 * KIB
 _CHECK_SECONDS = 10.0
 
 
@@ -60,7 +63,7 @@ class ProgramRuns:
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> dict[str, Any]:
         async with self._store.batch(owner, self._places) as (session, execute):
-            await asyncio.to_thread(_write_files, session.files, body, toolchain, given)
+            await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
                 missing = f"{toolchain.program} is not installed, which {body.language} needs."
                 return answer("SandboxError", missing)
@@ -87,13 +90,21 @@ async def _judge(
             return answer("Failed", compiled=compiled)
     program = toolchain.run_program(_STREAMS, body.memory_bytes)
     result = await execute(program, body.run_timeout)
-    stdout, stderr, fetched = await asyncio.to_thread(_read_files, files, body.fetch_files)
-    ran = command_result(result, stdout, stderr + result.stderr)
+    stdout, stderr = [await _read(files, name) or b"" for name in (_STDOUT, _STDERR)]
+    ran = command_result(
+        result,
+        stdout.decode(errors="replace"),
+        stderr.decode(errors="replace") + result.stderr,
+    )
+    fetched = dict[str, str]()
+    for name in body.fetch_files:
+        if (content := await _read(files, name)) is not None:
+            fetched[name] = base64.b64encode(content).decode()
     status = "Success" if result.exit_code == 0 else "Failed"
     return answer(status, compiled=compiled, ran=ran, files=fetched)
 
 
-def _write_files(
+async def _write_files(
     files: SessionFiles, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
 ) -> None:
     for name, content in {
@@ -101,28 +112,21 @@ def _write_files(
         toolchain.file: body.code.encode(errors="replace"),
         _STDIN: (body.stdin or "").encode(errors="replace"),
     }.items():
-        files.write(name, partial(_write, content))
+        write = partial(files.write, name, partial(_write, content))
+        await _call(write, len(content))
+
+
+async def _read(files: SessionFiles, name: str) -> bytes | None:
+    """Return the head of a file; None if it does not exist, as when the program has removed it."""
+    with contextlib.suppress(FileMissing), files.open(name) as file:
+        return await _call(partial(file.read, _MAX_FILE_BYTES), os.fstat(file.fileno()).st_size)
+    return None
+
+
+async def _call(work: Callable[[], T], size: int) -> T:
+    """Call `work` in a thread if it has more to do than the thread would cost."""
+    return work() if size <= _SMALL_BYTES else await asyncio.to_thread(work)
 
 
 def _write(content: bytes, file: BinaryIO) -> None:
     file.write(content)
-
-
-def _read_files(files: SessionFiles, names: list[str]) -> tuple[str, str, dict[str, str]]:
-    return _read_text(files, _STDOUT), _read_text(files, _STDERR), _fetch(files, names)
-
-
-def _read_text(files: SessionFiles, name: str) -> str:
-    """Return the head of a file as text; "" if the program has removed it."""
-    with contextlib.suppress(FileMissing), files.open(name) as file:
-        return file.read(_MAX_STREAM_BYTES).decode(errors="replace")
-    return ""
-
-
-def _fetch(files: SessionFiles, names: list[str]) -> dict[str, str]:
-    """Return the files that exist, as base64."""
-    found = dict[str, str]()
-    for name in names:
-        with contextlib.suppress(FileMissing), files.open(name) as file:
-            found[name] = base64.b64encode(file.read(_MAX_STREAM_BYTES)).decode()
-    return found
