@@ -13,6 +13,7 @@ CellblockError
     ├── FileMissing (LookupError)        the session has no such file
     ├── TooLarge                         a body or file exceeds its limit
     ├── TooManySessions                  the key or the server has no session left
+    ├── NotInTime                        the program has not ended while the client waits
     ├── TooManyRuns                      the key's queue is full, or its CPU seconds are used up
     ├── DiskQuotaExceeded                the key's sessions have used up its bytes on disk
     ├── PolicyNotSupported               the key's policy needs a server with another executor
@@ -81,6 +82,10 @@ class TooManyRuns(Refusal):
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
         self.retry_after = max(1, retry_after)
+
+
+class NotInTime(Refusal):
+    """The program has not ended in the time for which clients wait. It goes on for a while."""
 
 
 class DiskQuotaExceeded(Refusal):

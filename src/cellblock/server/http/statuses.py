@@ -32,6 +32,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
     (refusals.FileMissing, ErrorStatus(404, "FileNotFound")),
     (refusals.TooLarge, ErrorStatus(413, "PayloadTooLarge")),
     (refusals.TooManySessions, ErrorStatus(429, "TooManySessions", {"Retry-After": "10"})),
+    (refusals.NotInTime, ErrorStatus(504, "NotInTime", {"Retry-After": "1"})),
     (refusals.DiskQuotaExceeded, ErrorStatus(507, "DiskQuotaExceeded")),
     (refusals.PolicyNotSupported, ErrorStatus(403, "PolicyNotSupported")),
     (refusals.Draining, ErrorStatus(503, "ServerStopping", {"Retry-After": "10"})),

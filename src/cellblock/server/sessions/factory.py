@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...errors import CellblockError
 from ...executors.command_line.docker import IMAGE
 from ...executors.workspace.cleanup_watchdog import CleanupWatchdog
 from ...executors.workspace.full_disk import report_full_disk
+from ...limits import Limits
 from ...policy import Policy
 from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
@@ -87,28 +88,25 @@ class SandboxSessions:
 
     async def make_program(self, owner: Owner) -> ServedSandboxProgram:
         """Return an executor without traces of earlier code. Raise `PolicyNotSupported`."""
+        group = f"{owner.id} {_name(owner.overrides.limits, owner.overrides.policy)}"
+        if idle := self._idle_programs[group]:
+            return idle.pop()
         settings = owner.overrides.apply_to(self._settings)
         check_mounts(settings.policy)
-        group = f"{owner.id} {_name(settings)}"
-        idle = self._idle_programs[group]
-        return idle.pop() if idle else ServedSandboxProgram(settings, group)
+        return ServedSandboxProgram(settings, group)
 
     async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
         """Stop an executor, or keep it for other programs of its owner if no code runs in it."""
-        if (
-            is_idle
-            and isinstance(executor, ServedSandboxProgram)
-            and await asyncio.to_thread(executor.reset)
-        ):
+        if is_idle and isinstance(executor, ServedSandboxProgram) and await executor.reset():
             executor.idle_since = time.monotonic()
             self._idle_programs[executor.group].append(executor)
         else:
             await executor.stop()
 
     def _server_for(self, owner: Owner, settings: SessionSettings) -> WarmServer:
-        own = _name(settings)
+        own = _name(settings.limits, settings.policy.to_dict())
         if (owner.id, own) not in self._servers:
-            is_usual = own == _name(self._settings)
+            is_usual = own == _name(self._settings.limits, self._settings.policy.to_dict())
             self._servers[owner.id, own] = self._spare if is_usual else WarmServer(settings)
             if is_usual:
                 self._spare = WarmServer(settings)
@@ -149,8 +147,8 @@ class SandboxSessions:
         await asyncio.gather(*(server.stop() for server in (self._spare, *self._servers.values())))
 
 
-def _name(settings: SessionSettings) -> str:
-    return json.dumps([settings.limits.to_dict(), settings.policy.to_dict()], sort_keys=True)
+def _name(limits: Limits, policy: Mapping[str, Any]) -> str:
+    return json.dumps([limits.to_dict(), dict(policy)], sort_keys=True)
 
 
 class DockerSessions:

@@ -377,7 +377,7 @@ class SessionStore:
 
     @contextlib.asynccontextmanager
     async def batch(
-        self, owner: Owner, gate: AbstractAsyncContextManager[object]
+        self, owner: Owner, gate: AbstractAsyncContextManager[object] | None = None
     ) -> AsyncGenerator[tuple[HostedSession, Execute]]:
         """Wait for a turn, and yield an empty folder and a function that runs programs in it.
 

@@ -14,6 +14,7 @@ from ...refusals import InvalidRequest
 
 Status = Literal["Success", "Failed", "SandboxError"]
 _MIN_MEMORY_BYTES = 16 * MIB
+_CLIENT_SECONDS = 8.0  # verl waits 10 s longer than its limits
 
 
 class RunCodeRequest(BaseModel):
@@ -35,6 +36,18 @@ class RunCodeRequest(BaseModel):
         """The memory limit; None if there is none."""
         size = self.memory_limit_mb * MIB
         return max(size, _MIN_MEMORY_BYTES) if size > 0 else None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal only for requests that have the same answer."""
+        limits = self.compile_timeout, self.run_timeout, self.memory_limit_mb
+        files = *self.files.items(), *self.fetch_files
+        return self.code, self.language, self.stdin, *limits, *files
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long the client waits for the answer at least."""
+        return self.compile_timeout + self.run_timeout + _CLIENT_SECONDS
 
     def decoded_files(self) -> dict[str, bytes]:
         """Return the files. Raise `InvalidRequest` if one is not base64."""

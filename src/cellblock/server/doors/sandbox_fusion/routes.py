@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from ....limits import KIB, MIB
+from ....results import CodeResult
 from ...http.bodies import read_json
 from ...http.disconnect import run_while_connected
 from ...http.endpoints import Endpoints, json_error
@@ -24,12 +25,15 @@ from ...refusals import FileMissing, InvalidRequest
 from ...sessions.executors import Program
 from ...sessions.files import SessionFiles
 from ...sessions.store import Execute
+from .attempts import Attempts
+from .cpu_places import CpuPlaces
 from .languages import TOOLCHAINS, Toolchain
 from .messages import RunCodeRequest, answer, command_result
 
 T = TypeVar("T")
+RunProgram = Callable[[Program, float], Awaitable[CodeResult]]
 # In files, output of any size stays complete.
-_STDIN, _STDOUT, _STDERR = _STREAMS = ".streams/stdin", ".streams/stdout", ".streams/stderr"
+_STDIN, _STDOUT, _STDERR = ".stdin", ".stdout", ".stderr"
 _MAX_FILE_BYTES = 64 * MIB  # of one stream or file in an answer
 _SMALL_BYTES = 64 * KIB
 _CHECK_SECONDS = 10.0
@@ -42,11 +46,12 @@ def sandbox_fusion_routes(services: Services) -> list[BaseRoute]:
 
 
 class ProgramRuns:
-    """Run programs, at most one for each CPU, so that none is late because of the others."""
+    """Run programs, if possible one for each CPU, so that none is late because of the others."""
 
     def __init__(self, services: Services) -> None:
         self._store = services.store
-        self._places = asyncio.Semaphore(os.cpu_count() or 1)
+        self._places = CpuPlaces()
+        self._attempts = Attempts[dict[str, Any]]()
         self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
     async def run_code(self, request: Request, owner: Owner) -> Response:
@@ -56,18 +61,23 @@ class ProgramRuns:
         if toolchain is None:
             known = ", ".join(TOOLCHAINS)
             raise InvalidRequest(f"The language {body.language!r} is unknown. Use one of: {known}.")
-        work = self._run(owner, body, toolchain, body.decoded_files())
+        run = partial(self._run, owner, body, toolchain, body.decoded_files())
+        work = self._attempts.result((owner.id, body.key), run, body.answer_seconds)
         return JSONResponse(await run_while_connected(request, work))
 
     async def _run(
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> dict[str, Any]:
-        async with self._store.batch(owner, self._places) as (session, execute):
+        async with self._store.batch(owner, self._places.place()) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
                 missing = f"{toolchain.program} is not installed, which {body.language} needs."
                 return answer("SandboxError", missing)
-            return await _judge(session.files, execute, body, toolchain)
+
+            async def run(program: Program, seconds: float) -> CodeResult:
+                return await execute(program, seconds)
+
+            return await _judge(session.files, run, body, toolchain)
 
     async def _is_installed(self, owner: Owner, name: str, execute: Execute) -> bool:
         if (owner.id, name) not in self._installed:
@@ -79,17 +89,18 @@ class ProgramRuns:
 
 
 async def _judge(
-    files: SessionFiles, execute: Execute, body: RunCodeRequest, toolchain: Toolchain
+    files: SessionFiles, run: RunProgram, body: RunCodeRequest, toolchain: Toolchain
 ) -> dict[str, Any]:
     compiled = None
     if toolchain.compile:
         compiler = Program(argv=toolchain.compile.split())
-        result = await execute(compiler, body.compile_timeout)
+        result = await run(compiler, body.compile_timeout)
         compiled = command_result(result, result.stdout, result.stderr)
         if result.exit_code != 0:
             return answer("Failed", compiled=compiled)
-    program = toolchain.run_program(_STREAMS, body.memory_bytes)
-    result = await execute(program, body.run_timeout)
+    streams = _STDIN if body.stdin else "/dev/null", _STDOUT, _STDERR
+    program = toolchain.run_program(streams, body.memory_bytes)
+    result = await run(program, body.run_timeout)
     stdout, stderr = [await _read(files, name) or b"" for name in (_STDOUT, _STDERR)]
     ran = command_result(
         result,
@@ -110,7 +121,7 @@ async def _write_files(
     for name, content in {
         **given,
         toolchain.file: body.code.encode(errors="replace"),
-        _STDIN: (body.stdin or "").encode(errors="replace"),
+        **({_STDIN: body.stdin.encode(errors="replace")} if body.stdin else {}),
     }.items():
         write = partial(files.write, name, partial(_write, content))
         await _call(write, len(content))
