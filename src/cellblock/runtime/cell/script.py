@@ -8,6 +8,7 @@ depth that it has in a script.
 
 from __future__ import annotations
 
+import _ast
 import contextlib
 import os
 import resource
@@ -90,8 +91,9 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     """Return the code of the job's script, and the namespace to run it in.
 
     If the job is another program, execute it instead. The job has a short script's text as `code`;
-    a longer one is read from its file. `streams` are the paths of its standard streams, if they are
-    files, and `address_space` is how many bytes more than now the code may map.
+    a longer one is read from its file. With `shows_value`, it prints the value of its last line, as
+    a notebook does. `streams` are the paths of its standard streams, if they are files, and
+    `address_space` is how many bytes more than now the code may map.
     """
     for descriptor, path in enumerate(job.get("streams", ())):
         _redirect(descriptor, path)
@@ -122,7 +124,23 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     code: bytes | None = job.get("code")
     if code is None:
         code = _read(path)
+    if job.get("shows_value"):
+        return _compile_showing_value(code, path), namespace
     return compile(code, path, "exec", dont_inherit=True), namespace
+
+
+def _compile_showing_value(code: bytes, path: str) -> CodeType:
+    tree: Any = compile(code, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    if tree.body and isinstance(tree.body[-1], _ast.Expr) and not code.rstrip().endswith(b";"):
+        value = tree.body[-1].value
+        place = {name: getattr(value, name) for name in value._attributes}
+        load = _ast.Load()
+        module = _ast.Call(
+            _ast.Name("__import__", load, **place), [_ast.Constant("sys", **place)], [], **place
+        )
+        show = _ast.Attribute(module, "displayhook", load, **place)
+        tree.body[-1].value = _ast.Call(show, [value], [], **place)
+    return compile(tree, path, "exec", dont_inherit=True)
 
 
 def _redirect(descriptor: int, path: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from ...aio.background_loop import background_loop
 from ...backends.base import Backend
 from ...backends.shared_server import SharedSandboxBackend
-from ...blocks import CodeBlock
 from ...cancellation import Token
 from ...events import Started
 from ...executors.argument_checks import shortest
@@ -27,6 +26,7 @@ from ...executors.session.checkpointing import CheckpointableSession
 from ...executors.session.docker import DockerSessionCodeExecutor
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ...executors.workspace.workspace import Workspace
+from ...languages import Language
 from ...limits import MIB, Limits
 from ...results import CodeResult, ResultBuilder
 from ...runtime.linux.rmtree import empty_folder
@@ -106,23 +106,6 @@ class ServedExecutor(CommandLineExecutor):
         """Return True if it is not started, or has lost its server."""
         return self._must_start()
 
-    async def run(self, work: CodeBlock | Program, token: Token | None = None) -> CodeResult:
-        """Run a block, or a program in its folder. Raises as `execute_code_blocks` does."""
-        if isinstance(work, CodeBlock):
-            return await self.execute_code_blocks([work], token)
-        running = self._run_program(work, token)
-        return await (running if self._supports_any_loop() else background_loop().call(running))
-
-    async def _run_program(self, program: Program, token: Token | None) -> CodeResult:
-        builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
-        builder.add_event(Started(0, "python" if program.script else program.argv[0]))
-        request = {**program.request(), "wall_seconds": self._wall_seconds()}
-        async with contextlib.aclosing(self._frames(request, token)) as frames:
-            async for frame in frames:
-                for event in decoder.decode(frame):
-                    builder.add_event(event)
-        return builder.result()
-
     def ignore_upload(self, name: str) -> None:
         """Do not report a file that a client has written as a change by code."""
         if self._workspace is not None:
@@ -182,8 +165,30 @@ class ServedDockerSession(ServedSession, DockerSessionCodeExecutor):  # pyright:
         return "--executor docker"
 
 
-class ServedSandboxProgram(ServedExecutor, SandboxCommandLineCodeExecutor):
-    """Runs blocks and programs in fresh processes in the sandbox, until `reset` or `stop`.
+class ServedProgram(ServedExecutor):
+    """Runs blocks and programs in fresh processes. Blocks print the value of their last line."""
+
+    async def run_program(self, program: Program, token: Token | None = None) -> CodeResult:
+        """Run a program in its folder. Raises as `execute_code_blocks` does."""
+        running = self._run_program(program, token)
+        return await (running if self._supports_any_loop() else background_loop().call(running))
+
+    async def _run_program(self, program: Program, token: Token | None) -> CodeResult:
+        builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
+        builder.add_event(Started(0, "python" if program.script else program.argv[0]))
+        request = {**program.request(), "wall_seconds": self._wall_seconds()}
+        async with contextlib.aclosing(self._frames(request, token)) as frames:
+            async for frame in frames:
+                for event in decoder.decode(frame):
+                    builder.add_event(event)
+        return builder.result()
+
+    def _command(self, language: Language, name: str) -> dict[str, Any]:
+        return {**super()._command(language, name), "shows_value": True}
+
+
+class ServedSandboxProgram(ServedProgram, SandboxCommandLineCodeExecutor):
+    """Runs them in the sandbox, without traces of earlier ones after `reset`.
 
     Those with the same `group` and settings share a runtime server. `idle_since` is for its user.
     """
@@ -274,8 +279,8 @@ def _states(folder: str) -> Iterator[object]:
                 yield entry.path, status.st_ino, status.st_mode, status.st_ctime_ns
 
 
-class ServedDockerProgram(ServedExecutor, DockerCommandLineCodeExecutor):
-    """Runs blocks and programs in fresh processes in a container.
+class ServedDockerProgram(ServedProgram, DockerCommandLineCodeExecutor):
+    """Runs them in a container.
 
     Its work folder must be a volume at /mnt/data too.
     """
