@@ -18,7 +18,7 @@ from cellblock.runtime.linux import process_tree
 from cellblock.server.owners import Overrides
 from tests.executors.session import session_image
 
-from .rest.requesting import run
+from .rest.requesting import FOREVER, run, start, wait_for
 from .serving import Server, run_old, serving
 
 MIB = 1 << 20
@@ -183,6 +183,23 @@ def test_a_key_whose_server_of_sessions_dies_takes_no_session_of_another_key_alo
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
         assert _sessions_lost(server, client) == before + 1
     assert run(other, "/sessions/kept", "x + 1")["stdout"] == "42\n"
+
+
+def test_the_programs_of_each_key_have_a_server_of_their_own(server: Server) -> None:
+    """Also if the keys have the same limits and policy."""
+    servers = list[int]()
+    for name in ("first", "second"):
+        with server.client(server.add_key(name), "/v1") as client:
+            path = start(client, "", f"open('/proc/self/comm', 'w').write({name!r})\n{FOREVER}")
+            servers.append(wait_for(lambda name=name: _find_server(server, name)))
+            client.post(f"{path}/cancel")
+    assert len(set(servers)) == 2
+
+
+def _find_server(server: Server, name: str) -> int:
+    with contextlib.suppress(StopIteration):
+        return _server_above(server, name)
+    return 0
 
 
 def test_the_server_of_a_key_ends_after_its_last_session(tmp_path: Path) -> None:

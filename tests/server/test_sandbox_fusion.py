@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import os
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +17,7 @@ import pytest
 
 from cellblock.environments.virtualenv import environment_for, python_of
 
-from .serving import Server
+from .serving import Server, leaving_post
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -86,10 +88,46 @@ def test_a_missing_program_is_no_verdict(client: httpx.Client) -> None:
     assert answer.status_code == 400
 
 
-def test_runs_see_nothing_of_each_other(client: httpx.Client) -> None:
-    _run(client, "open('left.txt', 'w').write('x')")
-    done = _run(client, "import os; print(sorted(os.listdir('.')))")
-    assert "left.txt" not in done["run_result"]["stdout"]
+_LOOK = """import os, site, sys
+home, packages = os.path.expanduser("~"), site.getsitepackages()[0]
+folders = ".", home, "/tmp", "/dev/shm", packages, sys.prefix + "/bin"
+print([sorted(os.listdir(folder)) for folder in folders])
+print([oct(os.stat(folder).st_mode) for folder in folders], [os.listxattr(one) for one in folders])
+import json; print(json.__file__)
+"""
+_LEAVE = {
+    "a file": "open('left.txt', 'w').write('x')",
+    "folders": "import os; os.makedirs('a/b/c'); os.chmod('a/b', 0); open('a/f', 'w')",
+    "many files": "for number in range(300): open(f'left-{number}', 'w').write('x')",
+    "a home": "import os; os.makedirs(os.path.expanduser('~/.config/x'))",
+    "a module": "import site; open(site.getsitepackages()[0] + '/json.py', 'w').write('1/0')",
+    "a command": "import os, sys; os.remove(sys.prefix + '/bin/pip')",
+    "permissions": "import os; os.chmod('.', 0o500); os.chmod(os.path.expanduser('~'), 0)",
+    "an attribute": "import os; os.setxattr('.', 'user.left', b'x')",
+    "temporary files": "for top in '/tmp', '/dev/shm': open(top + '/left', 'w').write('x')",
+    "a process": "import subprocess; subprocess.Popen(['sh', '-c', 'while :; do :> f; done'])",
+}
+
+
+@pytest.mark.parametrize("what", _LEAVE)
+def test_runs_see_nothing_of_each_other(what: str, client: httpx.Client) -> None:
+    before = _run(client, _LOOK)
+    assert before["status"] == "Success", before
+    _run(client, _LEAVE[what])
+    for _ in range(2):
+        assert _run(client, _LOOK)["run_result"]["stdout"] == before["run_result"]["stdout"]
+
+
+def test_programs_that_take_long_do_not_hold_up_others(
+    server: Server, client: httpx.Client
+) -> None:
+    body = {"code": "while True: pass", "language": "python", "run_timeout": 100}
+    with contextlib.ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            stack.enter_context(leaving_post(server, client, "/run_code", body))
+        assert _run(client, "print(1)")["status"] == "Success"
+        active = httpx.get(f"{server.url}/metrics", headers=client.headers).text
+        assert f"\ncellblock_runs_active {float(os.cpu_count() or 1)}\n" in active
 
 
 def test_load_does_not_change_a_verdict(client: httpx.Client) -> None:

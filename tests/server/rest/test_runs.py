@@ -36,6 +36,15 @@ def test_a_run_of_its_own_leaves_no_session(api: httpx.Client) -> None:
     assert api.get("/sessions").json() == {"sessions": []}
 
 
+def test_a_run_of_its_own_is_a_fresh_process_that_shows_its_last_value(api: httpx.Client) -> None:
+    result = run(api, "", "import sys\nprint(__name__, 'IPython' in sys.modules)\n6 * 7")
+    assert (result["stdout"], result["displays"]) == ("__main__ False\n42\n", [])
+    assert run(api, "", "print(1); 2;")["stdout"] == "1\n"
+    result = run(api, "", "1 / 0")
+    assert result["stderr"].count("line 1, in <module>") == 1
+    assert run(api, "", "x = ")["stderr"].endswith("SyntaxError: invalid syntax\n")
+
+
 def test_a_program_that_fails_is_a_result(api: httpx.Client, session: str) -> None:
     assert run(api, session, "exit 3", language="bash")["exit_code"] == 3
     result = run(api, session, "print('before')\n1/0")

@@ -1,0 +1,98 @@
+"""Attempts: a client that was not answered in time gets the same program when it tries again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cellblock.server.doors.sandbox_fusion.attempts import Attempts
+from cellblock.server.refusals import NotInTime
+
+_LONG = 1000.0
+
+
+class _Work:
+    """Work that ends when it may, and how often it was started and cancelled."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.started = self.cancelled = 0
+
+    async def run(self) -> int:
+        self.started += 1
+        number = self.started
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return number
+
+
+async def _late(attempts: Attempts[int], key: str, work: _Work) -> None:
+    with pytest.raises(NotInTime):
+        await attempts.result(key, work.run, 0.001)
+
+
+def test_the_next_attempt_gets_the_same_work() -> None:
+    async def check() -> None:
+        attempts, work = Attempts[int](), _Work()
+        await _late(attempts, "a", work)
+        await _late(attempts, "a", work)
+        work.may_end.set()
+        assert await attempts.result("a", work.run, _LONG) == 1
+        assert await attempts.result("a", work.run, _LONG) == 2
+
+    asyncio.run(check())
+
+
+def test_what_ended_between_two_attempts_is_the_answer_of_the_second() -> None:
+    async def check() -> None:
+        attempts, work = Attempts[int](), _Work()
+        await _late(attempts, "a", work)
+        work.may_end.set()
+        await asyncio.sleep(0)
+        assert await attempts.result("a", work.run, _LONG) == 1
+
+    asyncio.run(check())
+
+
+def test_other_requests_have_work_of_their_own_and_equal_ones_keep_their_order() -> None:
+    async def check() -> None:
+        attempts, work = Attempts[int](), _Work()
+        both = [attempts.result("a", work.run, 0.01) for _ in range(2)]
+        ended = await asyncio.gather(*both, return_exceptions=True)
+        assert [type(each) for each in ended] == [NotInTime, NotInTime]
+        work.may_end.set()
+        assert await attempts.result("b", work.run, _LONG) == 3
+        assert [await attempts.result("a", work.run, _LONG) for _ in range(3)] == [1, 2, 4]
+
+    asyncio.run(check())
+
+
+def test_a_client_that_leaves_ends_its_work() -> None:
+    async def check() -> None:
+        attempts, work = Attempts[int](), _Work()
+        await _late(attempts, "a", work)
+        second = asyncio.ensure_future(attempts.result("a", work.run, _LONG))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait({second})
+        assert (work.started, work.cancelled) == (1, 1)
+
+    asyncio.run(check())
+
+
+def test_work_that_no_attempt_asks_for_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cellblock.server.doors.sandbox_fusion.attempts._RETRY_SECONDS", 0.0)
+
+    async def check() -> None:
+        attempts, work = Attempts[int](), _Work()
+        await _late(attempts, "a", work)
+        while not work.cancelled:
+            await asyncio.sleep(0)
+        work.may_end.set()
+        assert await attempts.result("a", work.run, _LONG) == 2
+
+    asyncio.run(check())
