@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from uv import find_uv_bin
 
 from cellblock.environments.virtualenv import environment_for, python_of
 
-from .serving import Server
+from .serving import Server, serving
 
 Judge = Callable[..., list[Any]]
 # verl's verdicts are True and False for right and wrong output, and these:
@@ -30,29 +31,35 @@ pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def judge(
-    server: Server, key: str, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., list[Any]]:
-    """Return a function that judges all requests at once, and returns a verdict of each."""
+def make_judge(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Server, str], Judge]:
+    """Return a function that returns a judge for a server and a key."""
     python = python_of(asyncio.run(environment_for(["requests==2.*"])))
     folder = tmp_path_factory.mktemp("verl")
     install = (find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--python", python)
     subprocess.run([*install, "--target", folder, "verl==0.9.1"], check=True, timeout=120)
+    return lambda server, key: partial(_judge, python, folder, server, key)
+
+
+@pytest.fixture(scope="module")
+def judge(make_judge: Callable[[Server, str], Judge], server: Server, key: str) -> Judge:
+    """Return a function that judges all requests at once, and returns a verdict of each."""
+    return make_judge(server, key)
+
+
+def _judge(
+    python: Path, folder: Path, server: Server, key: str, *requests: dict[str, Any]
+) -> list[Any]:
     url = server.url.replace("://", f"://cellblock:{key}@") + "/run_code"
-
-    def run(*requests: dict[str, Any]) -> list[Any]:
-        done = subprocess.run(
-            [python, _SCENARIO, folder, url],
-            input=json.dumps(requests),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
+    done = subprocess.run(
+        [python, _SCENARIO, folder, url],
+        input=json.dumps(requests),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def _program(code: str, inputs: list[Any], outputs: list[Any], **more: Any) -> dict[str, Any]:
@@ -125,3 +132,16 @@ def test_large_output_is_compared_completely(judge: Judge) -> None:
     code = f"print('x' * {size - 1} + input())"
     outputs = ["x" * size, "x" * size]
     assert judge(_program(code, ["x", "y"], outputs)) == [[True, False]]
+
+
+@pytest.mark.slow
+def test_a_program_that_waits_longer_than_verl_does_gets_its_verdict(
+    make_judge: Callable[[Server, str], Judge], tmp_path: Path
+) -> None:
+    """verl stops waiting 10 s after its two limits, and tries again only after a status 504."""
+    count = 14
+    with serving(tmp_path, "--max-running", "1") as server:
+        judge = make_judge(server, server.add_key("verl"))
+        program = _program("while True: pass", ["1"] * count, ["2"] * count, timeout=1)
+        assert judge(program) == [[TIMEOUT] * count]
+        assert any('"status": 504' in line for line in server.lines)
