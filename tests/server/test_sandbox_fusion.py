@@ -17,6 +17,7 @@ import pytest
 
 from cellblock.environments.virtualenv import environment_for, python_of
 
+from .rest.requesting import wait_for
 from .serving import Server, leaving_post
 
 pytestmark = pytest.mark.timeout(300)
@@ -88,6 +89,7 @@ def test_a_missing_program_is_no_verdict(client: httpx.Client) -> None:
     assert answer.status_code == 400
 
 
+_ACTIVE_RUNS = "cellblock_runs_active "
 _LOOK = """import os, site, sys
 home, packages = os.path.expanduser("~"), site.getsitepackages()[0]
 folders = ".", home, "/tmp", "/dev/shm", packages, sys.prefix + "/bin"
@@ -125,9 +127,14 @@ def test_programs_that_take_long_do_not_hold_up_others(
     with contextlib.ExitStack() as stack:
         for _ in range(os.cpu_count() or 1):
             stack.enter_context(leaving_post(server, client, "/run_code", body))
+        wait_for(lambda: _active_runs(server, client) == os.cpu_count())
         assert _run(client, "print(1)")["status"] == "Success"
-        active = httpx.get(f"{server.url}/metrics", headers=client.headers).text
-        assert f"\ncellblock_runs_active {float(os.cpu_count() or 1)}\n" in active
+        assert _active_runs(server, client) == os.cpu_count()
+
+
+def _active_runs(server: Server, client: httpx.Client) -> float:
+    text = httpx.get(f"{server.url}/metrics", headers=client.headers).text
+    return next(float(line[22:]) for line in text.splitlines() if line[:22] == _ACTIVE_RUNS)
 
 
 def test_load_does_not_change_a_verdict(client: httpx.Client) -> None:
