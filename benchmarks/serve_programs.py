@@ -4,57 +4,67 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 
-from benchmarks.callers import RunCode, run_callers
-from benchmarks.figures import Bound, Figure, compare_medians
+from benchmarks.callers import CallCounts, RunCode, run_callers
+from benchmarks.figures import Bound, Figure, check_median, compare_medians
 from benchmarks.measure import Effort, interleave
-from benchmarks.serving import Client, running_server
+from benchmarks.serving import Client, Server, running_server
 from cellblock import CodeBlock
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
 _CALLERS = 16
-_ROUND_SECONDS = 2.0
-_DOORS = {"SandboxFusion": Client.judge, "POST /v1/runs": Client.run_once}
+_ROUND_SECONDS = 1.0  # short, so that other load affects all alike
+_DOORS = {"POST /run_code": Client.judge, "POST /v1/runs": Client.run_once}
 
 
 def programs(effort: Effort) -> list[Figure]:
     """Compare the programs a second of each door with those of one executor in process."""
-    with SandboxCommandLineCodeExecutor() as executor, _clients() as clients:
+    groups: list[CallCounts] = []
+    with SandboxCommandLineCodeExecutor() as executor, running_server() as server:
 
         def in_process(_caller: int, code: str) -> str:
             return executor.execute_code_blocks([CodeBlock(code, "python")]).check().output
 
-        doors = {name: _over_http(clients, run) for name, run in _DOORS.items()}
         values = interleave(
-            effort.pick(7, 2),
+            effort.pick(15, 2),
             {
-                name: functools.partial(_rate, run)
-                for name, run in {"library": in_process, **doors}.items()
+                "library": lambda: _rate(groups, in_process),
+                **{
+                    name: functools.partial(_rate_over_http, groups, server, run)
+                    for name, run in _DOORS.items()
+                },
             },
         )
+    title = f"{_CALLERS} clients at once"
     return [
-        compare_medians(
-            f"{name}, {_CALLERS} clients at once, beside the library",
-            values[name],
-            values["library"],
-            Bound("at least", 0.5),
-            unit="runs/s",
-            note="the clients share the processors with the server",
-        )
-        for name in _DOORS
+        *(
+            compare_medians(
+                f"{name}, {title}, beside the library",
+                values[name],
+                values["library"],
+                Bound("at least", 0.5),
+                unit="runs/s",
+                note="the clients share the processors with the server",
+            )
+            for name in _DOORS
+        ),
+        check_median(
+            f"{title}: wrong outputs",
+            [sum(group.wrong_results for group in groups)],
+            Bound("at most", 0),
+        ),
     ]
 
 
-def _over_http(clients: Sequence[Client], run: Callable[[Client, str], str]) -> RunCode:
-    return lambda caller, code: run(clients[caller], code)
+def _rate_over_http(
+    groups: list[CallCounts], server: Server, run: Callable[[Client, str], str]
+) -> float:
+    with contextlib.ExitStack() as stack:  # anew: the server closes connections that are idle
+        clients = [stack.enter_context(server.client()) for _ in range(_CALLERS)]
+        return _rate(groups, lambda caller, code: run(clients[caller], code))
 
 
-def _rate(run_code: RunCode) -> float:
-    return run_callers(_CALLERS, _ROUND_SECONDS, run_code).rate
-
-
-@contextlib.contextmanager
-def _clients() -> Generator[Sequence[Client]]:
-    with running_server() as server, contextlib.ExitStack() as stack:
-        yield [stack.enter_context(server.client()) for _ in range(_CALLERS)]
+def _rate(groups: list[CallCounts], run_code: RunCode) -> float:
+    groups.append(run_callers(_CALLERS, _ROUND_SECONDS, run_code))
+    return groups[-1].rate

@@ -73,6 +73,21 @@ def containers(server: Server) -> list[str]:
     return [number for number, _, owner in found if json.loads(owner)["pid"] == server.process.pid]
 
 
+def test_programs_run_in_a_container_of_their_own(api: httpx.Client, server: Server) -> None:
+    code = "print(input(), open('in').read(), __name__)\nopen('/mnt/data/out', 'w').write('made')"
+    body = {"language": "python", "stdin": "line", "memory_limit_MB": 64}
+    files = {"files": {"in": "ZmlsZQ=="}, "fetch_files": ["out"]}
+    done = api.post(f"{server.url}/run_code", json={"code": code, **body, **files}).json()
+    assert (done["status"], done["run_result"]["stdout"]) == ("Success", "line file __main__\n")
+    assert done["files"] == {"out": "bWFkZQ=="}
+    done = api.post(f"{server.url}/run_code", json={"code": "bytearray(1 << 27)", **body}).json()
+    assert "MemoryError" in done["run_result"]["stderr"]
+    assert run(api, "", "import os; os.getcwd(), os.path.exists('out')")["stdout"] == (
+        "('/mnt/data', False)\n"
+    )
+    wait_for(lambda: not containers(server))
+
+
 def test_a_session_keeps_variables_and_files(api: httpx.Client, session: str) -> None:
     run(api, session, "x = 41; open('/mnt/data/made', 'w').write('made') and None")
     assert run(api, session, "x + 1")["stdout"] == "42\n"

@@ -108,7 +108,7 @@ class RunInfo(BaseModel):
     """A run. It can be requested for 5 minutes after its end."""
 
     id: str
-    session_id: str | None = Field(description="null for a run in a session of its own.")
+    session_id: str | None = Field(description="null for a run in a fresh process.")
     status: RunStatus = Field(description="`failed` means that the server could not run the code.")
     language: str
     created_at: datetime

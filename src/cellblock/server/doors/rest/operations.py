@@ -120,7 +120,7 @@ def _run_operations(runs: RunOperations) -> list[Operation]:
     in_session = f"{_SESSION}/runs"
     return [
         Operation("runs", "POST", "/runs", runs.run_once,
-                  "Run code in a session of its own, which ends with the run",
+                  "Run code in a fresh process and an empty folder",
                   _RUN_ANSWERS, RunRequest, parameters=(_IDEMPOTENCY_KEY,)),
         Operation("runs", "POST", in_session, runs.run_in_session, "Run code in a session",
                   _RUN_ANSWERS, RunRequest, parameters=(_IDEMPOTENCY_KEY,)),
