@@ -45,7 +45,7 @@ from ..workspace.workspace import OutsideWorkspace, Workspace
 _log = logging.getLogger(__name__)
 # With more concurrent runs, one background loop is cheaper than a loop in each thread.
 _MAX_INLINE_RUNS = 2
-_MAX_INLINE_CODE = 1 << 16  # characters; longer code is written to a file, not sent in the request
+MAX_INLINE_CODE = 1 << 16  # characters; longer code is written to a file, not sent in the request
 
 
 class _CodeFile(NamedTuple):
@@ -415,7 +415,7 @@ class CommandLineExecutor(CodeExecutor):
             self._server_writes_files
             and self._settings.cleanup_temp_files
             and action == "execute"
-            and len(code) <= _MAX_INLINE_CODE
+            and len(code) <= MAX_INLINE_CODE
         ):
             workspace.register_running(name)
             return _CodeFile(name, False, None, code)

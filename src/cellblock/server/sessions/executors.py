@@ -17,7 +17,7 @@ from ...backends.shared_server import SharedSandboxBackend
 from ...cancellation import Token
 from ...events import Started
 from ...executors.argument_checks import shortest
-from ...executors.command_line.base import CommandLineExecutor
+from ...executors.command_line.base import MAX_INLINE_CODE, CommandLineExecutor
 from ...executors.command_line.docker import DockerCommandLineCodeExecutor
 from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 from ...executors.displays import DisplayFiles
@@ -50,12 +50,14 @@ class Program:
     """A program in the work folder. Names of files are relative to it.
 
     argv            its arguments, unless it is a `script` in Python
+    code_file       the name and the text of a file to write before. No file has this name
     streams         the files of its standard input, output and error, if they are files
     address_space   how many bytes it may map; a script: besides what Python has mapped
     """
 
     argv: Sequence[str] = ()
     script: str = ""
+    code_file: tuple[str, str] | None = None
     streams: Sequence[str] = ()
     address_space: int | None = None
 
@@ -177,11 +179,21 @@ class ServedProgram(ServedExecutor):
         builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
         builder.add_event(Started(0, "python" if program.script else program.argv[0]))
         request = {**program.request(), "wall_seconds": self._wall_seconds()}
+        if program.code_file is not None:
+            request |= self._request_code_file(*program.code_file)
         async with contextlib.aclosing(self._frames(request, token)) as frames:
             async for frame in frames:
                 for event in decoder.decode(frame):
                     builder.add_event(event)
         return builder.result()
+
+    def _request_code_file(self, name: str, code: str) -> dict[str, Any]:
+        """Write a new file, or return the part of a request that lets the server write it."""
+        if self._server_writes_files and len(code) <= MAX_INLINE_CODE:
+            return {"write": (self._path_in_backend(name), code)}
+        assert self._workspace is not None
+        self._workspace.write(name, code)
+        return {}
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         return {**super()._command(language, name), "shows_value": True}

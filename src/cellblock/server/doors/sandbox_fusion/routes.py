@@ -6,7 +6,8 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -23,15 +24,14 @@ from ...http.services import Services
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest
 from ...sessions.executors import Program
-from ...sessions.files import SessionFiles
+from ...sessions.files import SessionFiles, split_name
 from ...sessions.store import Execute
 from .attempts import Attempts
-from .cpu_places import CpuPlaces
+from .cpu_place import CpuPlace
 from .languages import TOOLCHAINS, Toolchain
 from .messages import RunCodeRequest, answer, command_result
 
 T = TypeVar("T")
-RunProgram = Callable[[Program, float], Awaitable[CodeResult]]
 # In files, output of any size stays complete.
 _STDIN, _STDOUT, _STDERR = ".stdin", ".stdout", ".stderr"
 _MAX_FILE_BYTES = 64 * MIB  # of one stream or file in an answer
@@ -50,7 +50,7 @@ class ProgramRuns:
 
     def __init__(self, services: Services) -> None:
         self._store = services.store
-        self._places = CpuPlaces()
+        self._free_places = asyncio.Semaphore(os.cpu_count() or 1)
         self._attempts = Attempts[dict[str, Any]]()
         self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
@@ -68,16 +68,15 @@ class ProgramRuns:
     async def _run(
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
     ) -> dict[str, Any]:
-        async with self._store.batch(owner, self._places.place()) as (session, execute):
+        place = CpuPlace(self._free_places)
+        async with self._store.batch(owner, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
                 missing = f"{toolchain.program} is not installed, which {body.language} needs."
                 return answer("SandboxError", missing)
-
-            async def run(program: Program, seconds: float) -> CodeResult:
-                return await execute(program, seconds)
-
-            return await _judge(session.files, run, body, toolchain)
+            ended = await _compile_and_run(execute, body, toolchain)
+            place.leave()
+            return await _answer(session.files, ended, body.fetch_files)
 
     async def _is_installed(self, owner: Owner, name: str, execute: Execute) -> bool:
         if (owner.id, name) not in self._installed:
@@ -88,43 +87,53 @@ class ProgramRuns:
         return True
 
 
-async def _judge(
-    files: SessionFiles, run: RunProgram, body: RunCodeRequest, toolchain: Toolchain
-) -> dict[str, Any]:
-    compiled = None
+async def _compile_and_run(
+    execute: Execute, body: RunCodeRequest, toolchain: Toolchain
+) -> tuple[CodeResult | None, CodeResult | None]:
+    """Return the results of the compiler and of the program, of those that were run."""
+    compiled, code = None, (toolchain.file, body.code)
     if toolchain.compile:
-        compiler = Program(argv=toolchain.compile.split())
-        result = await run(compiler, body.compile_timeout)
-        compiled = command_result(result, result.stdout, result.stderr)
-        if result.exit_code != 0:
-            return answer("Failed", compiled=compiled)
+        compiler = Program(argv=toolchain.compile.split(), code_file=code)
+        compiled = await execute(compiler, body.compile_timeout)
+        if compiled.exit_code != 0:
+            return compiled, None
     streams = _STDIN if body.stdin else "/dev/null", _STDOUT, _STDERR
     program = toolchain.run_program(streams, body.memory_bytes)
-    result = await run(program, body.run_timeout)
+    if compiled is None:
+        program = replace(program, code_file=code)
+    return compiled, await execute(program, body.run_timeout)
+
+
+async def _answer(
+    files: SessionFiles, ended: tuple[CodeResult | None, CodeResult | None], names: list[str]
+) -> dict[str, Any]:
+    compiler, program = ended
+    compiled = compiler and command_result(compiler, compiler.stdout, compiler.stderr)
+    if program is None:
+        return answer("Failed", compiled=compiled)
     stdout, stderr = [await _read(files, name) or b"" for name in (_STDOUT, _STDERR)]
     ran = command_result(
-        result,
+        program,
         stdout.decode(errors="replace"),
-        stderr.decode(errors="replace") + result.stderr,
+        stderr.decode(errors="replace") + program.stderr,
     )
     fetched = dict[str, str]()
-    for name in body.fetch_files:
+    for name in names:
         if (content := await _read(files, name)) is not None:
             fetched[name] = base64.b64encode(content).decode()
-    status = "Success" if result.exit_code == 0 else "Failed"
+    status = "Success" if program.exit_code == 0 else "Failed"
     return answer(status, compiled=compiled, ran=ran, files=fetched)
 
 
 async def _write_files(
     files: SessionFiles, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
 ) -> None:
-    for name, content in {
-        **given,
-        toolchain.file: body.code.encode(errors="replace"),
-        **({_STDIN: body.stdin.encode(errors="replace")} if body.stdin else {}),
-    }.items():
-        write = partial(files.write, name, partial(_write, content))
-        await _call(write, len(content))
+    """Write all files but that of the code, which is written when it runs."""
+    stdin = {_STDIN: body.stdin.encode(errors="replace")} if body.stdin else {}
+    for name, content in {**given, **stdin}.items():
+        if split_name(name) != (toolchain.file,):
+            write = partial(files.write, name, partial(_write, content))
+            await _call(write, len(content))
 
 
 async def _read(files: SessionFiles, name: str) -> bytes | None:
