@@ -45,6 +45,13 @@ def test_a_run_of_its_own_is_a_fresh_process_that_shows_its_last_value(api: http
     assert run(api, "", "x = ")["stderr"].endswith("SyntaxError: invalid syntax\n")
 
 
+def test_a_run_of_its_own_has_no_session_that_others_see(api: httpx.Client) -> None:
+    path = start(api, "", FOREVER)
+    wait_for(lambda: api.get(path).json()["status"] == "running")
+    assert api.get("/sessions").json() == {"sessions": []}
+    assert api.post(f"{path}/cancel").json()["result"]["outcome"] == "cancelled"
+
+
 def test_a_program_that_fails_is_a_result(api: httpx.Client, session: str) -> None:
     assert run(api, session, "exit 3", language="bash")["exit_code"] == 3
     result = run(api, session, "print('before')\n1/0")

@@ -15,6 +15,7 @@ from ...aio.background_loop import background_loop
 from ...backends.base import Backend
 from ...backends.shared_server import SharedSandboxBackend
 from ...cancellation import Token
+from ...errors import WorkspaceError
 from ...events import Started
 from ...executors.argument_checks import shortest
 from ...executors.command_line.base import MAX_INLINE_CODE, CommandLineExecutor
@@ -241,8 +242,12 @@ class ServedSandboxProgram(ServedProgram, SandboxCommandLineCodeExecutor):
     def _reset(self) -> bool:
         if not all(map(empty_folder, self._emptied_folders())):
             return False
-        self._workspace = Workspace(self.work_dir)
-        return self._state() == self._pristine
+        try:
+            self._workspace = Workspace(self.work_dir)
+            states = itertools.zip_longest(self._states(), self._pristine)
+            return all(now == before for now, before in states)
+        except (OSError, WorkspaceError):  # too many open files, for example
+            return False
 
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         backend = await super()._make_backend(packages, delete)
@@ -252,16 +257,16 @@ class ServedSandboxProgram(ServedProgram, SandboxCommandLineCodeExecutor):
 
     async def _open(self) -> None:
         await super()._open()
-        self._pristine = self._state()
+        self._pristine = [*self._states()]
 
     def _emptied_folders(self) -> tuple[str, str]:
         return str(self.work_dir), f"{self._scratch}/home"
 
-    def _state(self) -> list[object]:
-        """Return what `reset` does not undo: changes of the environment, and of the folders."""
-        folders = self._emptied_folders()
-        modes = [(os.stat(folder).st_mode, *os.listxattr(folder)) for folder in folders]
-        return [*modes, *_states(f"{self._scratch}/env")]
+    def _states(self) -> Iterator[object]:
+        """Yield what `_reset` does not undo: changes of the environment, and of the folders."""
+        for folder in self._emptied_folders():
+            yield os.stat(folder).st_mode, os.listxattr(folder)
+        yield from _states(f"{self._scratch}/env")
 
 
 def _costs_little(folders: Sequence[str]) -> bool:

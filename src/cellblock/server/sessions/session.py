@@ -88,6 +88,11 @@ class HostedSession:
         return self._executor
 
     @property
+    def is_live(self) -> bool:
+        """Whether the session has a live interpreter. Else its runs are fresh processes."""
+        return self._executor.is_live
+
+    @property
     def checkpointable(self) -> CheckpointableSession:
         """The same executor, with its checkpoints and variables."""
         assert isinstance(self._executor, ServedSession)

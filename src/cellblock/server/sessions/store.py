@@ -102,8 +102,12 @@ class SessionStore:
     # sessions
 
     def sessions_of(self, owner: Owner) -> list[HostedSession]:
-        """Return the sessions of an owner, oldest first."""
-        return [session for (key, _), session in self._sessions.items() if key == owner.id]
+        """Return the sessions of an owner, oldest first, without those for fresh processes."""
+        return [
+            session
+            for (key, _), session in self._sessions.items()
+            if key == owner.id and session.is_live
+        ]
 
     def find(self, owner: Owner, identifier: str) -> HostedSession:
         """Return a session. Raise `SessionNotFound` if the owner has none with this identifier."""
@@ -199,7 +203,7 @@ class SessionStore:
         """Raise `TooManySessions` or `Draining` if the owner can have no further session."""
         self._check_draining()
         quota = owner.quotas.sessions
-        if quota is not None and len(self.sessions_of(owner)) >= quota:
+        if quota is not None and sum(key == owner.id for key, _ in self._sessions) >= quota:
             raise TooManySessions(
                 f"This key already has {quota} sessions. End one, or wait until one expires."
             )
