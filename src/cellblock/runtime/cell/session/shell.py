@@ -305,8 +305,7 @@ def _ipython_class(owner: Shell) -> Any:
                 return
             _flush(sys.stdout)
             stream = owner.stderr if owner.terminal_mode is None else sys.stdout
-            stream.write(self.InteractiveTB.stb2text(stb) + "
-")
+            stream.write(self.InteractiveTB.stb2text(stb) + "\n")
 
         def showtraceback(self, *args: Any, **options: Any) -> None:
             """Show the error that is handled now. If IPython shows it, the block has failed."""
