@@ -40,7 +40,7 @@ def _check_fixed_work_dir(
     return check_work_dir(context, parameter, value) if is_fixed else value
 
 
-class KernelSettings(Settings):
+class KernelCommandSettings(Settings):
     """The options of a kernel. Long output is cut, as a notebook keeps it."""
 
     @property
@@ -103,7 +103,7 @@ def install(
     _require_extra()
     from ..kernel.specs import install_kernel
 
-    settings = KernelSettings(executor="session", **options)
+    settings = KernelCommandSettings(executor="session", **options)
     if not no_check:
         _check(settings)
     shown = display_name or f"Python (sandbox{'' if name == 'cellblock' else f': {name}'})"
@@ -157,7 +157,7 @@ def start(context: click.Context, connection_file: str, allow_scripts: bool, **o
     from ..kernel.app import run_kernel
     from .options.factory import WORK_DIR, make_kernel_session, work_folder
 
-    settings = KernelSettings(executor="session", **options)
+    settings = KernelCommandSettings(executor="session", **options)
     folder = WORK_DIR if settings.work_dir is None else settings.work_dir
     refusal = ""
     with contextlib.ExitStack() as stack:

@@ -18,7 +18,7 @@ from .options.shared import check_env, run_options
 from .options.types import Port
 
 if TYPE_CHECKING:
-    from ..server.settings import SessionSettings
+    from ..server.settings import ServedSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _MAX_SESSIONS = 64
@@ -130,13 +130,13 @@ def _require_packages(port: int | None) -> None:
         raise CellblockError(f"This needs more packages. Install them: pip install '{needed}'.")
 
 
-def _settings(options: dict[str, Any]) -> SessionSettings:
+def _settings(options: dict[str, Any]) -> ServedSettings:
     from ..limits import Limits
     from ..policy import Mount, Policy
-    from ..server.settings import SessionSettings
+    from ..server.settings import ServedSettings
 
     limits = {"memory_bytes": options["memory_bytes"], "files": options["files"]}
-    return SessionSettings(
+    return ServedSettings(
         executor=options["executor"],
         image=options["image"],
         packages=options["packages"],

@@ -16,7 +16,7 @@ from .options.types import FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
     from ..server.http.serving.process import ServerSettings
-    from ..server.settings import SessionSettings
+    from ..server.settings import ServedSettings
 
 _MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client")
 _DATABASE_HELP = "Database of the keys.  [default: an SQLite file of this user]"
@@ -131,16 +131,16 @@ def _server_settings(options: dict[str, Any]) -> ServerSettings:
         raise
 
 
-def _session_settings(options: dict[str, Any]) -> SessionSettings:
+def _session_settings(options: dict[str, Any]) -> ServedSettings:
     from ..limits import Limits
     from ..policy import Policy
-    from ..server.settings import SessionSettings
+    from ..server.settings import ServedSettings
 
     if options["image"] and options["executor"] != "docker":
         _fail_usage("--image applies only to --executor docker")
     check_env(options)
     memory = options["memory"]
-    return SessionSettings(
+    return ServedSettings(
         executor=options["executor"],
         image=options["image"],
         packages=options["packages"],

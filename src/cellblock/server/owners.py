@@ -8,7 +8,7 @@ from typing import Any
 
 from ..limits import Limits
 from ..policy import Policy
-from .settings import SessionSettings
+from .settings import ServedSettings
 
 ANONYMOUS_ID = "anonymous"
 
@@ -52,7 +52,7 @@ class Overrides:
         named = {name: complete[name] for name in self.policy}
         object.__setattr__(self, "policy", named)
 
-    def apply_to(self, settings: SessionSettings) -> SessionSettings:
+    def apply_to(self, settings: ServedSettings) -> ServedSettings:
         """Return the settings of the key's sessions on a server with `settings`."""
         return replace(
             settings,

@@ -1,4 +1,4 @@
-"""SessionSettings: where the sessions of a server run, and how many, how long, how much."""
+"""ServedSettings: where the sessions of a server run, and how many, how long, how much."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUN_SECONDS = 220.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionSettings:
+class ServedSettings:
     """The settings of all sessions of a server.
 
     executor           "sandbox": live sessions in the sandbox; "docker": in containers

@@ -21,7 +21,7 @@ from cellblock.server.http.app import create_app
 from cellblock.server.http.services import Services
 from cellblock.server.http.serving.tls import Certificate
 from cellblock.server.sessions.store import SessionStore
-from cellblock.server.settings import SessionSettings
+from cellblock.server.settings import ServedSettings
 
 NEVER = -1
 
@@ -132,7 +132,7 @@ def running_pool(tls: Certificate | None = None) -> Generator[Pool]:
     # asyncio sends small answers at once only if the socket names its protocol.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
-    store = SessionStore(SessionSettings())
+    store = SessionStore(ServedSettings())
     pool = Pool(create_app(Services(store)))
     scheme = "http" if tls is None else "https"
     pool.url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/subscriptions/s/sessionPools/p"

@@ -20,7 +20,7 @@ from cellblock.server.http.services import Services
 from cellblock.server.keys.database import open_database
 from cellblock.server.keys.key_store import KeyStore
 from cellblock.server.sessions.store import SessionStore
-from cellblock.server.settings import SessionSettings
+from cellblock.server.settings import ServedSettings
 from tests.server.mcp.mcp_client import call, run_async, run_code
 from tests.server.mcp.test_command import HELLO
 
@@ -100,7 +100,7 @@ async def serve(folder: Path) -> AsyncGenerator[tuple[str, KeyStore]]:
     """Yield the URL of a server with all doors, and its keys."""
     keys = KeyStore(open_database(f"sqlite:///{folder}/keys.db"))
     try:
-        async with SessionStore(SessionSettings(), keys) as store:
+        async with SessionStore(ServedSettings(), keys) as store:
             services = Services(store, keys)
             door = McpDoor(services)
             app = create_app(services, [door.route], door.lifespan)

@@ -32,7 +32,7 @@ from ...limits import MIB, Limits
 from ...results import CodeResult, ResultBuilder
 from ...runtime.linux.rmtree import empty_folder
 from ...runtime.protocol import Frame
-from ..settings import SessionSettings
+from ..settings import ServedSettings
 
 DATA_DIR = "/mnt/data"
 _NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
@@ -206,7 +206,7 @@ class ServedSandboxProgram(ServedProgram, SandboxCommandLineCodeExecutor):
     Those with the same `group` and settings share a runtime server. `idle_since` is for its user.
     """
 
-    def __init__(self, settings: SessionSettings, group: str) -> None:
+    def __init__(self, settings: ServedSettings, group: str) -> None:
         super().__init__(
             settings.run_seconds,
             packages=settings.packages,

@@ -21,7 +21,7 @@ from ...limits import Limits
 from ...policy import Policy
 from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
-from ..settings import SessionSettings
+from ..settings import ServedSettings
 from .executors import (
     DATA_DIR,
     ServedDockerProgram,
@@ -58,7 +58,7 @@ class SandboxSessions:
     reset and used again.
     """
 
-    def __init__(self, settings: SessionSettings) -> None:
+    def __init__(self, settings: ServedSettings) -> None:
         self._settings = settings
         self._idle_seconds = min(settings.idle_seconds, _MAX_IDLE_SECONDS)
         self._spare = WarmServer(settings)
@@ -103,7 +103,7 @@ class SandboxSessions:
         else:
             await executor.stop()
 
-    def _server_for(self, owner: Owner, settings: SessionSettings) -> WarmServer:
+    def _server_for(self, owner: Owner, settings: ServedSettings) -> WarmServer:
         own = _name(settings.limits, settings.policy.to_dict())
         if (owner.id, own) not in self._servers:
             is_usual = own == _name(self._settings.limits, self._settings.policy.to_dict())
@@ -157,7 +157,7 @@ class DockerSessions:
     Entering starts one session and ends it, so that an image that cannot be used is known at once.
     """
 
-    def __init__(self, settings: SessionSettings) -> None:
+    def __init__(self, settings: ServedSettings) -> None:
         self._settings = settings
         self._work_dirs: _TemporaryDir | None = None
 
@@ -224,6 +224,6 @@ def _check_container_policy(policy: Policy) -> None:
 SessionFactory = SandboxSessions | DockerSessions
 
 
-def session_factory(settings: SessionSettings) -> SessionFactory:
+def session_factory(settings: ServedSettings) -> SessionFactory:
     """Return the factory that `settings` name."""
     return SandboxSessions(settings) if settings.executor == "sandbox" else DockerSessions(settings)

@@ -18,7 +18,7 @@ from ...events import Ended, Event
 from ...results import CodeResult
 from ..owners import Owner
 from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
-from ..settings import SessionSettings
+from ..settings import ServedSettings
 from .disk_quota import DiskQuota
 from .executors import Program, ServedExecutor
 from .factory import session_factory
@@ -53,7 +53,7 @@ class SessionStore:
     away or its session was lost. `on_session_lost` is called when a request finds that.
     """
 
-    def __init__(self, settings: SessionSettings, meter: KeyUsageMeter | None = None) -> None:
+    def __init__(self, settings: ServedSettings, meter: KeyUsageMeter | None = None) -> None:
         self.settings = settings
         self.queue = RunQueue(settings.max_running, settings.max_queued)
         self.on_run_end: Callable[[SessionRun], object] = lambda run: None

@@ -12,7 +12,7 @@ from ...environments.virtualenv import context_of, session_packages
 from ...executors.session.sandbox_server import SandboxSessionServer, SessionServer
 from ...policy import Policy
 from ..refusals import PolicyNotSupported
-from ..settings import SessionSettings
+from ..settings import ServedSettings
 from . import package_shim
 from .executors import DATA_DIR
 
@@ -40,7 +40,7 @@ class WarmServer:
     Raise `PolicyNotSupported` for a policy with another folder at /mnt/data.
     """
 
-    def __init__(self, settings: SessionSettings) -> None:
+    def __init__(self, settings: ServedSettings) -> None:
         check_mounts(settings.policy)
         self._settings = settings
         self._server: SandboxSessionServer | None = None

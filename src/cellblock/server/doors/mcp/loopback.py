@@ -13,7 +13,7 @@ from ....errors import BackendError
 from ...http.services import Services
 from ...http.serving.signals import stop_signals
 from ...sessions.store import SessionStore
-from ...settings import SessionSettings
+from ...settings import ServedSettings
 from .http import McpDoor
 
 _HOST = "127.0.0.1"
@@ -21,7 +21,7 @@ _DRAIN_SECONDS = 2  # clients keep a stream open all the time, which would delay
 
 
 async def serve_loopback(
-    settings: SessionSettings,
+    settings: ServedSettings,
     port: int,
     on_ready: Callable[[str], object],
     *,

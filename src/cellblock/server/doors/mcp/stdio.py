@@ -13,15 +13,13 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from ...sessions.store import SessionStore
-from ...settings import SessionSettings
+from ...settings import ServedSettings
 from .server import SandboxServer
 
 _MAX_LINE_BYTES = 256 * 1024 * 1024
 
 
-async def serve_stdio(
-    settings: SessionSettings, *, confirm: bool = False, advice: str = ""
-) -> None:
+async def serve_stdio(settings: ServedSettings, *, confirm: bool = False, advice: str = "") -> None:
     """Serve one client until it closes standard input. Then end all sessions.
 
     The client is answered while the sandbox starts, since packages may take longer to install than

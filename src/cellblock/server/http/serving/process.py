@@ -18,7 +18,7 @@ from ....errors import BackendError
 from ...keys.database import default_database_url, open_database
 from ...keys.key_store import KeyStore
 from ...sessions.store import SessionStore
-from ...settings import SessionSettings
+from ...settings import ServedSettings
 from ..app import MCP_MISSING, create_app, mcp_missing_route
 from ..local_only import is_loopback
 from ..request_log import JsonFormatter
@@ -63,7 +63,7 @@ class ServerSettings:
             raise ValueError("TLS needs both a certificate and its private key.")
 
 
-async def serve(settings: ServerSettings, sessions: SessionSettings, print_note: PrintNote) -> None:
+async def serve(settings: ServerSettings, sessions: ServedSettings, print_note: PrintNote) -> None:
     """Serve until SIGTERM or SIGINT, then end current requests and all sessions.
 
     Raise `BackendError` if the certificate, the address, the database or the sandbox cannot be
