@@ -52,7 +52,7 @@ class DisplayEncoder:
         return protocol.encode_json(protocol.DISPLAY, run, display)
 
 
-def _encode_what_fits(run: int, bundle: dict[str, Any], metadata: dict[str, Any]) -> bytes:
+def _encode_what_fits(run: int, bundle: dict[str, object], metadata: dict[str, object]) -> bytes:
     """Return the frame of a display without the largest types if it is too large."""
     while bundle:
         with contextlib.suppress(protocol.ProtocolError):
