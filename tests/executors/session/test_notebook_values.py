@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ WIDE = (
 LIMIT = 12 << 20  # bytes of one display
 
 
+@pytest.fixture
+def live(shared: SandboxSessionServer) -> Iterator[LiveSession]:
+    """Yield a session without a time limit, for large libraries on a busy machine."""
+    with open_session(shared, timeout=None) as session:
+        yield session
+
+
 def test_wide_frames_have_twenty_columns_as_in_a_notebook(live: LiveSession) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     live.run_ok(WIDE)
@@ -30,7 +38,7 @@ def test_wide_frames_have_twenty_columns_as_in_a_notebook(live: LiveSession) -> 
 
 def test_a_library_that_was_preloaded_has_the_settings_of_a_notebook() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
-    with open_server(preload=["pandas"]) as server, open_session(server) as live:
+    with open_server(preload=["pandas"]) as server, open_session(server, timeout=None) as live:
         assert live.run_ok("import pandas; pandas.get_option('display.max_columns')") == "20"
 
 
