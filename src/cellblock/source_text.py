@@ -26,16 +26,23 @@ _PIP = {
 def source_to_run(code: str, tag: str) -> str:
     """Return the source of a block in the language `tag`, as executors run and save it.
 
+    See `as_utf_8` and `silence_pip`.
+    """
+    return silence_pip(as_utf_8(code, tag), tag)
+
+
+def as_utf_8(code: str, tag: str) -> str:
+    """Return the source of a program in the language `tag`, to be written as UTF-8.
+
     In Python and shells, line ends become LF, and a byte order mark is left out. A coding cookie of
-    Python becomes `utf-8`: the source is text already, and is written as UTF-8. `pip install` is
-    silenced, see `silence_pip`.
+    Python becomes `utf-8`: the source is text already.
     """
     language = find_language(tag)
     if language is not None and language.name in ("python", *_SHELLS):
         code = _LINE_END.sub("\n", code.removeprefix("\ufeff"))
         if language.name == "python" and (cookie := _OTHER_ENCODING.match(code)):
             code = f"{cookie[1]}utf-8{code[cookie.end() :]}"
-    return silence_pip(code, tag)
+    return code
 
 
 def with_named_program(language: Language, code: str) -> Language:

@@ -19,6 +19,7 @@ from tests.cli.cli_process import run_command
 from tests.environments.test_package_commands import wheel
 from tests.kernel.live_kernel import jupyter_folders, open_kernel
 from tests.server.mcp.mcp_client import STDIO, connect, run_async, run_code
+from tests.server.serving import serving
 
 pytestmark = pytest.mark.pythons
 # Prints the output of the command `tiny`, which is installed in the environment only.
@@ -71,6 +72,15 @@ def test_a_kernel_uses_an_environment_wherever_it_starts(env: Path, tmp_path: Pa
         assert spec["argv"][-1] == f"--env={env}"
         with open_kernel(tmp_path / "notebooks") as kernel:
             assert kernel.run("!tiny-sh").text() == "one by sh\n"
+
+
+def test_fresh_processes_of_a_server_use_an_environment(env: Path, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--env", str(env)) as server,
+        server.client(server.add_key("env")) as client,
+    ):
+        answer = client.post("/v1/runs", json={"code": USE}).json()
+        assert answer["result"]["stdout"] == "b'one'\n", answer
 
 
 def test_sessions_of_a_server_use_an_environment(env: Path) -> None:

@@ -71,6 +71,14 @@ def test_the_memory_limit_ends_a_program(client: httpx.Client) -> None:
     assert "MemoryError" in done["run_result"]["stderr"]
 
 
+def test_line_ends_and_coding_cookies_of_a_request_do_not_matter(client: httpx.Client) -> None:
+    for language, code in (
+        ("bash", "if true; then\r\necho 2\r\nfi\r\n"),
+        ("python", "# coding: latin-1\r\nprint(len('\u20ac\u00e9'))\r\n"),
+    ):
+        assert _run(client, code, language=language)["run_result"]["stdout"] == "2\n"
+
+
 def test_shell_and_compiled_languages_run(client: httpx.Client) -> None:
     assert _run(client, "cat; exit 0", language="bash", stdin="in")["run_result"]["stdout"] == "in"
     if shutil.which("g++"):

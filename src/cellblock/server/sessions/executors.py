@@ -15,6 +15,7 @@ from ...aio.background_loop import background_loop
 from ...backends.base import Backend
 from ...backends.shared_server import SharedSandboxBackend
 from ...cancellation import Token
+from ...environments.virtualenv import context_of
 from ...errors import WorkspaceError
 from ...events import Started
 from ...executors.argument_checks import shortest
@@ -32,6 +33,7 @@ from ...limits import MIB, Limits
 from ...results import CodeResult, ResultBuilder
 from ...runtime.linux.rmtree import empty_folder
 from ...runtime.protocol import Frame
+from ...source_text import as_utf_8
 from ..settings import ServedSettings
 
 DATA_DIR = "/mnt/data"
@@ -181,7 +183,8 @@ class ServedProgram(ServedExecutor):
         builder.add_event(Started(0, "python" if program.script else program.argv[0]))
         request = {**program.request(), "wall_seconds": self._wall_seconds()}
         if program.code_file is not None:
-            request |= self._request_code_file(*program.code_file)
+            name, code = program.code_file
+            request |= self._request_code_file(name, as_utf_8(code, Path(name).suffix[1:]))
         async with contextlib.aclosing(self._frames(request, token)) as frames:
             async for frame in frames:
                 for event in decoder.decode(frame):
@@ -209,6 +212,7 @@ class ServedSandboxProgram(ServedProgram, SandboxCommandLineCodeExecutor):
     def __init__(self, settings: ServedSettings, group: str) -> None:
         super().__init__(
             settings.run_seconds,
+            virtual_env_context=None if settings.env is None else context_of(settings.env),
             packages=settings.packages,
             limits=settings.limits,
             policy=settings.policy,
