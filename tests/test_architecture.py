@@ -36,7 +36,7 @@ UNTYPED_DICTIONARIES = {
     "aio": 1,
     "backends": 34,
     "chat": 112,
-    "cli": 29,
+    "cli": 28,
     "compat": 3,
     "containers": 35,
     "environments": 1,

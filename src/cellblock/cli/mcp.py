@@ -99,7 +99,7 @@ def command(**options: Any) -> int:
         raise click.UsageError("--read and --write apply only to --executor sandbox")
     if options["image"] is not None and options["executor"] != "docker":
         raise click.UsageError("--image applies only to --executor docker")
-    check_env(options)
+    check_env(options["env"], options["executor"])
     settings, advice = _settings(options), _advice(options)
     port = options["port"]
     if port is None:

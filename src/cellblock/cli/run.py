@@ -73,7 +73,7 @@ def command(**options: Any) -> int:
         _fail_usage("--network does not apply to --executor local, which always has the network")
     if settings.image is not None and not settings.executor.startswith("docker"):
         _fail_usage("--image applies only to --executor docker and docker-session")
-    check_env(settings)
+    check_env(settings.env, settings.executor)
     return _read_and_run(settings)
 
 

@@ -138,7 +138,7 @@ def _session_settings(options: dict[str, Any]) -> ServedSettings:
 
     if options["image"] and options["executor"] != "docker":
         _fail_usage("--image applies only to --executor docker")
-    check_env(options)
+    check_env(options["env"], options["executor"])
     memory = options["memory"]
     return ServedSettings(
         executor=options["executor"],

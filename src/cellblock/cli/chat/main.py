@@ -148,7 +148,7 @@ def _check_combinations(settings: ChatSettings) -> None:
         _fail_usage("--network does not apply to --executor local, which always has the network")
     if settings.image is not None and not settings.executor.startswith("docker"):
         _fail_usage("--image applies only to --executor docker and docker-session")
-    check_env(settings)
+    check_env(settings.env, settings.executor)
     if settings.demo and (settings.task is not None or settings.resume is not None):
         _fail_usage("--demo plays its own conversation: pass neither TASK nor --resume")
     if settings.save is not None and settings.no_save:

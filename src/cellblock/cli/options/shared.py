@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
 from ...environments.exposed_folder import exposure_of
 from ...limits import MAX_SECONDS, MIN_MEMORY_BYTES
-from .settings import Settings
 from .sizes import parse_size
 
 CommandT = TypeVar("CommandT", bound=Callable[..., object])
@@ -90,10 +89,9 @@ def _find_env(context: click.Context, parameter: click.Parameter, value: str | N
     return folder
 
 
-def check_env(options: Settings | dict[str, Any]) -> None:
-    """Raise `click.UsageError` if `--env` is given with an executor that runs containers."""
-    given = options if isinstance(options, dict) else vars(options)
-    if given["env"] is not None and given["executor"].startswith("docker"):
+def check_env(env: str | None, executor: str) -> None:
+    """Raise `click.UsageError` if `env` is given with an executor that runs containers."""
+    if env is not None and executor.startswith("docker"):
         raise click.UsageError(
             "--env does not apply to containers, which have the Python of their image: use --image "
             "or --package",
