@@ -77,6 +77,15 @@ def test_longer_tracebacks_name_the_cell(execute: Any) -> None:
     assert execute("'a'", "verbosity", traceback_verbosity="Verbose")["stdout"] == "Out[3]: 'a'\n"
 
 
+def test_the_request_decides_and_not_the_cell_before(execute: Any) -> None:
+    execute("%xmode Verbose", "before")
+    assert execute("1 / 0", "before")["stdout"].splitlines() == [
+        "Traceback (most recent call last):",
+        "    1 / 0",
+        "ZeroDivisionError: division by zero",
+    ]
+
+
 def test_a_syntax_error_shows_its_line(execute: Any) -> None:
     done = execute("a = 1\n  b = 2")
     assert (done["process_status"], done["stderr"]) == ("error", "")

@@ -144,7 +144,7 @@ class Shell:
         Then tracebacks are part of stdout and have the form `mode` of `%xmode`, and values follow a
         prompt.
         """
-        if mode == self.terminal_mode:
+        if mode is None and self.terminal_mode is None:
             return
         self.terminal_mode = mode
         self._shell.InteractiveTB.set_mode(mode=mode or _TRACEBACK_MODE)
