@@ -46,7 +46,7 @@ UNTYPED_DICTIONARIES = {
     "models": 58,
     "runtime": 137,
     "sandbox": 12,
-    "server": 48,
+    "server": 41,
     "teams": 10,
     "testing": 2,
     "tools": 12,
@@ -58,8 +58,8 @@ DEEP_CLASSES = set(
         "CodeOutputEvent DockerJupyterCodeExecutor DockerSessionCodeExecutor GroupChatManager "
         "HandoffMessage KernelSession ModelClientStreamingChunkEvent OpenAIChatCompletionClient "
         "ReplExecutor SandboxSessionCodeExecutor SelectorEvent ServedDockerProgram "
-        "ServedDockerSession ServedProgram ServedSandboxProgram ServedSandboxSession "
-        "ServedSession SocietyOfMindAgent StopMessage TextMessage ThoughtEvent "
+        "ServedDockerSession ServedSandboxProgram ServedSandboxSession ServedSession "
+        "SocietyOfMindAgent StopMessage TextMessage ThoughtEvent "
         "ToolCallSummaryMessage UserProxyAgent "
     ).split()
 )

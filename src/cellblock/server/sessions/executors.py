@@ -28,7 +28,6 @@ from ...executors.session.checkpointing import CheckpointableSession
 from ...executors.session.docker import DockerSessionCodeExecutor
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ...executors.workspace.workspace import Workspace
-from ...languages import Language
 from ...limits import MIB, Limits
 from ...results import CodeResult, ResultBuilder
 from ...runtime.linux.rmtree import empty_folder
@@ -64,17 +63,22 @@ class Program:
     streams: Sequence[str] = ()
     address_space: int | None = None
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> dict[str, object]:
         """Return the request to run it."""
-        command: dict[str, Any] = (
-            {"script": f"{DATA_DIR}/{self.script}"} if self.script else {"argv": list(self.argv)}
-        )
-        streams = [os.path.join(DATA_DIR, name) for name in self.streams]
-        return {**command, "streams": streams, "address_space": self.address_space}
+        return {
+            "script": f"{DATA_DIR}/{self.script}" if self.script else None,
+            "argv": list(self.argv),
+            "streams": [os.path.join(DATA_DIR, name) for name in self.streams],
+            "address_space": self.address_space,
+            "shows_value": False,
+        }
 
 
 class ServedExecutor(CommandLineExecutor):
     """An executor whose runs have limits of their own."""
+
+    # Whether the fresh process of a Python block prints the value of its last line.
+    _shows_value: ClassVar[bool] = False
 
     def _init_state(self) -> None:
         super()._init_state()
@@ -111,6 +115,32 @@ class ServedExecutor(CommandLineExecutor):
         """Return True if it is not started, or has lost its server."""
         return self._must_start()
 
+    async def run_program(self, program: Program, token: Token | None = None) -> CodeResult:
+        """Run a program in its folder. Raises as `execute_code_blocks` does."""
+        running = self._run_program(program, token)
+        return await (running if self._supports_any_loop() else background_loop().call(running))
+
+    async def _run_program(self, program: Program, token: Token | None) -> CodeResult:
+        builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
+        builder.add_event(Started(0, "python" if program.script else program.argv[0]))
+        request = {**program.request(), "wall_seconds": self._wall_seconds()}
+        if program.code_file is not None:
+            name, code = program.code_file
+            request |= self._request_code_file(name, as_utf_8(code, Path(name).suffix[1:]))
+        async with contextlib.aclosing(self._frames(request, token)) as frames:
+            async for frame in frames:
+                for event in decoder.decode(frame):
+                    builder.add_event(event)
+        return builder.result()
+
+    def _request_code_file(self, name: str, code: str) -> dict[str, object]:
+        """Write a new file, or return the part of a request that lets the server write it."""
+        if self._server_writes_files and len(code) <= MAX_INLINE_CODE:
+            return {"write": (self._path_in_backend(name), code)}
+        assert self._workspace is not None
+        self._workspace.write(name, code)
+        return {}
+
     def ignore_upload(self, name: str) -> None:
         """Do not report a file that a client has written as a change by code."""
         if self._workspace is not None:
@@ -132,7 +162,7 @@ class ServedExecutor(CommandLineExecutor):
         own: dict[str, Any] = {"written_bytes": self._written_bytes}
         if self._terminal_mode is not None:
             own |= {"terminal": self._terminal_mode, "no_input": _NO_TERMINAL_INPUT}
-        return super()._frames({**request, **own}, token)
+        return super()._frames({"shows_value": self._shows_value, **request, **own}, token)
 
 
 class ServedSession(ServedExecutor, CheckpointableSession):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
@@ -170,44 +200,13 @@ class ServedDockerSession(ServedSession, DockerSessionCodeExecutor):  # pyright:
         return "--executor docker"
 
 
-class ServedProgram(ServedExecutor):
-    """Runs blocks and programs in fresh processes. Blocks print the value of their last line."""
-
-    async def run_program(self, program: Program, token: Token | None = None) -> CodeResult:
-        """Run a program in its folder. Raises as `execute_code_blocks` does."""
-        running = self._run_program(program, token)
-        return await (running if self._supports_any_loop() else background_loop().call(running))
-
-    async def _run_program(self, program: Program, token: Token | None) -> CodeResult:
-        builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
-        builder.add_event(Started(0, "python" if program.script else program.argv[0]))
-        request = {**program.request(), "wall_seconds": self._wall_seconds()}
-        if program.code_file is not None:
-            name, code = program.code_file
-            request |= self._request_code_file(name, as_utf_8(code, Path(name).suffix[1:]))
-        async with contextlib.aclosing(self._frames(request, token)) as frames:
-            async for frame in frames:
-                for event in decoder.decode(frame):
-                    builder.add_event(event)
-        return builder.result()
-
-    def _request_code_file(self, name: str, code: str) -> dict[str, Any]:
-        """Write a new file, or return the part of a request that lets the server write it."""
-        if self._server_writes_files and len(code) <= MAX_INLINE_CODE:
-            return {"write": (self._path_in_backend(name), code)}
-        assert self._workspace is not None
-        self._workspace.write(name, code)
-        return {}
-
-    def _command(self, language: Language, name: str) -> dict[str, Any]:
-        return {**super()._command(language, name), "shows_value": True}
-
-
-class ServedSandboxProgram(ServedProgram, SandboxCommandLineCodeExecutor):
-    """Runs them in the sandbox, without traces of earlier ones after `reset`.
+class ServedSandboxProgram(ServedExecutor, SandboxCommandLineCodeExecutor):
+    """Runs blocks and programs as fresh processes, without traces of earlier ones after `reset`.
 
     Those with the same `group` and settings share a runtime server. `idle_since` is for its user.
     """
+
+    _shows_value = True
 
     def __init__(self, settings: ServedSettings, group: str) -> None:
         super().__init__(
@@ -300,11 +299,13 @@ def _states(folder: str) -> Iterator[object]:
                 yield entry.path, status.st_ino, status.st_mode, status.st_ctime_ns
 
 
-class ServedDockerProgram(ServedProgram, DockerCommandLineCodeExecutor):
-    """Runs them in a container.
+class ServedDockerProgram(ServedExecutor, DockerCommandLineCodeExecutor):
+    """Runs blocks and programs as fresh processes in a container.
 
     Its work folder must be a volume at /mnt/data too.
     """
+
+    _shows_value = True
 
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         await super()._make_backend(packages, delete)

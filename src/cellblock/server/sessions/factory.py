@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import CellblockError
 from ...executors.command_line.docker import IMAGE
@@ -32,6 +32,7 @@ from .executors import (
 )
 from .warm_server import WarmServer, check_mounts
 
+DockerT = TypeVar("DockerT", ServedDockerSession, ServedDockerProgram)
 _MAX_IDLE_SECONDS = 60.0  # until the server of a key ends that has no session
 
 
@@ -181,34 +182,34 @@ class DockerSessions:
 
     async def make(self, owner: Owner) -> ServedDockerSession:
         """Return a session that is not started yet. Raise `PolicyNotSupported`."""
-        return ServedDockerSession(**self._options(owner))
+        return self._make(owner, ServedDockerSession)
 
     async def make_program(self, owner: Owner) -> ServedDockerProgram:
         """Return an executor that is not started yet. Raise `PolicyNotSupported`."""
-        return ServedDockerProgram(**self._options(owner))
+        return self._make(owner, ServedDockerProgram)
 
     async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
         """Stop an executor and remove its folder."""
         await executor.stop()
         await asyncio.to_thread(shutil.rmtree, executor.work_dir, ignore_errors=True)
 
-    def _options(self, owner: Owner) -> dict[str, Any]:
+    def _make(self, owner: Owner, kind: type[DockerT]) -> DockerT:
         assert self._work_dirs is not None
         settings = owner.overrides.apply_to(self._settings)
         _check_container_policy(settings.policy)
         with report_full_disk("A session cannot be started"):
             work_dir = tempfile.mkdtemp(prefix="cellblock-work-", dir=self._work_dirs.path)
-        return {
-            "image": settings.image or IMAGE,
-            "timeout": settings.run_seconds,
-            "work_dir": work_dir,
-            "extra_volumes": {work_dir: {"bind": DATA_DIR, "mode": "rw"}},
+        return kind(
+            settings.image or IMAGE,
+            timeout=settings.run_seconds,
+            work_dir=work_dir,
+            extra_volumes={work_dir: {"bind": DATA_DIR, "mode": "rw"}},
             # The default image has no IPython, which sessions need.
-            "packages": settings.packages if settings.image else ("ipython", *settings.packages),
-            "limits": settings.limits,
-            "network": "bridge" if settings.policy.network == "host" else "none",
-            "delete_tmp_files": True,
-        }
+            packages=settings.packages if settings.image else ("ipython", *settings.packages),
+            limits=settings.limits,
+            network="bridge" if settings.policy.network == "host" else "none",
+            delete_tmp_files=True,
+        )
 
 
 def _check_container_policy(policy: Policy) -> None:

@@ -21,7 +21,7 @@ from ...startup_files import is_startup_file
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionNotFound
 from .disk_quota import DiskQuota
-from .executors import Program, ServedExecutor, ServedProgram, ServedSession
+from .executors import Program, ServedExecutor, ServedSession
 from .factory import SessionFactory
 from .files import SessionFiles
 
@@ -99,11 +99,6 @@ class HostedSession:
         return self._executor
 
     @property
-    def _programs(self) -> ServedProgram:
-        assert isinstance(self._executor, ServedProgram)
-        return self._executor
-
-    @property
     def files(self) -> SessionFiles:
         """The files of the session, which must be open."""
         return SessionFiles(self._executor.work_dir, self._disk_quota.check, self._ignore_upload)
@@ -156,7 +151,7 @@ class HostedSession:
             result = await (
                 self._executor.execute_code_blocks([work], run.token)
                 if isinstance(work, CodeBlock)
-                else self._programs.run_program(work, run.token)
+                else self._executor.run_program(work, run.token)
             )
             self._check_cut(run)
             run.result = result

@@ -51,7 +51,7 @@ class ProgramRuns:
     def __init__(self, services: Services) -> None:
         self._store = services.store
         self._free_places = asyncio.Semaphore(os.cpu_count() or 1)
-        self._attempts = Attempts[dict[str, Any]]()
+        self._attempts = Attempts[Response]()
         self._installed = set[tuple[str, str]]()  # programs that a key's sandbox is known to have
 
     async def run_code(self, request: Request, owner: Owner) -> Response:
@@ -63,20 +63,20 @@ class ProgramRuns:
             raise InvalidRequest(f"The language {body.language!r} is unknown. Use one of: {known}.")
         run = partial(self._run, owner, body, toolchain, body.decoded_files())
         work = self._attempts.result((owner.id, body.key), run, body.answer_seconds)
-        return JSONResponse(await run_while_connected(request, work))
+        return await run_while_connected(request, work)
 
     async def _run(
         self, owner: Owner, body: RunCodeRequest, toolchain: Toolchain, given: dict[str, bytes]
-    ) -> dict[str, Any]:
+    ) -> Response:
         place = CpuPlace(self._free_places)
         async with self._store.batch(owner, place) as (session, execute):
             await _write_files(session.files, body, toolchain, given)
             if not await self._is_installed(owner, toolchain.program, execute):
                 missing = f"{toolchain.program} is not installed, which {body.language} needs."
-                return answer("SandboxError", missing)
+                return JSONResponse(answer("SandboxError", missing))
             ended = await _compile_and_run(execute, body, toolchain)
             place.leave()
-            return await _answer(session.files, ended, body.fetch_files)
+            return JSONResponse(await _answer(session.files, ended, body.fetch_files))
 
     async def _is_installed(self, owner: Owner, name: str, execute: Execute) -> bool:
         if (owner.id, name) not in self._installed:
