@@ -162,6 +162,6 @@ def test_a_virtual_environment_without_ipython_is_named_as_the_cause(
     with pytest.raises(BackendError) as caught:
         asyncio.run(executor.start())
     message = str(caught.value)
-    assert message.startswith("Sessions need IPython in the Python that runs the blocks")
+    assert message.startswith(f"Sessions need IPython, which {context.env_exe} does not have.")
     assert "pip install ipython" in message
     assert "landlock" not in message

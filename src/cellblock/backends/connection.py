@@ -22,10 +22,12 @@ from ..errors import (
     BackendLost,
     CellblockError,
     ExecutorStopped,
+    PackageError,
+    ServerFull,
+    WorkspaceError,
 )
 from ..runtime import protocol
 from .pending_run import PendingRun
-from .server_failures import STOPPED_TEXT, run_error, start_error
 from .transport import Transport, start_process
 
 _log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ _MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read fr
 _START_SECONDS = 60.0  # far more than a loaded machine needs
 _PING_INTERVAL, _PONG_SECONDS = 3.0, 10.0
 _VALUE_CHUNK_BYTES = 1 << 20
+_STOPPED_TEXT = "The executor, or the server of its session, was stopped."
 _FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
 
 
@@ -273,7 +276,7 @@ class Connection:
         for frame in frames:
             if frame.kind == protocol.FAILED:
                 run.is_done = True
-                raise run_error(frame.json(), self.loss_advice)
+                raise _failure_error(frame.json(), self.loss_advice)
             run.is_done = run.is_done or frame.kind in _FINAL_KINDS
         if not frames:
             run.is_done = True
@@ -290,7 +293,7 @@ class Connection:
 
     def _end_error(self) -> BackendError:
         if self._was_stopped:
-            return ExecutorStopped(STOPPED_TEXT)
+            return ExecutorStopped(_STOPPED_TEXT)
         return BackendLost(f"{self._lost_reason} {self.loss_advice}".strip())
 
     def has_lost_server(self) -> bool:
@@ -341,7 +344,8 @@ class Connection:
         elif frame.kind == protocol.FAILED:
             failure = frame.json()
             reason = f"The runtime server failed: {failure.get('error')}."
-            self._mark_lost(reason, start_error(failure, reason))
+            error = _preload_error(failure) if failure.get("module") else None
+            self._mark_lost(reason, ServerFull(reason) if failure.get("full") else error)
 
     def _handle_run_frame(self, frame: protocol.Frame) -> None:
         run = self._runs.get(frame.run)
@@ -394,7 +398,7 @@ class Connection:
         if keep:
             self._send(protocol.encode_json(protocol.KEEP_PATHS, 0, {"paths": list(keep)}))
         self._was_stopped = self.is_open
-        self._mark_lost(STOPPED_TEXT)
+        self._mark_lost(_STOPPED_TEXT)
         if self._opened.done():
             self._opened.exception()  # so that asyncio does not log it as never retrieved
         await self.transport.close()
@@ -406,6 +410,28 @@ class Connection:
             "This executor was started in another process. Create one in this process."
         )
         self.transport.close_in_child()
+
+
+def _preload_error(failure: dict[str, Any]) -> PackageError:
+    """Return the error for a module of `preload` that cannot be imported."""
+    return PackageError(
+        f"preload names {failure['module']!r}, which the Python that runs the blocks cannot "
+        f"import. {failure.get('error')}\n"
+        "Add the missing package to packages, or remove the module from preload."
+    )
+
+
+def _failure_error(failure: dict[str, Any], loss_advice: str) -> CellblockError:
+    """Return the error that the server reports for one run."""
+    if failure.get("stopped"):
+        return ExecutorStopped(_STOPPED_TEXT)
+    if failure.get("full"):
+        return ServerFull(f"The request was refused: {failure.get('error')}.")
+    if failure.get("lost"):
+        return BackendLost(f"The session was lost: {failure.get('error')}. {loss_advice}".strip())
+    if failure.get("file"):
+        return WorkspaceError(f"{failure['file']} cannot be written: {failure.get('error')}.")
+    return BackendError(f"The code could not be run: {failure.get('error')}.")
 
 
 _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()

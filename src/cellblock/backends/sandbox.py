@@ -26,7 +26,6 @@ from .base import Backend
 from .connection import Connection, start_server
 from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
 from .protected_paths import ProtectedPath
-from .server_failures import PythonUnsuitable
 from .transport import PACKAGE_DIR, cloudpickle_dir
 
 WORK_DIR = "/workspace"
@@ -125,8 +124,6 @@ class SandboxBackend(Backend):
             return await start_server(
                 bootstrap.SANDBOX_SERVER, spec, environment={}, inherited=inherited
             )
-        except PythonUnsuitable:
-            raise
         except BackendError as error:
             raise await sandbox_unavailable(error) from error
 

@@ -30,7 +30,6 @@ from .connection import Connection
 from .protected_paths import ProtectedPath
 from .sandbox import ENVIRONMENT, WORK_DIR, SandboxBackend, executor_mounts, sandbox_unavailable
 from .scratch import create_scratch
-from .server_failures import PythonUnsuitable
 from .transport import SharedTransport, Transport
 
 _MAX_TENANTS = 50  # of one server
@@ -149,7 +148,7 @@ class SharedSandboxBackend(Backend):
         server = _find_server(key)
         try:
             return await server.connect(self, backend)
-        except (SandboxUnavailable, ServerFull, PythonUnsuitable):
+        except (SandboxUnavailable, ServerFull):
             raise
         except BackendError as error:
             if not await server.is_exiting():

@@ -76,7 +76,7 @@ def serve(server: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
     _preload(server, spec["preload"])
     syscalls.keep_freed_memory()
     if "session_confinement" in spec:
-        prepare_sessions(server)
+        prepare_sessions()
     _install_filters(spec)
     if namespaces:
         # The zygote keeps these capabilities, but no program gets them by exec.
@@ -190,22 +190,20 @@ def session_start() -> ModuleType:
     return importlib.import_module("cellblock.runtime.cell.session.start")
 
 
-def prepare_sessions(server: socket.socket) -> None:
+def prepare_sessions() -> None:
     """Create the shell that all sessions start with, and import their modules.
 
-    If IPython is missing, report it to the server and exit.
+    Raise `ImportError` if IPython is missing.
     """
     # As in the interactive interpreter. Blocks beside a session set their own.
     sys.argv, sys.orig_argv = [""], [sys.executable]
     try:
         session_start().zygote_shell().run("None", silent=True)
     except ImportError as error:
-        text = (
-            f"Sessions need IPython in the Python that runs the blocks ({error}). Install it there "
-            "with 'pip install ipython', or pass packages=['ipython']."
-        )
-        server.sendall(json.dumps({"error": text, "missing": 1}).encode())
-        os._exit(1)
+        raise ImportError(
+            f"sessions need IPython in the Python that runs the blocks ({error}). Install it with "
+            "'pip install ipython', or pass packages=['ipython']"
+        ) from error
     for name in ("cell.session.session", "cell.session.branch", "values"):
         importlib.import_module(f"cellblock.runtime.{name}")
     for name in ("fork_state", "hidden_children", "control"):
