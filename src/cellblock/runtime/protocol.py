@@ -225,6 +225,11 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
+    @property
+    def is_in_frame(self) -> bool:
+        """Whether the last frame is not complete yet."""
+        return bool(self._buffer)
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Add the next bytes, and yield the frames that are complete now.
 

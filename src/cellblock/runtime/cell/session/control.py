@@ -1,4 +1,7 @@
-"""The session's end of its control stream: frames in both directions, with descriptors."""
+"""The session's end of its control stream: frames in both directions, with descriptors.
+
+An interrupt never cuts a frame in two: both ends would lose their place in the stream.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import select
 import socket
 import struct
 from collections import deque
+from types import FrameType
 from typing import Any
 
 from ... import protocol
@@ -32,7 +36,9 @@ class Control:
         status = os.fstat(self.descriptor)
         self._identity = status.st_dev, status.st_ino
         self._decoder = protocol.Decoder()
-        self._frames: deque[protocol.Frame] = deque()
+        self._frames: deque[tuple[protocol.Frame, list[int]]] = deque()
+        self._descriptors: list[int] = []  # of the frame that is not complete yet
+        self._has_interrupt = False  # to raise once the present frame is complete
         self._poll = select.poll()
         self._poll.register(self.descriptor, select.POLLIN)
 
@@ -47,20 +53,43 @@ class Control:
             pass
         raise ControlLost
 
+    def defers_interrupt(self, code: FrameType | None) -> bool:
+        """Return True if an interrupt of `code` would cut a frame of the stream in two.
+
+        Then `KeyboardInterrupt` is raised here once that frame is complete.
+        """
+        while code is not None and code.f_code not in _WHOLE:
+            code = code.f_back
+        self._has_interrupt = code is not None
+        return self._has_interrupt
+
+    def _raise_deferred(self) -> None:
+        if self._has_interrupt:
+            self._has_interrupt = False
+            raise KeyboardInterrupt
+
     def receive(self) -> tuple[protocol.Frame, list[int]]:
         """Wait for the next frame and return it with its descriptors. Raise `ControlLost`."""
         self._check_socket()
-        descriptors: list[int] = []
         while not self._frames:
-            data, ancillary, _, _ = self._socket.recvmsg(
-                _READ_SIZE, _ANCILLARY_SIZE, _CLOSE_ON_EXEC
-            )
-            if not data:
-                raise ControlLost
-            for _, _, received in ancillary:
-                descriptors += struct.unpack(f"{len(received) // 4}i", received)
-            self._frames += self._decoder.feed(data)
-        return self._frames.popleft(), descriptors
+            self._poll.poll()  # an interrupt may end the wait, but not what follows
+            self._read()
+            self._raise_deferred()
+        return self._frames.popleft()
+
+    def _read(self) -> None:
+        data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, _ANCILLARY_SIZE, _CLOSE_ON_EXEC)
+        if not data:
+            raise ControlLost
+        received: list[int] = []
+        for _, _, packed in ancillary:
+            received += struct.unpack(f"{len(packed) // 4}i", packed)
+        frames = list(self._decoder.feed(data))
+        descriptors: list[list[int]] = [[] for _ in range(len(frames) + self._decoder.is_in_frame)]
+        descriptors[0] += self._descriptors
+        descriptors[-1] += received  # the kernel returns nothing of what was sent after them
+        self._descriptors = descriptors[-1] if self._decoder.is_in_frame else []
+        self._frames += zip(frames, descriptors, strict=False)
 
     def is_idle(self) -> bool:
         """Return True if there is nothing to receive."""
@@ -77,6 +106,10 @@ class Control:
     def send_frame(self, frame: bytes) -> None:
         """Send one encoded frame. Raise `ControlLost`."""
         self._check_socket()
+        self._write(frame)
+        self._raise_deferred()
+
+    def _write(self, frame: bytes) -> None:
         try:
             self._socket.sendall(frame)
         except OSError as error:
@@ -85,6 +118,9 @@ class Control:
     def close(self) -> None:
         """Close the stream."""
         self._socket.close()
+
+
+_WHOLE = Control._read.__code__, Control._write.__code__
 
 
 def move_to_high_descriptor(descriptor: int) -> int:

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any, NoReturn
 
 from ... import protocol, values
@@ -172,7 +173,7 @@ class Session:
         try:
             try:
                 _set_signal(_SIGINT, self._on_interrupt)
-                answer = work(order)
+                answer = self._work(work, order)
             finally:
                 _set_signal(_SIGINT, _IGNORE)
         except KeyboardInterrupt:
@@ -188,10 +189,20 @@ class Session:
         answer["cpu"] = time.process_time() + _children_seconds() - before
         return answer
 
-    def _on_interrupt(self, _number: int, _frame: object) -> None:
+    def _work(
+        self, work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]
+    ) -> dict[str, Any]:
+        if self._interrupted:  # after the handler was set, but before this call
+            raise KeyboardInterrupt
+        return work(order)
+
+    def _on_interrupt(self, _number: int, code: FrameType | None) -> None:
         self._interrupted = True
         self._shell.interrupted = True
-        raise KeyboardInterrupt
+        # What runs no user code must not be interrupted: its answer would be lost.
+        is_ours = code is not None and code.f_code is Session._run_interruptible.__code__
+        if not is_ours and not self._control.defers_interrupt(code):
+            raise KeyboardInterrupt
 
     def _on_unraisable(self, unraisable: Any) -> None:
         """Repeat an interrupt that Python dropped, as in a finalizer or right after a fork."""
