@@ -97,6 +97,20 @@ def test_limits_hold_while_a_stopped_block_goes_on(strict_server: SandboxSession
         assert variables(live) == "1 None"
 
 
+def test_limits_hold_while_a_stopped_block_ignores_interrupts(
+    strict_server: SandboxSessionServer,
+) -> None:
+    with open_session(strict_server, timeout=None) as live:
+        live.run_ok("outer = 1")
+        code = (
+            f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{BEGIN}\n"
+            "with open('big', 'wb') as file:\n    while True: file.write(bytes(1 << 20))"
+        )
+        ended = run_and_stop(live, code)
+        assert (ended.outcome, ended.session_restored) == ("cancelled", True), ended
+        assert variables(live) == "1 None"
+
+
 def test_a_stop_ends_a_program_that_the_block_waits_for(shared: SandboxSessionServer) -> None:
     with open_session(shared, timeout=None) as live:
         live.run_ok("outer = 1")

@@ -1,4 +1,4 @@
-"""End a block that a caller has cancelled, and give its calls of native code time to return."""
+"""Interrupt what a session works on, and give its calls of native code time to return."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from .orphans import SessionOrphans
 from .request import SessionRequest
 
 
-def press_cancelled(request: SessionRequest, main: Channel, orphans: SessionOrphans) -> None:
-    """Interrupt a cancelled block, and in time kill the processes that it may wait for.
+def press_stopped(request: SessionRequest, main: Channel | None, orphans: SessionOrphans) -> None:
+    """Interrupt a request that has to end, and in time kill the processes that it may wait for.
 
-    Call it again and again: `main`, the session's process, drops an interrupt before the block has
-    begun, and while it waits in `os.system`. Do nothing if the block was not cancelled.
+    Call it again and again: `main`, the session's process, drops an interrupt before the request
+    has begun, and while it waits in `os.system`. It is None while none is ready. Do nothing if the
+    request need not end.
     """
-    if request.exited_at:
+    if main is None or request.exited_at:
         return
     if request.must_interrupt:
         main.signal(signal.SIGCONT)
         if process_tree.handles_signal(main.pid, signal.SIGINT):
             request.must_interrupt = False
             main.signal(signal.SIGINT)
-    if time.monotonic() >= request.kill_others_at and not request.order.get("keep_processes"):
+    if time.monotonic() >= request.kill_others_at:
         request.must_interrupt = orphans.kill(main.pid) or request.must_interrupt

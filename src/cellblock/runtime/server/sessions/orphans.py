@@ -21,8 +21,11 @@ class SessionOrphans:
         return self._init.find_orphans(main_pid, self._checkpoints.pids())
 
     def kill(self, main_pid: int) -> bool:
-        """Kill them with all their descendants. Return True if there were any."""
-        if not (found := self.find(main_pid)):
+        """Kill them with all their descendants. Return True if there were any.
+
+        Kill none while a checkpoint is being made, which looks like one of them.
+        """
+        if not self._checkpoints.is_resolved or not (found := self.find(main_pid)):
             return False
         for pid in found:
             process_tree.kill_descendants(pid)

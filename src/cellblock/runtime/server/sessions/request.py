@@ -42,25 +42,24 @@ class SessionRequest:
         self.clean_up_by = FOREVER
         self.restarted = False
 
-    def stop(self, why: str) -> bool:
-        """Record that the request has to end. Return True if a limit is to interrupt it now.
+    def stop(self, why: str) -> None:
+        """Record that the request has to end.
 
-        A block that is cancelled has time to end a call of native code: it is killed when it is
-        cancelled again, or at a limit.
+        What is cancelled has time to end a call of native code, or to copy the session: it is
+        killed when it is cancelled again, or at a limit.
         """
         now, is_cancel = time.monotonic(), why == "cancelled"
         if self.run.why not in (None, "cancelled"):
-            return False
-        if self.run.why is None and is_cancel and self.is_block:
-            self.run.why, self.must_interrupt = why, True
-            self.kill_others_at = now + _INTERRUPT_GRACE
-            return False
-        # After a mere interrupt the session would keep the memory, or could go on writing.
-        is_urgent = why in _KILLING_LIMITS or (is_cancel and self.run.why is not None)
-        is_first = self.kill_at == FOREVER
-        self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
+            return
+        self.must_interrupt = True
+        if is_cancel and self.run.why is None:
+            if self.is_block and not self.order.get("keep_processes"):
+                self.kill_others_at = now + _INTERRUPT_GRACE
+        else:
+            # After a mere interrupt the session would keep the memory, or could go on writing.
+            is_urgent = is_cancel or why in _KILLING_LIMITS
+            self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
         self.run.why = self.run.why or why
-        return is_first
 
     def start_input(self) -> None:
         """Stop the clock of the time limit until `end_input` if a person is asked."""

@@ -20,7 +20,7 @@ from ..event_loop import FOREVER
 from ..faults import describe
 from ..interfaces import FrameSender
 from ..storage import WritableFolders
-from .cancelling import press_cancelled
+from .cancelling import press_stopped
 from .channel import Channel
 from .checkpoints import CheckpointHandle, CheckpointSet
 from .ending import describe_ending
@@ -156,8 +156,12 @@ class LiveSession:
         if not self.init.namespaces:  # a new branch is measured after it was reported
             self.init.measure_main()
         self.on_ready()
-        if self.request is not None and not self.request.restarted and not self.request.exited_at:
-            self._send_order(self.request)
+        request = self.request
+        if request is not None and not request.restarted and not request.exited_at:
+            if request.is_block and request.run.why is not None:
+                request.answer = {"exit": 130, "interrupted": True}  # it does not begin
+            else:
+                self._send_order(request)
         self._finish_request()
 
     def _assign_checkpoint_pids(self, message: dict[str, Any]) -> None:
@@ -250,19 +254,16 @@ class LiveSession:
         request = self.request
         if request is None or request.answer is not None:
             return
-        if request.stop(why) and self.main is not None:
-            self.main.signal(signal.SIGCONT)
-            self.main.signal(signal.SIGINT)
-        if request.must_interrupt:
-            # At once: an answer to `input()` that follows must not come before the interrupt.
-            self._check_usage(request, time.monotonic())
+        request.stop(why)
+        self._press(request)  # at once: before an answer to `input()` that follows
+        self._check_usage_at = min(self._check_usage_at, time.monotonic() + _USAGE_CHECK_INTERVAL)
         self._stop_spending(request)
 
-    def _stop_spending(self, request: SessionRequest) -> None:
-        """At the limit of CPU time, end what the block has started.
+    def _press(self, request: SessionRequest) -> None:
+        press_stopped(request, self.main if self._main_ready else None, self._orphans)
 
-        A block that has started something gets little time to end itself: it may go on forking.
-        """
+    def _stop_spending(self, request: SessionRequest) -> None:
+        """At the limit of CPU time, end what the block has started, and soon the block, too."""
         if request.run.why != "cpu_seconds" or request.exited_at or not self._main_ready:
             return
         if self._orphans.kill(self._main_pid):
@@ -298,10 +299,10 @@ class LiveSession:
         is_limited = request.run.why not in (None, "cancelled")
         if is_limited:
             self._stop_spending(request)
-        elif limit := self.init.exceeded_limit(self._limits, request.run.storage):
-            self.stop_request(limit)
-        elif self._main_ready and self.main is not None:
-            press_cancelled(request, self.main, self._orphans)
+        elif request.is_block:
+            if limit := self.init.exceeded_limit(self._limits, request.run.storage):
+                self.stop_request(limit)
+        self._press(request)
         interval = _RECHECK_INTERVAL if is_limited else _USAGE_CHECK_INTERVAL
         self._check_usage_at = now + request.run.storage.check_after(interval)
 
@@ -312,8 +313,7 @@ class LiveSession:
 
         It is reported once its processes are gone and the session is ready for the next one.
         """
-        request, now = self.request, time.monotonic()
-        self._recheck_at = FOREVER
+        request, now, self._recheck_at = self.request, time.monotonic(), FOREVER
         if request is None or (request.answer is None and not request.exited_at):
             return
         if not request.restarted and not self._is_cleaned_up(request, now):
