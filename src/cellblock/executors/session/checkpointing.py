@@ -8,10 +8,12 @@ import itertools
 import time
 import uuid
 from abc import abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
 from ...aio.background_loop import background_loop
+from ...aio.shielded import run_in_thread, run_to_end
 from ...errors import CheckpointError, SessionError, UnsupportedValue
 from ...runtime import values
 from ..workspace import snapshot
@@ -140,36 +142,38 @@ class CheckpointableSession(SessionExecutor):
                 "Delete one first."
             )
         assert self._workspace is not None
-        key = uuid.uuid4().hex
-        answer, _ = await self._query_locked(
-            {
-                "op": "checkpoint",
-                "exact": True,
-                "checkpoint_key": key,
-                "rollback_checkpoints": self._session.checkpoints,
-            }
-        )
-        check_answer(answer, CheckpointError)
+        workspace, key = self._workspace, uuid.uuid4().hex
         last = next(reversed(self._checkpoints.values()), None)
+        taken = list[snapshot.Snapshot]()
+
+        def take_snapshot() -> None:
+            previous, folder = None if last is None else last.snapshot, self._checkpoint_dir()
+            limit = self._block_limits().written_bytes
+            taken.append(snapshot.take_snapshot(workspace.path, previous, folder, limit))
+
         try:
-            taken = await asyncio.to_thread(
-                snapshot.take_snapshot,
-                self._workspace.path,
-                None if last is None else last.snapshot,
-                self._checkpoint_dir(),
-                self._block_limits().written_bytes,
+            answer, _ = await self._query_locked(
+                {
+                    "op": "checkpoint",
+                    "exact": True,
+                    "checkpoint_key": key,
+                    "rollback_checkpoints": self._session.checkpoints,
+                }
             )
+            check_answer(answer, CheckpointError)
+            await run_in_thread(take_snapshot)
         except BaseException:
-            await self._query_locked({"op": "drop", "checkpoint_key": key})
+            await self._discard(key, taken)
             raise
-        checkpoint = Checkpoint.create(name, key, self._block_count, began, lifetime, taken)
-        if replaced := self._checkpoints.get(name):
-            await self._drop_locked(replaced)
+        checkpoint = Checkpoint.create(name, key, self._block_count, began, lifetime, taken[0])
+        replaced = self._checkpoints.pop(name, None)
         self._checkpoints[name] = checkpoint
         if lifetime is not None:
             asyncio.get_running_loop().call_later(
                 lifetime, lambda: asyncio.ensure_future(self._drop(checkpoint))
             )
+        if replaced is not None:
+            await self._discard(replaced.key, [replaced.snapshot])
         return checkpoint
 
     async def drop(self, checkpoint: Checkpoint | str) -> None:
@@ -188,8 +192,15 @@ class CheckpointableSession(SessionExecutor):
     async def _drop_locked(self, checkpoint: Checkpoint) -> None:
         del self._checkpoints[checkpoint.name]
         if self._connection is not None:
-            await self._query_locked({"op": "drop", "checkpoint_key": checkpoint.key})
-            await asyncio.to_thread(checkpoint.snapshot.remove)
+            await self._discard(checkpoint.key, [checkpoint.snapshot])
+
+    async def _discard(self, key: str, snapshots: Iterable[snapshot.Snapshot]) -> None:
+        """End a checkpoint's process, if there is one, and delete its snapshots."""
+        try:
+            await self._query_locked({"op": "drop", "checkpoint_key": key})
+        finally:
+            for taken in snapshots:
+                await asyncio.to_thread(taken.remove)
 
     async def restore(self, checkpoint: Checkpoint | str) -> None:
         """Restore the variables and the work folder to their state at `checkpoint`.
@@ -203,21 +214,24 @@ class CheckpointableSession(SessionExecutor):
 
     async def _restore(self, given: Checkpoint | str) -> None:
         async with self._session_lock.acquire():
-            checkpoint = self._require_checkpoint(given)
-            assert self._workspace is not None
-            kill = {"op": "kill", "checkpoint_key": checkpoint.key}
-            check_answer((await self._query_locked(kill))[0], CheckpointError)
-            try:
-                await asyncio.to_thread(
-                    snapshot.restore_snapshot,
-                    checkpoint.snapshot,
-                    self._workspace.path,
-                    read_only=self._workspace.read_only,
-                )
-            except BaseException:  # such as a full disk; the session still has to be usable
-                await self._resume(checkpoint)
-                raise
-            check_answer(await self._resume(checkpoint), CheckpointError)
+            # To the end, even if it is cancelled: between the steps there is no interpreter.
+            await run_to_end(self._restore_locked(self._require_checkpoint(given)))
+
+    async def _restore_locked(self, checkpoint: Checkpoint) -> None:
+        assert self._workspace is not None
+        kill = {"op": "kill", "checkpoint_key": checkpoint.key}
+        check_answer((await self._query_locked(kill))[0], CheckpointError)
+        try:
+            await asyncio.to_thread(
+                snapshot.restore_snapshot,
+                checkpoint.snapshot,
+                self._workspace.path,
+                read_only=self._workspace.read_only,
+            )
+        except Exception:  # such as a full disk; the session still has to be usable
+            await self._resume(checkpoint)
+            raise
+        check_answer(await self._resume(checkpoint), CheckpointError)
 
     async def _resume(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """Replace the killed interpreter by that of the checkpoint, and return the answer."""

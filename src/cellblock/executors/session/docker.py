@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from ...aio.shielded import run_in_thread
 from ...backends.base import Backend
 from ...backends.connection import Connection
 from ...backends.container import FIRST_SESSION
@@ -239,12 +240,8 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
             "checkpoint_key": checkpoint.key if checkpoint is not None else None,
         }
         try:
-            await asyncio.to_thread(
-                _copy_folder,
-                source,
-                folder,
-                self._workspace.path,
-                self.limits.written_bytes,
+            await run_in_thread(
+                _copy_folder, source, folder, self._workspace.path, self.limits.written_bytes
             )
             check_answer(await self._request_fork(request), CheckpointError)
         except BaseException:

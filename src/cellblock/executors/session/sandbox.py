@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
+from ...aio.shielded import run_in_thread
 from ...backends.connection import Connection
 from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import executor_mounts
@@ -242,7 +243,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         scratch = create_scratch("cellblock-session-", work_dir)
         source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
         try:
-            await asyncio.to_thread(
+            await run_in_thread(
                 _copy_folders,
                 source,
                 work_dir,
