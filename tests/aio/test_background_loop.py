@@ -215,6 +215,32 @@ def test_error_of_a_generator_is_raised_after_its_items() -> None:
     assert found == [1]
 
 
+def test_a_stream_ends_after_its_clean_up_even_when_it_is_cancelled_repeatedly() -> None:
+    async def main() -> None:
+        work = Work()
+
+        async def wait() -> AsyncGenerator[int]:
+            await work.run()
+            yield 1
+
+        async def read() -> None:
+            async for _ in background_loop().stream(wait()):
+                pass
+
+        task = asyncio.create_task(read())
+        await asyncio.to_thread(work.started.wait)
+        for _ in range(3):  # as AnyIO's cancel scopes do
+            task.cancel()
+            await asyncio.sleep(0.005)
+        assert not task.done()
+        work.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert work.cleaned
+
+    asyncio.run(main())
+
+
 def test_unread_stream_does_not_start() -> None:
     numbers = Numbers(10)
     background_loop().iterate(numbers.run())

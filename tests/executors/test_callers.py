@@ -220,3 +220,15 @@ def test_a_block_that_starts_while_another_thread_stops_the_executor_raises(
             one._connection = connection
 
     asyncio.run(main())
+
+
+def test_a_cancelled_start_does_not_stop_what_another_one_has_started() -> None:
+    async def main(executor: SandboxSessionCodeExecutor) -> None:
+        first, second = (asyncio.ensure_future(executor.start()) for _ in range(2))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait([first, second])
+        assert "not started" not in repr(executor)
+        await executor.stop()
+
+    asyncio.run(main(SandboxSessionCodeExecutor()))

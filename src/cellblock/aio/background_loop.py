@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from .running_loop import running_loop
+from .shielded import run_to_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -293,4 +294,4 @@ class _ReadAhead(Generic[T]):
             await self._items.aclose()
         elif not self._task.done():
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await run_to_end(asyncio.wait([self._task]))

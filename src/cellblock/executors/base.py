@@ -100,11 +100,15 @@ class CodeExecutor(Component, ABC):
 
         Raise `BackendError`, `WorkspaceError`, `PackageError` or `FunctionError` if it fails.
         """
-        self._was_left, was_open = False, self._is_open
+        self._was_left, was_started = False, list[bool]()
+
+        async def start() -> None:
+            was_started.append(await self._start())
+
         try:
-            await background_loop().call(self._start())
+            await background_loop().call(start())
         except asyncio.CancelledError:
-            if not was_open:  # the cancellation may have come after the start
+            if any(was_started):  # it came after the start
                 await self.stop()
             raise
 
@@ -203,12 +207,16 @@ class CodeExecutor(Component, ABC):
         """Return True if a block can run on the caller's loop, which saves two thread switches."""
         return False
 
-    async def _start(self) -> None:
+    async def _start(self) -> bool:
+        """Start. Return False if it was started already."""
         async with self._state_lock:
             if self._is_open and self._has_lost_server():
                 await self._close_and_open()
             elif not self._is_open:
                 await self._open_and_mark()
+            else:
+                return False
+            return True
 
     async def _start_for_use(self) -> None:
         """Start as `start` does, but raise `SessionError` after a live executor's `with` block."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from ...aio.shielded import run_to_end
 from ...backends.base import Backend
 from ...backends.connection import Connection
 from ...backends.container import ContainerBackend
@@ -181,7 +182,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             self._start_listeners.discard(events)
             if not starting.done():
                 starting.cancel()
-                await asyncio.wait([starting])
+                await run_to_end(asyncio.wait([starting]))
         await starting
 
     def _on_pull(self, progress: PullProgress) -> None:
