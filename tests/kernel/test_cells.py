@@ -238,9 +238,11 @@ def test_much_output_arrives_in_few_messages_that_end_with_lines(kernel: LiveKer
 def test_output_before_input_is_shown_before_the_question(kernel: LiveKernel) -> None:
     shown = list[str]()
     reply = kernel.run(
-        "print('first', flush=True)\nname = input()\nprint('last')",
+        "import sys\nfor i in range(400): print(i, file=(sys.stdout, sys.stderr)[i % 2])\n"
+        "name = input()\nprint('last', file=sys.stderr)",
         answers=["Ada"],
         on_message=lambda message: shown.append(message["content"].get("text", "")),
     )
-    assert [text for text in shown if text] == ["first\n", "last\n"]
+    texts = [text for text in shown if text]
+    assert ("".join(texts[:-1]), texts[-1]) == ("".join(f"{i}\n" for i in range(400)), "last\n")
     assert reply.status == "ok"

@@ -13,6 +13,7 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import BackendLost
 from ..events import Ended, Event, Output
+from ..executors.session.print_progress import PrintProgress
 from ..executors.workspace.missed_files import missed_files
 from .history import CellHistory
 from .magics import Magic, run_magic, split_cell
@@ -49,6 +50,7 @@ class CellRunner:
     def __init__(self, session: KernelSession, history: CellHistory) -> None:
         self.session, self._history = session, history
         self.token = CancellationToken()  # of the cell that runs
+        self.progress = PrintProgress()  # what the readers of messages have handled
         self._lock = asyncio.Lock()
         self._is_prepared = False  # the hooks are installed, and the count is the client's
         self._is_lost = False  # the sandbox has ended
@@ -162,6 +164,7 @@ class CellRunner:
                         yield self.session.describe_end(event)
                     else:
                         yield event
+                        await self.progress.add(event)
         except BackendLost:
             self._is_lost = True
             raise

@@ -48,7 +48,7 @@ class SandboxKernel(Kernel):
 
     _cells: CellRunner
     _stdin: StdinChannel
-    _buffer: StreamBuffer  # of the cell that runs
+    _buffer: StreamBuffer | None = None  # of the last cell that shows something
     _question_target: tuple[Any, Any]  # the request whose client answers `input()`
 
     def use_session(self, make_session: MakeSession, *, allows_scripts: bool) -> None:
@@ -68,7 +68,7 @@ class SandboxKernel(Kernel):
 
     async def _start_session(self) -> None:
         """Start the session early. An error is reported by the first cell."""
-        self._stdin = StdinChannel(self.stdin_socket, self.session)
+        self._stdin = StdinChannel(self.stdin_socket, self.session, self._show_output_before)
         with contextlib.suppress(CellblockError):
             await self._cells.session.start()
 
@@ -146,25 +146,29 @@ class SandboxKernel(Kernel):
         return _reply(request.number, output, values)
 
     async def _run_cell(self, request: CellRequest, output: CellOutput) -> None:
-        self._buffer = StreamBuffer(self._send)
+        buffer = self._buffer = StreamBuffer(self._send)
         try:
             async with contextlib.aclosing(self._cells.run(request, output)) as messages:
                 async for kind, content in messages:
-                    self._buffer.add(kind, content)
+                    buffer.add(kind, content)
         finally:
-            self._buffer.flush()
+            buffer.flush()
 
     def _send(self, kind: str, content: dict[str, Any]) -> None:
         base: Any = self  # without types
         base.send_response(self.iopub_socket, kind, content, channel="shell")
 
     async def _answer_input(self, prompt: InputPrompt) -> str:
-        self._buffer.flush_from_thread()
         try:
             return await self._stdin.ask(prompt, *self._question_target)
         except EOFError:  # the session cannot receive "no answer"
             self.interrupt()
             return ""
+
+    async def _show_output_before(self, prompt: InputPrompt) -> None:
+        await self._cells.progress.wait(prompt.event_count)
+        if self._buffer is not None:
+            self._buffer.flush_from_other_context()
 
     # questions about code
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zmq.eventloop.zmqstream import ZMQStream
@@ -14,10 +15,16 @@ _END_OF_FILE = "\x04"  # what clients send for Ctrl-D
 
 
 class StdinChannel:
-    """Ask over `socket`, on the loop that creates this object. `session` signs the messages."""
+    """Ask over `socket`, on the loop that creates this object. `session` signs the messages.
 
-    def __init__(self, socket: Any, session: Any) -> None:
+    `before_question` is called before each question.
+    """
+
+    def __init__(
+        self, socket: Any, session: Any, before_question: Callable[[InputPrompt], Awaitable[None]]
+    ) -> None:
         self._loop, self._session = asyncio.get_running_loop(), session
+        self._before_question = before_question
         self._stream: Any = ZMQStream(socket)
         self._stream.on_recv(self._on_message, copy=False)
         self._answer: asyncio.Future[str] | None = None
@@ -29,6 +36,7 @@ class StdinChannel:
         )
 
     async def _ask(self, prompt: InputPrompt, parent: Any, identity: Any) -> str:
+        await self._before_question(prompt)
         self._answer = self._loop.create_future()
         content = {"prompt": str(prompt), "password": prompt.hidden}
         self._session.send(self._stream, "input_request", content, parent, ident=identity)

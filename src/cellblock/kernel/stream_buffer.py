@@ -41,9 +41,9 @@ class StreamBuffer:
         """Send all text."""
         self._send_text(self._take())
 
-    def flush_from_thread(self) -> None:
-        """Send all text soon, before what the loop does next. Can be called from any thread."""
-        self._loop.call_soon_threadsafe(self.flush, context=self._context)
+    def flush_from_other_context(self) -> None:
+        """Send all text. Can be called in any context."""
+        self._context.run(self.flush)
 
     def _keep(self, text: str) -> None:
         self._texts.append(text)

@@ -17,10 +17,10 @@ from rich.text import Text
 
 from ...blocks import CodeBlock
 from ...events import Event, Output
+from ...executors.session.print_progress import PrintProgress
 from ...models.image import Image
 from ...visible_text import visible
 from ..advice import Advisor
-from ..terminal.progress import PrintProgress
 from ..terminal.render import Renderer
 from ..terminal.stdio import have_same_destination, write
 from .answer_text import AnswerText, highlight
