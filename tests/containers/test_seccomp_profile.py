@@ -22,6 +22,7 @@ from cellblock import (
     DockerJupyterServer,
 )
 from cellblock.containers.client import open_client
+from cellblock.containers.container import Container
 from cellblock.containers.gateway.image import gateway_image
 from cellblock.containers.seccomp_profile import profile
 from cellblock.executors.base import CodeExecutor
@@ -280,6 +281,24 @@ def test_starting_without_the_filter_fails_and_says_what_to_do(
     with pytest.raises(BackendError, match=f"{text} Cellblock's system call filter") as failure:
         open_probes(make(image, work_dir=tmp_path, runtime=runtime))
     assert f"create_kwargs={ENGINES_OWN}" in str(failure.value)
+
+
+@pytest.mark.engine
+def test_a_kernel_container_that_ends_before_anything_runs_in_it_says_why(
+    engine_without_filters: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    start = Container.start
+
+    async def start_and_wait(container: Container) -> None:
+        await start(container)
+        while await container.is_running():
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(Container, "start", start_and_wait)
+    monkeypatch.setenv("DOCKER_HOST", engine_without_filters.host)
+    image = engine_without_filters.test_image("python")
+    with pytest.raises(BackendError, match="ignores Cellblock's system call filter"):
+        open_probes(kernel(image, work_dir=tmp_path, runtime="ignores"))
 
 
 @pytest.mark.engine

@@ -208,7 +208,12 @@ class DockerJupyterServer(ManagedJupyterServer, Component):
             await self._streams.open()
         await container.start()
         if self._streams is not None:
-            await self._streams.start_lease()
+            try:
+                await self._streams.start_lease()
+            except BackendError:
+                if await container.is_running():
+                    raise
+                # `_wait_until_ready` reports its last output, which says why it has ended.
         return container
 
     async def _create_container(self, client: EngineClient, token: str) -> Container:
