@@ -22,12 +22,24 @@ finally:
 """
 
 
+# Standard output on which a thread still writes when its text can be read.
+SLOW_OUTPUT = """
+import io, sys, threading, time
+class Slow(io.FileIO):
+    def write(self, data):
+        count = super().write(data)
+        if threading.current_thread() is not threading.main_thread(): time.sleep(1)
+        return count
+sys.stdout = io.TextIOWrapper(io.BufferedWriter(Slow(1, "w")))
+"""
+
+
 @contextmanager
-def chat_at_prompt() -> Generator[tuple[subprocess.Popen[bytes], int]]:
+def chat_at_prompt(chat: str = CHAT) -> Generator[tuple[subprocess.Popen[bytes], int]]:
     """Run the chat until it asks; yield the process and the terminal."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", CHAT], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", chat], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         os.close(follower)
         try:
@@ -65,4 +77,12 @@ def test_ctrl_c_ends_the_chat_at_once_and_the_messages_are_still_there() -> None
         output, errors = process.communicate()
     assert b"STORED ['hi']" in output
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
+    assert process.returncode == -signal.SIGINT
+
+
+def test_ctrl_c_while_the_prompt_is_still_written_loses_no_output() -> None:
+    with chat_at_prompt(SLOW_OUTPUT + CHAT) as (process, _):
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate()
+    assert b"STORED ['hi']" in output, errors
     assert process.returncode == -signal.SIGINT

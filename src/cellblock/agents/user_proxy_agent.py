@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import sys
 import threading
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -181,4 +182,11 @@ async def _run_in_daemon_thread(function: SyncInputFunc, prompt: str) -> str:
             loop.call_soon_threadsafe(finish_if_awaited)
 
     threading.Thread(target=run, name="cellblock-user-input", daemon=True).start()
-    return await answer
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        # Wait until the prompt is written: a thread that holds the lock of `sys.stdout` when Python
+        # exits makes it abort, and what was printed is lost.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stdout.flush()
+        raise
