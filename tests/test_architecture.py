@@ -415,6 +415,17 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
     assert [relative(path) for path, text in repository_texts() if machine.search(text)] == []
 
 
+def test_only_safe_folders_open_what_code_changes() -> None:
+    allowed = {
+        "runtime/linux/safe_folder.py",
+        "runtime/server/file_reuse.py",  # files in a folder that no code sees
+        "sandbox/setup/mounts.py",  # opens what will be mounted, without a right to read it
+    }
+    flags = re.compile(r"dir_fd|O_NOFOLLOW")
+    found = {path for path in MODULES if flags.search(read(path))}
+    assert {path.relative_to(PACKAGE).as_posix() for path in found} <= allowed
+
+
 def test_unfinished_work_names_an_issue() -> None:
     unfinished = re.compile(r"\b(?:TO[D]O|FIXM[E]|XX[X])\b(?! ?\(?#\d)")
     assert [relative(path) for path, text in repository_texts() if unfinished.search(text)] == []

@@ -24,7 +24,7 @@ from ..environments.interpreter import Interpreter, create_environment, create_o
 from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull
 from ..limits import Limits
 from ..policy import Policy
-from ..runtime.linux.rmtree import remove_tree
+from ..runtime.linux.safe_folder import remove_tree
 from .base import Backend
 from .connection import Connection
 from .protected_paths import ProtectedPath

@@ -7,7 +7,6 @@ import binascii
 import contextlib
 import dataclasses
 import json
-import os
 import re
 import sys
 import uuid
@@ -17,7 +16,7 @@ from typing import Any, cast
 
 from ..errors import WorkspaceError
 from ..events import Display, Event, Output
-from ..runtime.linux import open_flags
+from ..runtime.linux.safe_folder import SafeFolder
 
 # In the order of preference: one display gives one file.
 _SUFFIXES = {
@@ -47,7 +46,7 @@ _REPLACED_CHARACTERS = dict.fromkeys(
 class DisplayFiles:
     """Save displayed content in `folder` under new names. The first save creates the folder."""
 
-    folder_flags = open_flags.FOLLOWED_FOLDER
+    is_trusted = True  # the folder may be a link
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,40 +67,27 @@ class DisplayFiles:
         return f"{uuid.uuid4().hex}.{suffix}"
 
     def _write(self, suffix: str, content: bytes) -> str:
-        path = self.folder
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if sys.platform == "win32":  # cannot open folders
-                return str(self._create(None, suffix, content))
-            folder = os.open(self.folder, self.folder_flags)
-            try:
-                path = self._create(folder, suffix, content)
-            finally:
-                os.close(folder)
+            while True:
+                name = self.new_name(suffix)
+                with contextlib.suppress(FileExistsError):
+                    self._create(name, content)
+                    return str(self.folder / name)
         except OSError as error:
             raise WorkspaceError(
                 f"Displayed content cannot be saved in {self.folder}: {error.strerror}. "
                 "Make the folder writable."
             ) from error
-        return str(path)
 
-    def _create(self, folder: int | None, suffix: str, content: bytes) -> Path:
-        """Create a file in the folder, whose descriptor is `folder`. Raise `OSError`."""
-        while True:
-            name = self.new_name(suffix)
-            path = name if folder is not None else self.folder / name
-            try:
-                descriptor = os.open(path, open_flags.NEW_FILE, 0o644, dir_fd=folder)
-            except FileExistsError:
-                continue
-            try:
-                with open(descriptor, "wb") as file:
-                    file.write(content)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(path, dir_fd=folder)
-                raise
-            return self.folder / name
+    def _create(self, name: str, content: bytes) -> None:
+        if sys.platform == "win32":  # cannot open folders
+            with open(self.folder / name, "xb") as file:
+                file.write(content)
+        else:
+            path = self.folder.resolve() if self.is_trusted else self.folder
+            with SafeFolder.at(path) as folder:
+                folder.write_new_file(name, content)
 
 
 def save_display(files: DisplayFiles, display: Display) -> Iterator[Event]:

@@ -33,7 +33,7 @@ from cellblock import (
 from cellblock.aio.background_loop import background_loop
 from cellblock.containers.client import open_client
 from cellblock.limits import MIB
-from cellblock.runtime.linux.rmtree import remove_tree
+from cellblock.runtime.linux.safe_folder import remove_tree
 from cellblock.testing.liveness import wait_until
 from tests.cancelling_awaits import CancellingAwaits
 from tests.containers import docker_engine

@@ -14,7 +14,7 @@ import pytest
 
 from cellblock.executors.workspace import folder_scan
 from cellblock.executors.workspace.workspace import Workspace
-from cellblock.runtime.linux.rmtree import remove_tree
+from cellblock.runtime.linux.safe_folder import remove_tree
 from cellblock.sandbox.setup.chown import chown_tree
 
 

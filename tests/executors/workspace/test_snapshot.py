@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.runtime.linux.rmtree import remove_tree
+from cellblock.executors.workspace import snapshot
+from cellblock.runtime.linux.safe_folder import remove_tree
 from tests.plain_user import USER, unprivileged_command
 
 TAKE = """
@@ -101,3 +102,13 @@ def test_locked_file_of_another_user_is_named(folder: Path) -> None:
         "Permission denied. Change its permissions, or move it out of the work folder.\n"
     )
     assert list((folder / "parent").iterdir()) == []
+
+
+def test_a_restored_folder_has_the_permissions_of_the_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "work/folder"
+    folder.mkdir(parents=True)
+    folder.chmod(0o750)
+    taken = snapshot.take_snapshot(tmp_path / "work", None, tmp_path)
+    folder.chmod(0o010)
+    snapshot.restore_snapshot(taken, tmp_path / "work")
+    assert folder.stat().st_mode & 0o777 == 0o750

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cellblock.errors import WorkspaceError
 from cellblock.executors.workspace.workspace import OutsideWorkspace, Workspace
-from cellblock.runtime.linux import files
+from cellblock.runtime.linux.safe_folder import create_file_at, write_new_file_at
 
 PARTS = st.sampled_from(
     ["a", "b.py", "..", ".", "", "/", "link", "folder", "out", "~", "\0", "\udc80", "...", "é"]
@@ -250,6 +250,17 @@ def test_an_incomplete_file_is_removed(workspace: Workspace) -> None:
     assert {path.name for path in workspace.path.iterdir()} == {"folder", "link", "out"}
 
 
+def test_a_folder_that_code_has_removed_is_only_created_by_a_write(workspace: Workspace) -> None:
+    workspace.mark_finished("gone/a.py")
+    workspace.ignore_upload("gone/a.py")
+    workspace.remove("gone/a.py")
+    with pytest.raises(WorkspaceError, match="cannot be read"):
+        workspace.read("gone/a.py")
+    assert not (workspace.path / "gone").exists()
+    workspace.write("gone/a.py", "")
+    assert workspace.read("gone/a.py")[0] == b""
+
+
 def test_a_temporary_file_never_replaces_another(workspace: Workspace) -> None:
     (workspace.path / "taken.py").write_text("kept")
     with pytest.raises(WorkspaceError, match=r"taken.py cannot be written"):
@@ -257,9 +268,7 @@ def test_a_temporary_file_never_replaces_another(workspace: Workspace) -> None:
     assert (workspace.path / "taken.py").read_text() == "kept"
 
 
-@pytest.mark.parametrize(
-    "make", [files.create_file_at, functools.partial(files.write_new_file_at, data=b"1")]
-)
+@pytest.mark.parametrize("make", [create_file_at, functools.partial(write_new_file_at, data=b"1")])
 def test_the_server_creates_no_files_through_a_link(
     make: Callable[[str], int], tmp_path: Path
 ) -> None:
@@ -275,10 +284,7 @@ def test_the_server_creates_no_files_through_a_link(
 
 
 def test_the_server_reports_the_change_time_on_disk(tmp_path: Path) -> None:
-    assert (
-        files.write_new_file_at(str(tmp_path / "a.py"), b"1")
-        == (tmp_path / "a.py").stat().st_ctime_ns
-    )
+    assert write_new_file_at(str(tmp_path / "a.py"), b"1") == (tmp_path / "a.py").stat().st_ctime_ns
 
 
 def test_changes_to_the_files_of_the_last_blocks_are_listed(

@@ -124,10 +124,15 @@ def test_a_folder_is_deleted_with_what_is_in_it(api: httpx.Client, session: str)
     assert [each["path"] for each in left] == ["kept", "kept/x"]
 
 
-def test_a_folder_that_is_too_deep_is_not_deleted(api: httpx.Client, session: str) -> None:
-    run(api, session, "import os\nos.makedirs('/'.join(['d'] * 200))")
-    answer = api.delete(f"{session}/files/d")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidFileName")
+def test_a_folder_of_any_depth_and_mode_is_deleted(api: httpx.Client, session: str) -> None:
+    code = (
+        "import os\nos.mkdir('kept')\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')\n"
+        "os.chdir('/mnt/data')\nos.chmod('d', 0)"
+    )
+    run(api, session, code)
+    assert api.delete(f"{session}/files/d").status_code == 204
+    left = api.get(f"{session}/files").json()["files"]
+    assert [each["path"] for each in left] == ["kept"]
 
 
 @pytest.mark.parametrize("path", ["%2e%2e/x", "a/%2E%2E/%2E%2E/x", "/etc/passwd", "a%00b", ""])

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from ...errors import WorkspaceError
 from ...executors.displays import DisplayFiles
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
-from ...runtime.linux import open_flags
 
 
 class ReplExecutor(SandboxSessionCodeExecutor):
@@ -40,7 +39,7 @@ class ImageFiles(DisplayFiles):
     Raise `WorkspaceError` if code could redirect the folder: it is deep in the work folder.
     """
 
-    folder_flags = open_flags.FOLDER  # code can create the folder
+    is_trusted = False  # code can create the folder
 
     def __init__(self, folder: str, work_dir: str) -> None:
         super().__init__(Path(folder).absolute())

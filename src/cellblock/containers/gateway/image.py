@@ -13,7 +13,7 @@ from ...aio.shielded import run_in_thread
 from ...environments.requirements import digest
 from ...environments.uv import UvInstaller, log_line, run_uv, user_cache_dir
 from ...errors import PackageError
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import remove_tree
 from ..client import EngineClient
 from ..image_build import build_if_missing, build_image, pack_context
 from ..image_python import inspect_python

@@ -23,7 +23,7 @@ from ...events import Event
 from ...functions.module import Function
 from ...languages import Language
 from ...limits import LOCAL_LIMITS, Limits
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import remove_tree
 from ..argument_checks import check_folder, create_folder
 from ..command_line.base import CommandLineExecutor
 from ..command_line.host_command import command_on_host

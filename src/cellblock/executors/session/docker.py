@@ -24,7 +24,7 @@ from ...containers.client import EngineClient
 from ...containers.spec import WORK_DIR, ContainerSpec
 from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStopped
 from ...languages import Language
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.protocol import Frame
 from ..argument_checks import check_bool
 from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, server_lost_frame

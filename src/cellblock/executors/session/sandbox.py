@@ -21,7 +21,7 @@ from ...functions.module import Function
 from ...languages import Action, Language
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import remove_tree
 from ..argument_checks import check_bool
 from ..command_line.sandbox import SandboxCommandLineCodeExecutor
 from ..settings import ExecutorSettings

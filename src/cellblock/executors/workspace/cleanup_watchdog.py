@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import remove_tree
 
 # The shell's standard input reaches its end when this process exits, for whatever reason.
 _WATCHDOG_SCRIPT = 'trap "" HUP INT TERM; read -r _; rm -rf -- "$0"'

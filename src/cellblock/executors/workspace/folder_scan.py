@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 from ... import startup_files
-from ...runtime.linux import open_flags
+from ...runtime.linux.safe_folder import SafeFolder
 from .fingerprint import FileFingerprint, fingerprint
 
 _MAX_FILES = 10_000  # that one scan yields
@@ -30,12 +30,12 @@ class FolderScan:
         self.startup_files: dict[str, FileFingerprint] = {}  # found in passing
 
     def files(
-        self, folder: int, prefix: str = "", depth: int = _MAX_DEPTH
+        self, folder: SafeFolder, prefix: str = "", depth: int = _MAX_DEPTH
     ) -> Iterator[tuple[str, FileFingerprint]]:
         """Yield the files in the open folder and its subfolders that are not hidden."""
         is_ignored = None if prefix else self._is_ignored
         try:
-            with os.scandir(folder) as entries:
+            with folder.entries() as entries:
                 for entry in entries:
                     if self.cost >= _MAX_COST:
                         return
@@ -62,37 +62,36 @@ class FolderScan:
             return  # code has removed the folder during the scan
 
     def _subfolder_files(
-        self, name: str, folder: int, path: str, depth: int
+        self, name: str, folder: SafeFolder, path: str, depth: int
     ) -> Iterator[tuple[str, FileFingerprint]]:
         self.cost += _FOLDER_COST
-        with contextlib.suppress(OSError), _open_folder(name, folder) as inner:
+        with contextlib.suppress(OSError), folder.folder(name) as inner:
             yield from self.files(inner, path, depth)
 
-    def add_missed_startup_files(self, top: int) -> None:
+    def add_missed_startup_files(self, top: SafeFolder) -> None:
         """Add the startup files at the top, if the scan has ended before it could find them all."""
         if self.cost < _MAX_COST:
             return
         for name in startup_files.NAMES:
             self.cost = 0  # a full folder must not hide another one
             with contextlib.suppress(OSError):
-                status = os.stat(name, dir_fd=top, follow_symlinks=False)
+                status = top.stat(name)
                 is_folder = stat.S_ISDIR(status.st_mode)
                 self._add_startup_files(name, top, name, is_folder, _MAX_DEPTH)
         self.cost = _MAX_COST
 
     def _add_startup_files(
-        self, name: str, folder: int, path: str, is_folder: bool, depth: int
+        self, name: str, folder: SafeFolder, path: str, is_folder: bool, depth: int
     ) -> None:
         """Add the startup file or link `name` of the open `folder`, or those in it."""
         self.cost += 1
         if not is_folder:
             if startup_files.is_startup_file(path):
-                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                self.startup_files[path] = fingerprint(status)
+                self.startup_files[path] = fingerprint(folder.stat(name))
         elif depth and startup_files.can_contain_startup_files(path):
             self.cost += _FOLDER_COST
-            with contextlib.suppress(OSError), _open_folder(name, folder) as inner:
-                with os.scandir(inner) as entries:
+            with contextlib.suppress(OSError), folder.folder(name) as inner:
+                with inner.entries() as entries:
                     for other in entries:
                         if self.cost >= _MAX_COST:
                             return
@@ -101,12 +100,3 @@ class FolderScan:
                             other.is_dir(follow_symlinks=False),
                         )
                         self._add_startup_files(other.name, inner, other_path, is_inner, depth - 1)
-
-
-@contextlib.contextmanager
-def _open_folder(name: str, above: int) -> Generator[int]:
-    inner = os.open(name, open_flags.FOLDER, dir_fd=above)
-    try:
-        yield inner
-    finally:
-        os.close(inner)

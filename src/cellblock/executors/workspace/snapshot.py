@@ -1,9 +1,8 @@
 """Snapshots of a folder, taken while code may be writing to it.
 
-Links are never followed out of the folder. A snapshot is a folder that is never modified. A file
-that has not changed since the previous snapshot becomes a hard link to the file there. Otherwise it
-is a reflink to the original, if the filesystem supports that, or a copy. What its owner may not
-read is made readable while it is copied.
+A snapshot is a folder that is never modified. A file that has not changed since the previous
+snapshot becomes a hard link to the file there. Otherwise it is a reflink to the original, if the
+filesystem supports that, or a copy. What its owner may not read is made readable meanwhile.
 """
 
 from __future__ import annotations
@@ -14,20 +13,24 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import CheckpointError
-from ...runtime.linux import open_flags
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import (
+    ALL_RIGHTS,
+    READ_RIGHTS,
+    SafeFolder,
+    remove_tree,
+    write_all,
+)
 from .fingerprint import FileFingerprint, fingerprint
 
 if sys.platform != "win32":
     import fcntl
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
-_READ_RIGHTS, _ALL_RIGHTS = stat.S_IRUSR | stat.S_IXUSR, stat.S_IRWXU  # to a folder
 _CHUNK_BYTES = 1 << 24
 _MAX_DEPTH = 64
 
@@ -82,8 +85,8 @@ def take_snapshot(
     )
     try:
         with (
-            _open_folder(None, str(folder)) as source,
-            _open_folder(None, str(snapshot.path)) as copy,
+            _open(str(folder)) as source,
+            SafeFolder.at(snapshot.path) as copy,
         ):
             _copy_entries(
                 source, copy, "", snapshot.stats, snapshot.originals, previous, _MAX_DEPTH
@@ -102,7 +105,7 @@ def copy_folder(source: Path, target: Path, max_copied_bytes: int | None = None)
     """
     target.mkdir(parents=True, exist_ok=True)
     stats = CopyStats(max_copied_bytes=max_copied_bytes)
-    with _open_folder(None, str(source)) as original, _open_folder(None, str(target)) as copy:
+    with _open(str(source)) as original, SafeFolder.at(target) as copy:
         _copy_entries(original, copy, "", stats, {}, None, _MAX_DEPTH)
     return stats
 
@@ -117,43 +120,35 @@ def restore_snapshot(
     """
     stats = CopyStats()
     with (
-        _open_folder(None, str(snapshot.path)) as source,
-        _open_folder(None, str(folder), _ALL_RIGHTS) as target,
+        SafeFolder.at(snapshot.path) as source,
+        _open(str(folder), rights=ALL_RIGHTS) as target,
     ):
         _restore_folder(source, target, "", stats, snapshot, read_only)
     return stats
 
 
-def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries]
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):  # code can remove files at any time
-            yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
-
-
 def _copy_entries(
-    source: int,
-    target: int,
+    source: SafeFolder,
+    target: SafeFolder,
     prefix: str,
     stats: CopyStats,
     originals: dict[str, FileFingerprint],
     previous: Snapshot | None,
     depth: int,
 ) -> None:
-    for name, status in _entries(source):
+    for name, status in source.statuses():
         path = f"{prefix}{name}"
         if stat.S_ISLNK(status.st_mode):
-            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+            source.copy_link(name, target)
         elif stat.S_ISDIR(status.st_mode):
             if not depth:
                 raise CheckpointError(
                     f"The work folder is nested more than {_MAX_DEPTH} folders deep and cannot be "
                     "copied. Flatten it."
                 )
-            with _open_folder(source, name) as inner, _new_folder(target, name) as copy:
+            with _open(name, source) as inner, target.new_folder(name) as copy:
                 _copy_entries(inner, copy, f"{path}/", stats, originals, previous, depth - 1)
-                _copy_metadata(copy, status)
+                _copy_folder_metadata(copy, status)
         elif stat.S_ISREG(status.st_mode):
             state = originals[path] = fingerprint(status)
             if (
@@ -168,51 +163,29 @@ def _copy_entries(
 
 
 @contextlib.contextmanager
-def _open_folder(folder: int | None, name: str, rights: int = _READ_RIGHTS) -> Generator[int]:
-    with _open_with_rights(folder, name, open_flags.FOLDER, rights) as (inner, _):
-        yield inner
-
-
-@contextlib.contextmanager
-def _open_with_rights(
-    folder: int | None, name: str, flags: int, rights: int
-) -> Generator[tuple[int, os.stat_result]]:
-    """Open `name` in `folder`, and give its owner `rights` to it until the context ends.
-
-    Yield the descriptor, and the status before. Raise `CheckpointError` if the rights are missing
-    and another user owns it.
-    """
+def _open(
+    name: str, above: SafeFolder | None = None, rights: int = READ_RIGHTS
+) -> Generator[SafeFolder]:
+    """Open a folder, and give its owner `rights` to it meanwhile. Raise `CheckpointError`."""
     if sys.platform != "linux":
         raise CheckpointError("Checkpoints of a session need Linux on this machine.")
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    path, opened, is_changed = f"/proc/self/fd/{handle}", -1, False
-    status = os.fstat(handle)
-    try:
-        if status.st_mode & rights != rights:
-            # Of another user's file, the rights of its group or of others may be enough.
-            with contextlib.suppress(PermissionError):
-                os.chmod(path, stat.S_IMODE(status.st_mode) | rights)
-                is_changed = True
-        opened = os.open(path, flags & ~os.O_NOFOLLOW)
-        yield opened, status
-    except PermissionError as error:
-        raise CheckpointError(
-            f"{os.readlink(path)!r} belongs to another user, and cannot be copied or replaced: "
-            f"{error.strerror}. Change its permissions, or move it out of the work folder."
-        ) from error
-    finally:
-        if is_changed:
-            os.chmod(path, stat.S_IMODE(status.st_mode))
-        if opened >= 0:
-            os.close(opened)
-        os.close(handle)
+    with _name_denied(name, above):
+        opened = above.folder(name, rights=rights) if above else SafeFolder.at(name, rights=rights)
+        with opened:
+            yield opened
 
 
 @contextlib.contextmanager
-def _new_folder(folder: int, name: str) -> Generator[int]:
-    os.mkdir(name, 0o700, dir_fd=folder)
-    with _open_folder(folder, name) as inner:
-        yield inner
+def _name_denied(name: str, above: SafeFolder | None) -> Generator[None]:
+    """Raise `CheckpointError` if rights to `name` are missing and another user owns it."""
+    try:
+        yield
+    except PermissionError as error:
+        path = os.path.join(above.path, name) if above else name
+        raise CheckpointError(
+            f"{path!r} belongs to another user, and cannot be copied or replaced: "
+            f"{error.strerror}. Change its permissions, or move it out of the work folder."
+        ) from error
 
 
 def _copy_metadata(descriptor: int, status: os.stat_result) -> None:
@@ -222,19 +195,23 @@ def _copy_metadata(descriptor: int, status: os.stat_result) -> None:
     os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _hard_link(file: Path, target: int, name: str) -> bool:
+def _copy_folder_metadata(folder: SafeFolder, status: os.stat_result) -> None:
+    _copy_metadata(folder.descriptor, status)
+    folder.mode = None
+
+
+def _hard_link(file: Path, target: SafeFolder, name: str) -> bool:
     try:
-        os.link(file, name, dst_dir_fd=target, follow_symlinks=False)
+        target.link(file, name)
     except OSError:
         return False
     return True
 
 
-def _copy_file(source: int, target: int, name: str, stats: CopyStats) -> None:
-    with _open_with_rights(source, name, open_flags.READ_FILE, stat.S_IRUSR) as (opened, status):
-        if not stat.S_ISREG(status.st_mode):
-            return
-        created = os.open(name, open_flags.NEW_FILE, 0o600, dir_fd=target)
+def _copy_file(source: SafeFolder, target: SafeFolder, name: str, stats: CopyStats) -> None:
+    with _name_denied(name, source), source.read_file(name, rights=stat.S_IRUSR) as file:
+        status = os.fstat(opened := file.fileno())
+        created = target.create_file(name, 0o600)
         try:
             if _reflink(opened, created):
                 stats.shared_bytes += status.st_size
@@ -281,24 +258,23 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
                 raise
             data = os.read(source, min(left, _CHUNK_BYTES))
             count = len(data)
-            while data:
-                data = data[os.write(target, data) :]
+            write_all(target, data)
         if count == 0:
             return  # the file was truncated during the copy
         left -= count
 
 
 def _restore_folder(
-    source: int,
-    target: int,
+    source: SafeFolder,
+    target: SafeFolder,
     prefix: str,
     stats: CopyStats,
     snapshot: Snapshot,
     read_only: Collection[str],
 ) -> None:
-    wanted = dict(_entries(source))
+    wanted = dict(source.statuses())
     kept = set[str]()
-    for name, status in list(_entries(target)):
+    for name, status in list(target.statuses()):
         path = f"{prefix}{name}"
         if path in read_only:
             wanted.pop(name, None)
@@ -313,25 +289,24 @@ def _restore_folder(
         ):
             kept.add(name)
         else:
-            _remove(target, name, status)
+            with _name_denied(name, target):
+                target.remove(name)
     for name, status in wanted.items():
         is_kept = name in kept
         if not stat.S_ISDIR(status.st_mode):
             _restore_file(source, target, prefix, name, status, is_kept, stats, snapshot)
             continue
-        if not is_kept:
-            os.mkdir(name, 0o700, dir_fd=target)
         with (
-            _open_folder(source, name) as inner,
-            _open_folder(target, name, _ALL_RIGHTS) as restored,
+            _open(name, source) as inner,
+            _open(name, target, ALL_RIGHTS) if is_kept else target.new_folder(name) as restored,
         ):
             _restore_folder(inner, restored, f"{prefix}{name}/", stats, snapshot, read_only)
-            _copy_metadata(restored, status)
+            _copy_folder_metadata(restored, status)
 
 
 def _restore_file(
-    source: int,
-    target: int,
+    source: SafeFolder,
+    target: SafeFolder,
     prefix: str,
     name: str,
     status: os.stat_result,
@@ -341,21 +316,11 @@ def _restore_file(
 ) -> None:
     path = f"{prefix}{name}"
     if stat.S_ISLNK(status.st_mode):
-        os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+        source.copy_link(name, target)
     elif kept:
         stats.shared_bytes += status.st_size
     else:
         _copy_file(source, target, name, stats)
         # The file now equals the one in the snapshot, so the next restore need not copy it again.
-        snapshot.originals[path] = fingerprint(os.stat(name, dir_fd=target, follow_symlinks=False))
+        snapshot.originals[path] = fingerprint(target.stat(name))
     stats.files += stat.S_ISREG(status.st_mode)
-
-
-def _remove(folder: int, name: str, status: os.stat_result) -> None:
-    if not stat.S_ISDIR(status.st_mode):
-        os.unlink(name, dir_fd=folder)
-        return
-    with _open_folder(folder, name, _ALL_RIGHTS) as inner:
-        for inner_name, inner_status in list(_entries(inner)):
-            _remove(inner, inner_name, inner_status)
-    os.rmdir(name, dir_fd=folder)

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from ...runtime.linux.rmtree import remove_tree
+from ...runtime.linux.safe_folder import remove_tree
 
 
 class TempDirRemoval:

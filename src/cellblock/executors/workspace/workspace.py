@@ -1,7 +1,6 @@
 """Workspace: write the files of blocks into the work folder, and list what the blocks changed.
 
-Untrusted code owns everything in the folder and can replace any name by a link. So no path with
-several components is opened at once: each step opens one name relative to a folder descriptor.
+Untrusted code owns everything in the folder, and may change it at any moment: see `SafeFolder`.
 """
 
 from __future__ import annotations
@@ -9,19 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Generator, Iterator, Mapping
+from collections.abc import Container, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO
 
 from ... import startup_files
 from ...errors import WorkspaceError
 from ...events import Event, FileCreated, Output
-from ...runtime.linux import files, open_flags
+from ...runtime.linux.safe_folder import SafeFolder
 from .fingerprint import FileFingerprint, fingerprint
 from .folder_scan import FolderScan
 from .git_files import GitFiles
@@ -37,8 +35,6 @@ _LINK_END = "/"  # a marker; no component of a path can contain it
 # The output of a block whose file name is outside the work folder. Part of the contract.
 OUTSIDE_WORKSPACE_TEXT = "Filename is not in the workspace"
 _UNDONE_TEXT = "Removed, because Git would obey it outside the sandbox: {}.\n"
-
-T = TypeVar("T")
 
 
 class OutsideWorkspace(Exception):
@@ -147,30 +143,30 @@ class Workspace:
         Raise `WorkspaceError` if it cannot be written, and `OutsideWorkspace` if code has
         replaced a parent folder by a link.
         """
-        return self._write(_replace, name, text.encode(errors="replace"))
+        return self.write_bytes(name, text.encode(errors="replace"))
 
     def write_bytes(self, name: str, data: bytes) -> int:
         """Write `data` to the file `name` as `write` does."""
-        return self._write(_replace, name, data)
+        with self._translate_errors(name), self._open_parent(name, create=True) as folder:
+            last = os.path.basename(name)
+            with folder.replace_file(last) as file:
+                file.write(data)
+            return folder.stat(last).st_ctime_ns
 
     def read(self, name: str) -> tuple[bytes, int]:
         """Return the content and the permissions of the file `name`. Raise `WorkspaceError`."""
         try:
-            with self._open_parent(name) as (folder, last):
-                descriptor = os.open(last, open_flags.READ_FILE, dir_fd=folder)
-                with open(descriptor, "rb") as file:
-                    return file.read(), os.fstat(descriptor).st_mode & 0o777
+            with self._read(name) as file:
+                return file.read(), os.fstat(file.fileno()).st_mode & 0o777
         except OSError as error:
             raise WorkspaceError(
                 f"{name} in the work folder {self.display_path} cannot be read: {error.strerror}."
             ) from error
 
-    def _write(self, write: Callable[[str, bytes, int], int], name: str, data: bytes) -> int:
+    @contextlib.contextmanager
+    def _translate_errors(self, name: str) -> Generator[None]:
         try:
-            if os.sep not in name:
-                return self._with_top_folder(lambda top: write(name, data, top))
-            with self._open_parent(name) as (folder, last):
-                return write(last, data, folder)
+            yield
         except NotADirectoryError as error:
             raise OutsideWorkspace(name) from error
         except OSError as error:
@@ -179,31 +175,9 @@ class Workspace:
                 f"{error.strerror}."
             ) from error
 
-    def _with_top_folder(self, do: Callable[[int], T]) -> T:
-        """Call `do` with a descriptor of the folder. This is faster than `_open_parent`."""
-        top = os.open(self._path_text, open_flags.FOLDER)
-        try:
-            return do(top)
-        finally:
-            os.close(top)
-
-    @contextlib.contextmanager
-    def _open_parent(self, name: str) -> Generator[tuple[int, str]]:
+    def _open_parent(self, name: str, *, create: bool = False) -> SafeFolder:
         # `Path` interns every component, so temporary names would stay in memory for ever.
-        *parents, last = name.split(os.sep)
-        folder = os.open(self._path_text, open_flags.FOLDER)
-        try:
-            for parent in parents:
-                is_new = _make_folder(parent, folder)
-                inner = os.open(parent, open_flags.FOLDER, dir_fd=folder)
-                # If it is not empty, code has replaced it by another folder.
-                if is_new and _contains_only((), inner):
-                    files.give_to_folder_owner(inner, folder)
-                os.close(folder)
-                folder = inner
-            yield folder, last
-        finally:
-            os.close(folder)
+        return SafeFolder.at(self._path_text, *name.split(os.sep)[:-1], create=create)
 
     def temporary_name(self, suffix: str) -> str:
         """Return a new file name. Each run gets its own, also for the same code."""
@@ -214,7 +188,8 @@ class Workspace:
 
         Call `remove` or `mark_finished` when the block has ended.
         """
-        changed = self._write(files.write_new_file, name, text.encode(errors="replace"))
+        with self._translate_errors(name), SafeFolder.at(self._path_text) as folder:
+            changed = folder.write_new_file(name, text.encode(errors="replace"))
         self._running_files.add(name)
         return changed
 
@@ -248,27 +223,25 @@ class Workspace:
                 self._startup_files[name] = state
 
     def _stat_file(self, name: str) -> FileFingerprint | None:
-        with contextlib.suppress(OSError), self._open_parent(name) as (folder, last):
-            return fingerprint(os.stat(last, dir_fd=folder, follow_symlinks=False))
+        with contextlib.suppress(OSError), self._open_parent(name) as folder:
+            return fingerprint(folder.stat(os.path.basename(name)))
         return None
+
+    def _read(self, name: str) -> BinaryIO:
+        with self._open_parent(name) as folder:
+            return folder.read_file(os.path.basename(name))
 
     def _read_start(self, name: str, size: int) -> bytes:
         """Return up to `size` bytes of the file `name`, not of one it links to. Raise `OSError`."""
-        with self._open_parent(name) as (folder, last):
-            with open(os.open(last, open_flags.READ_FILE, dir_fd=folder), "rb") as file:
-                return file.read(size)
+        with self._read(name) as file:
+            return file.read(size)
 
     def remove(self, name: str) -> None:
         """Remove the file `name` if it still exists."""
         self._running_files.discard(name)
-        try:
-            if os.sep not in name:
-                self._with_top_folder(lambda top: os.unlink(name, dir_fd=top))
-                return
-            with self._open_parent(name) as (folder, last):
-                os.unlink(last, dir_fd=folder)
-        except OSError:
-            return  # code has removed the file or the folder
+        # Code may have removed the file or the folder.
+        with contextlib.suppress(OSError), self._open_parent(name) as folder:
+            folder.unlink(os.path.basename(name))
 
     def list_changes(self, since: int | None, *, exclude: str) -> list[tuple[str, int]]:
         """Return path and size of the files created or changed since `since`, sorted by path.
@@ -386,15 +359,9 @@ class Workspace:
         )
 
     def _scan(self, scan: FolderScan) -> Iterator[tuple[str, FileFingerprint]]:
-        try:
-            top = os.open(self._path_text, open_flags.FOLDER)
-        except OSError:
-            return
-        try:
+        with contextlib.suppress(OSError), SafeFolder.at(self._path_text) as top:
             yield from scan.files(top)
             scan.add_missed_startup_files(top)
-        finally:
-            os.close(top)
 
 
 def _check_system() -> None:
@@ -441,15 +408,6 @@ def _read_link(path: str) -> str | None:
         return None
 
 
-def _make_folder(name: str, parent: int) -> bool:
-    """Create a folder. Return False if it already exists."""
-    try:
-        os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        return False
-    return True
-
-
 def _contains_only(names: Container[str], folder: str | int) -> bool:
     """Return True if the folder contains only `names`. Stop at the first other entry."""
     with os.scandir(folder) as entries:
@@ -462,15 +420,3 @@ def _contains_only(names: Container[str], folder: str | int) -> bool:
 def _printable_path(path: str) -> str:
     """Return a path as text that can be printed. Names need not be UTF-8."""
     return os.fsencode(path).decode(errors="replace")
-
-
-def _replace(name: str, data: bytes, folder: int) -> int:
-    """Write a temporary file and rename it, so that `name` is never incomplete."""
-    temporary = f".cellblock-{secrets.token_hex(8)}"
-    files.write_new_file(temporary, data, folder)
-    try:
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns
-    except BaseException:
-        files.remove_file(temporary, folder)
-        raise

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..linux import syscalls
-from ..linux.files import make_target
 
 _CLOCK_REALTIME_COARSE = 5  # the clock of file times; `time` has no name for it
 _MAX_TICK_NS = 20_000_000  # the coarse clock advances at least this often
@@ -116,6 +115,15 @@ def _folders_between(folder: str, targets: Iterable[str]) -> set[str]:
             found.add(parent)
             parent = os.path.dirname(parent)
     return found
+
+
+def make_target(target: str, *, is_folder: bool) -> None:
+    """Create the folder or empty file that something will be mounted on, unless it exists."""
+    if is_folder:
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
 def bind_mount(source: str, target: str) -> None:

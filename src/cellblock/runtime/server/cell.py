@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import handshake, protocol
-from ..linux import files, process_tree
+from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ..linux.pidfd import PidFd
+from ..linux.safe_folder import create_file_at, write_new_file_at
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
 from .faults import describe
@@ -38,7 +39,7 @@ class Job(NamedTuple):
     number: int
     request: dict[str, Any]
     arrived: float
-    write_file: Callable[[str, bytes], int] = files.write_new_file_at
+    write_file: Callable[[str, bytes], int] = write_new_file_at
 
     def cancelled_ending(self) -> dict[str, Any]:
         """Return the ending of a job that was cancelled before it got a cell."""
@@ -86,7 +87,7 @@ class Run:
             self.code_ctime_ns = job.write_file(path, code)
             if job.request.get("script") and len(code) <= _MAX_INLINE_CODE:
                 job.request["code"] = code
-        self._file = files.create_file_at(job.request["save"]) if job.request.get("save") else -1
+        self._file = create_file_at(job.request["save"]) if job.request.get("save") else -1
         if lower := job.request.get("written_bytes"):
             limits = {**limits, "written_bytes": min(lower, limits.get("written_bytes") or lower)}
         self._room = limits.get("written_bytes") or (1 << 62)

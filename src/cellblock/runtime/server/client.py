@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import protocol
-from ..linux import files
+from ..linux.safe_folder import write_new_file_at
 from .cell import Job
 from .event_loop import FOREVER, EventLoop
 from .faults import OnFault, describe
@@ -67,7 +67,7 @@ class Client:
         self.pool: Pool | None = None
         self.sessions: SessionManager | None = None
         self.paths_to_delete: list[str] = []
-        self.write_file = files.write_new_file_at  # writes the code files of blocks
+        self.write_file = write_new_file_at  # writes the code files of blocks
         self.is_full = False
         self._paused: dict[int, int] = {}
         self._outgoing = bytearray()

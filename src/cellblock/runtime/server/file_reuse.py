@@ -16,7 +16,7 @@ import sys
 from collections import deque
 from typing import NamedTuple
 
-from ..linux import files
+from ..linux.safe_folder import SafeFolder, open_parent, write_all, write_new_file_at
 
 _MAX_FILES = 64  # as many are in use if many callers wait for their replies together
 _MAX_TRIES = 2  # files checked for each block before a new one is created
@@ -50,26 +50,24 @@ class ReusableFiles:
         self._is_supported = True
 
     def write(self, path: str, data: bytes) -> int:
-        """Write a new file like `files.write_new_file_at`, with a reused file where possible."""
-        if (
-            self._is_supported and data
-        ):  # truncating a file to nothing makes some disks write at once
+        """Write a new file like `write_new_file_at`, with a reused file where possible."""
+        # Truncating a file to nothing makes some disks write at once.
+        if self._is_supported and data:
             try:
-                return files.call_in_folder(
-                    path, lambda name, folder: self._write(name, data, folder)
-                )
+                with open_parent(path) as (folder, name):
+                    return self._write(name, data, folder)
             except OSError as error:
                 self._is_supported = error.errno not in _UNSUPPORTED
-        return files.write_new_file_at(path, data)  # raises the error again if it persists
+        return write_new_file_at(path, data)  # raises the error again if it persists
 
-    def _write(self, name: str, data: bytes, folder: int) -> int:
+    def _write(self, name: str, data: bytes, folder: SafeFolder) -> int:
         file, descriptor = self._open_unused(folder)
         try:
-            files.write_all(descriptor, data)
+            write_all(descriptor, data)
             status = os.fstat(descriptor)
             if status.st_size > len(data):
                 os.ftruncate(descriptor, len(data))
-            os.link(self._path_of(file), name, dst_dir_fd=folder, follow_symlinks=False)
+            folder.link(self._path_of(file), name)
         except BaseException:
             self._delete(file)
             raise
@@ -78,7 +76,7 @@ class ReusableFiles:
         self._used.append(file)
         return status.st_ctime_ns
 
-    def _open_unused(self, folder: int) -> tuple[str, int]:
+    def _open_unused(self, folder: SafeFolder) -> tuple[str, int]:
         """Return the name and a writable descriptor of a file that no block uses."""
         for _ in range(min(_MAX_TRIES, len(self._used))):
             file = self._used.popleft()
@@ -109,20 +107,22 @@ class ReusableFiles:
             self._delete(file)
         return -1
 
-    def _create(self, folder: int) -> tuple[str, int]:
+    def _create(self, folder: SafeFolder) -> tuple[str, int]:
         if not self._count:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._path, 0o700)
         self._count += 1
         file = str(self._count)
-        descriptor = files.create_file(self._path_of(file))
-        files.give_to_folder_owner(descriptor, folder)
+        with SafeFolder.at(self._path) as own:
+            descriptor = own.create_file(file)
+        folder.give_to_owner(descriptor)
         self._states[file] = _file_state(descriptor, os.fstat(descriptor))
         return file, descriptor
 
     def _delete(self, file: str) -> None:
         del self._states[file]
-        files.remove_file(self._path_of(file))
+        with contextlib.suppress(OSError):
+            os.unlink(self._path_of(file))
 
     def _path_of(self, file: str) -> str:
         return f"{self._path}/{file}"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from .. import protocol
 from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, sender_pid
-from ..linux.rmtree import remove_tree
+from ..linux.safe_folder import remove_tree
 from .cgroups import CellCgroups
 from .client import Client
 from .event_loop import EventLoop

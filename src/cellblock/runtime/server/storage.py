@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ..linux.safe_folder import SafeFolder
+
 # The clock of the times of files. The one of `time.time` may be some milliseconds ahead of it.
 _CLOCK_REALTIME_COARSE = 5
 _BYTES_PER_SECOND = 8 << 30  # no block writes faster
@@ -22,7 +24,6 @@ _SHORTEST_INTERVAL = 0.002  # seconds
 _COUNT_SHARE = 10  # counting takes at most this part of the server's time
 _MAX_DEPTH = 100
 _BLOCK_BYTES = 512  # the unit of st_blocks
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Amount(NamedTuple):
@@ -133,8 +134,8 @@ class _Count:
     def add_folders(self, paths: Iterable[str]) -> None:
         """Add what is in the folders at `paths`."""
         for path in paths:
-            with contextlib.suppress(OSError):
-                self._add_folder(os.open(path, _FOLDER), _MAX_DEPTH)
+            with contextlib.suppress(OSError), SafeFolder.at(path) as folder:
+                self._add_folder(folder, _MAX_DEPTH)
 
     def add_removed_files(self, pids: Iterable[int], devices: set[int]) -> None:
         """Add files on `devices` that have no name any more, but are open in a process."""
@@ -149,30 +150,22 @@ class _Count:
                             seen.add(file)
                             self._add(status)
 
-    def _add_folder(self, folder: int, depth: int) -> None:
-        """Add what is in the open `folder`, and close it. Follow no link."""
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        self._add_entry(folder, entry, depth)
-        finally:
-            os.close(folder)
-
-    def _add_entry(self, folder: int, entry: os.DirEntry[str], depth: int) -> None:
-        status = entry.stat(follow_symlinks=False)
-        is_changed = self._add(status)
-        if not stat.S_ISDIR(status.st_mode):
-            return
-        if not depth:
-            self.is_complete = False
-            return
-        try:
-            self._add_folder(os.open(entry.name, _FOLDER, dir_fd=folder), depth - 1)
-        except FileNotFoundError:  # it was removed meanwhile
-            pass
-        except OSError:  # for example without permission
-            self.is_complete = self.is_complete and not is_changed
+    def _add_folder(self, folder: SafeFolder, depth: int) -> None:
+        """Add what is in `folder`."""
+        for name, status in folder.statuses():
+            is_changed = self._add(status)
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            if not depth:
+                self.is_complete = False
+                continue
+            try:
+                with folder.folder(name) as inner:
+                    self._add_folder(inner, depth - 1)
+            except FileNotFoundError:  # it was removed meanwhile
+                pass
+            except OSError:  # for example without permission
+                self.is_complete = self.is_complete and not is_changed
 
     def _add(self, status: os.stat_result) -> bool:
         """Add a file or folder, and return True, if it was changed since the start."""

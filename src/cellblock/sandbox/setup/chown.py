@@ -4,61 +4,57 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 
-from ...runtime.linux import open_flags
+from ...runtime.linux.safe_folder import SafeFolder
 
 Owner = tuple[int, int]  # user and group
 
 
-def chown_tree(folder: str, before: Owner, after: Owner) -> None:
-    """Change the owner of `folder` and all in it from `before` to `after`.
+def chown_tree(path: str, before: Owner, after: Owner) -> None:
+    """Change the owner of the folder `path` and all in it from `before` to `after`.
 
     Files of other owners, and files below that cannot be changed, keep their owner. Raise
-    `OSError` if the folder itself cannot be changed. Code may control all of the contents, so each
-    step goes from one directory descriptor to the next, and never follows a symbolic link.
+    `OSError` if the folder itself cannot be changed. Code may control all of the contents.
     """
-    path = [_open_dir(folder, None, before, after)]
+    opened, pending = [SafeFolder.at(path)], list[list[str]]()
     try:
-        _chown_entry(".", path[0][0], before, after)
-        while path:
-            top, names = path[-1]
-            if not names:
-                os.close(top)
-                path.pop()
+        top = opened[0].descriptor
+        if (owner := _new_owner(os.fstat(top), before, after)) != (-1, -1):
+            os.chown(top, *owner)
+        pending.append(_chown_entries(opened[0], before, after))
+        while pending:
+            if not pending[-1]:
+                pending.pop()
+                opened.pop().close()
                 continue
-            name = names.pop()
-            with contextlib.suppress(OSError):
-                _chown_entry(name, top, before, after)
             with contextlib.suppress(OSError):  # too deep: no descriptors are left
-                path.append(_open_dir(name, top, before, after))
+                opened.append(opened[-1].folder(pending[-1].pop()))
+                pending.append([])
+                pending[-1] = _chown_entries(opened[-1], before, after)
     finally:
-        for top, _ in path:
-            os.close(top)
+        for folder in opened:
+            folder.close()
 
 
-def _open_dir(name: str, above: int | None, before: Owner, after: Owner) -> tuple[int, list[str]]:
-    """Open a directory and change its files. Return a descriptor and the names of its directories.
+def _chown_entries(folder: SafeFolder, before: Owner, after: Owner) -> list[str]:
+    """Change the owner of all in `folder`. Return the names of the folders in it.
 
-    Only the names of directories are kept, because code can create millions of files.
+    Only the names of folders are kept, because code can create millions of files.
     """
-    top, folders = os.open(name, open_flags.FOLDER, dir_fd=above), list[str]()
-    try:
-        with os.scandir(top) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                else:
-                    with contextlib.suppress(OSError):
-                        _chown_entry(entry.name, top, before, after)
-    except OSError:
-        os.close(top)
-        raise
-    return top, folders
+    folders = list[str]()
+    for name, status in folder.statuses():
+        if (owner := _new_owner(status, before, after)) != (-1, -1):
+            with contextlib.suppress(OSError):
+                folder.chown(name, *owner)
+        if stat.S_ISDIR(status.st_mode):
+            folders.append(name)
+    return folders
 
 
-def _chown_entry(name: str, top: int, before: Owner, after: Owner) -> None:
-    status = os.stat(name, dir_fd=top, follow_symlinks=False)
-    user = after[0] if status.st_uid == before[0] else -1
-    group = after[1] if status.st_gid == before[1] else -1
-    if (user, group) != (-1, -1):
-        os.chown(name, user, group, dir_fd=top, follow_symlinks=False)
+def _new_owner(status: os.stat_result, before: Owner, after: Owner) -> Owner:
+    """Return the user and group to set. -1 leaves them as they are."""
+    return (
+        after[0] if status.st_uid == before[0] else -1,
+        after[1] if status.st_gid == before[1] else -1,
+    )

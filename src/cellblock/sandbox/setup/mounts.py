@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ...runtime.cell.filesystem import make_target
 from ...runtime.linux import syscalls
-from ...runtime.linux.files import make_target
 from .chown import Owner, chown_tree
 from .namespaces import open_id_map
 
@@ -72,7 +72,10 @@ def _open_tree(mount: dict[str, Any], map_to: int | None, id_maps: IdMaps) -> Mo
 
 
 def _open_below(source: str, below: str) -> int:
-    """Open `source`, or the path `below` it, in which code may have replaced any name by a link."""
+    """Open `source`, or the path `below` it, in which code may have replaced any name by a link.
+
+    Not with `SafeFolder`: open_tree(2) takes files too, and needs no right to read.
+    """
     opened = os.open(source, os.O_PATH | os.O_CLOEXEC)
     for name in below.split("/") if below else ():
         try:

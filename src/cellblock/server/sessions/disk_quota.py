@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ...runtime.linux import open_flags
+from ...runtime.linux.safe_folder import SafeFolder
 from ..refusals import DiskQuotaExceeded
 
 _BLOCK_BYTES = 512  # the unit of st_blocks
@@ -56,7 +56,8 @@ def disk_bytes(folders: Iterable[Path]) -> int:
     usage = _Usage()
     for path in dict.fromkeys(folders):
         try:
-            usage.add_folder(os.open(path, open_flags.FOLDER), _MAX_DEPTH)
+            with SafeFolder.at(path) as folder:
+                usage.add_folder(folder, _MAX_DEPTH)
         except FileNotFoundError:  # its session has ended
             pass
         except OSError as error:
@@ -71,29 +72,21 @@ class _Usage:
         self.bytes = 0
         self._seen = set[tuple[int, int]]()
 
-    def add_folder(self, folder: int, depth: int) -> None:
-        """Add what is in the open `folder`, and close it."""
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    try:
-                        self._add_entry(folder, entry, depth)
-                    except (FileNotFoundError, NotADirectoryError):  # replaced meanwhile
-                        continue
-        finally:
-            os.close(folder)
-
-    def _add_entry(self, folder: int, entry: os.DirEntry[str], depth: int) -> None:
-        status = entry.stat(follow_symlinks=False)
-        identity = status.st_dev, status.st_ino
-        if identity in self._seen:
-            return
-        self._seen.add(identity)
-        self.bytes += status.st_blocks * _BLOCK_BYTES
-        if stat.S_ISDIR(status.st_mode):
+    def add_folder(self, folder: SafeFolder, depth: int) -> None:
+        """Add what is in `folder`."""
+        for name, status in folder.statuses():
+            identity = status.st_dev, status.st_ino
+            if identity in self._seen:
+                continue
+            self._seen.add(identity)
+            self.bytes += status.st_blocks * _BLOCK_BYTES
+            if not stat.S_ISDIR(status.st_mode):
+                continue
             if not depth:
                 raise _uncountable(f"more than {_MAX_DEPTH} folders are in each other")
-            self.add_folder(os.open(entry.name, open_flags.FOLDER, dir_fd=folder), depth - 1)
+            replaced = FileNotFoundError, NotADirectoryError
+            with contextlib.suppress(*replaced), folder.folder(name) as inner:
+                self.add_folder(inner, depth - 1)
 
 
 def _uncountable(reason: str | None) -> DiskQuotaExceeded:

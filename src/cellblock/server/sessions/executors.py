@@ -30,7 +30,7 @@ from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ...executors.workspace.workspace import Workspace
 from ...limits import MIB, Limits
 from ...results import CodeResult, ResultBuilder
-from ...runtime.linux.rmtree import empty_folder
+from ...runtime.linux.safe_folder import empty_folder
 from ...runtime.protocol import Frame
 from ...source_text import as_utf_8
 from ..settings import ServedSettings

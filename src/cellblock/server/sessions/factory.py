@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import tempfile
 import time
 from collections import defaultdict
@@ -19,6 +18,7 @@ from ...executors.workspace.cleanup_watchdog import CleanupWatchdog
 from ...executors.workspace.full_disk import report_full_disk
 from ...limits import Limits
 from ...policy import Policy
+from ...runtime.linux.safe_folder import remove_tree
 from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
 from ..settings import ServedSettings
@@ -191,7 +191,7 @@ class DockerSessions:
     async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
         """Stop an executor and remove its folder."""
         await executor.stop()
-        await asyncio.to_thread(shutil.rmtree, executor.work_dir, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, str(executor.work_dir))
 
     def _make(self, owner: Owner, kind: type[DockerT]) -> DockerT:
         assert self._work_dirs is not None

@@ -1,16 +1,14 @@
 """SessionFiles: the files of a session, from outside.
 
-Code in the session owns the folder, and can replace any name by a link or a device. So each step of
-a path is opened relative to the folder before it, never through a link, and only regular files are
-read.
+Code in the session owns the folder, and may change it at any moment: see `SafeFolder`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import mimetypes
 import os
-import secrets
 import stat
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -19,16 +17,14 @@ from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 
 from ...errors import WorkspaceError
-from ...runtime.linux import files, open_flags
-from ..refusals import FileMissing, InvalidFileName, InvalidRequest
+from ...runtime.linux.safe_folder import TEMPORARY, SafeFolder
+from ..refusals import FileMissing, InvalidFileName
 from .executors import DATA_DIR
 
 T = TypeVar("T")
-_TEMPORARY = ".cellblock-"
 _BLOCK_FILE = "tmp_code_"
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 16
 _MAX_ENTRIES = 10_000
-_MAX_DELETED_DEPTH = 100  # of a folder that is deleted; each level keeps a descriptor open
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class SessionFiles:
         """
         parts = split_name(name) if name.strip("/") not in ("", DATA_DIR.strip("/")) else ()
         found = list[FileInfo]()
-        with self._translate_errors(name), self._open_listed(name, parts) as folder:
+        with _translate_errors(name), self._open_listed(name, parts) as folder:
             for info in _scan(folder, "/".join(parts), _MAX_DEPTH if recursive else 0):
                 found.append(info)
                 if len(found) >= _MAX_ENTRIES:
@@ -96,14 +92,8 @@ class SessionFiles:
     def open(self, name: str) -> BinaryIO:
         """Open a file to read it. Raise `FileMissing` and `InvalidFileName`."""
         *parents, last = split_name(name)
-        with self._translate_errors(name), self._open_folder(parents) as folder:
-            descriptor = os.open(last, open_flags.READ_FILE, dir_fd=folder)
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                os.close(descriptor)
-                kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-                raise FileMissing(f"The session has no file {name!r}: it is {kind}.")
-            return open(descriptor, "rb")
+        with _translate_errors(name), SafeFolder.at(self._folder, *parents) as folder:
+            return folder.read_file(last)
 
     def write(self, name: str, write: Callable[[BinaryIO], T]) -> T:
         """Create or replace a file: call `write` with a temporary one, then rename it.
@@ -113,21 +103,16 @@ class SessionFiles:
         `WorkspaceError` if it cannot be written, and what `write` raises.
         """
         *parents, last = split_name(name)
-        temporary = _TEMPORARY + secrets.token_hex(8)
         with (
-            self._translate_errors(name),
+            _translate_errors(name),
             _refuse_conflicts(name),
-            self._open_folder(parents, create=True) as folder,
+            SafeFolder.at(self._folder, *parents, create=True) as folder,
         ):
-            try:
-                with open(files.create_file(temporary, folder), "wb") as file:
-                    result = write(file)
+            with folder.replace_file(last) as file:
+                result = write(file)
+                file.flush()
                 self._check_disk()
-                os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
-                self._on_write("/".join((*parents, last)))
-            except BaseException:
-                files.remove_file(temporary, folder)
-                raise
+            self._on_write("/".join((*parents, last)))
             return result
 
     def delete(self, name: str, *, folders: bool = False) -> None:
@@ -136,58 +121,41 @@ class SessionFiles:
         Raise `FileMissing`, `InvalidFileName`, and `WorkspaceError` for what cannot be deleted.
         """
         *parents, last = split_name(name)
-        with self._translate_errors(name), self._open_folder(parents) as folder:
-            try:
-                os.unlink(last, dir_fd=folder)
-            except IsADirectoryError as error:
-                if not folders:
-                    message = f"The session has no file {name!r}: it is a folder."
-                    raise FileMissing(message) from error
-                _delete_folder(last, folder, _MAX_DELETED_DEPTH)
+        with _translate_errors(name), SafeFolder.at(self._folder, *parents) as folder:
+            (folder.remove if folders else folder.unlink)(last)
 
-    @contextlib.contextmanager
-    def _open_listed(self, name: str, parts: tuple[str, ...]) -> Generator[int]:
-        """Open a folder as `_open_folder` does. Raise `InvalidFileName` if it is a file."""
-        *parents, last = parts or ("",)
-        with self._open_folder(parents) as parent:
-            if last and stat.S_ISREG(os.stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
-                raise InvalidFileName(f"{name!r} is not a folder.")
-        with self._open_folder(parts) as folder:
-            yield folder
+    def _open_listed(self, name: str, parts: tuple[str, ...]) -> SafeFolder:
+        """Open a folder. Raise `InvalidFileName` if it is a file."""
+        if parts:
+            *parents, last = parts
+            with SafeFolder.at(self._folder, *parents) as parent:
+                if stat.S_ISREG(parent.stat(last).st_mode):
+                    raise InvalidFileName(f"{name!r} is not a folder.")
+        return SafeFolder.at(self._folder, *parts)
 
-    @contextlib.contextmanager
-    def _open_folder(
-        self, parts: Iterator[str] | list[str] | tuple[str, ...], *, create: bool = False
-    ) -> Generator[int]:
-        folder = os.open(self._folder, open_flags.FOLDER)
-        try:
-            for part in parts:
-                if create:
-                    _make_folder(part, folder)
-                inner = os.open(part, open_flags.FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = inner
-            yield folder
-        finally:
-            os.close(folder)
 
-    @contextlib.contextmanager
-    def _translate_errors(self, name: str) -> Generator[None]:
-        try:
-            yield
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise FileMissing(f"The session has no file {name!r}.") from error
-        except (WorkspaceError, InvalidRequest, FileMissing):
-            raise
-        except OSError as error:
-            if error.errno in _LINK_ERRORS:
-                raise FileMissing(f"The session has no file {name!r}: it is a link.") from error
+@contextlib.contextmanager
+def _translate_errors(name: str) -> Generator[None]:
+    try:
+        yield
+    except WorkspaceError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_FILE:
             raise WorkspaceError(
                 f"{name!r} cannot be used in the session's folder: {error.strerror}."
             ) from error
+        raise FileMissing(f"The session has no file {name!r}{_NO_FILE[error.errno]}.") from error
 
 
-_LINK_ERRORS = (40, 6)  # ELOOP: a link; ENXIO: a socket
+# Why there is no file, after a colon.
+_NO_FILE = {
+    errno.ENOENT: "",
+    errno.ENOTDIR: "",
+    errno.EISDIR: ": it is a folder",
+    errno.ELOOP: ": it is a link",
+    errno.ENXIO: ": it is no regular file",
+}
 
 
 def split_name(name: str) -> tuple[str, ...]:
@@ -203,7 +171,7 @@ def split_name(name: str) -> tuple[str, ...]:
             size = len(os.fsencode(part))
         except UnicodeEncodeError as error:
             raise InvalidFileName(f"{name[:300]!r} is not valid UTF-8.") from error
-        if size > _MAX_NAME_BYTES or "\0" in part or part.startswith(_TEMPORARY):
+        if size > _MAX_NAME_BYTES or "\0" in part or part.startswith(TEMPORARY):
             raise InvalidFileName(
                 f"{name[:300]!r} is not a valid file name. Names have at most {_MAX_NAME_BYTES} "
                 "bytes, and no NUL."
@@ -224,64 +192,20 @@ def _refuse_conflicts(name: str) -> Generator[None]:
         ) from error
 
 
-def _delete_folder(name: str, parent: int, depth: int) -> None:
-    """Delete a folder and what is in it, without following links."""
-    if not depth:
-        raise InvalidFileName(
-            f"The folder is more than {_MAX_DELETED_DEPTH} folders deep. Delete it with code."
-        )
-    folder = os.open(name, open_flags.FOLDER, dir_fd=parent)
-    try:
-        with os.scandir(folder) as entries:
-            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for inner, is_folder in found:
-            if is_folder:
-                _delete_folder(inner, folder, depth - 1)
-            else:
-                os.unlink(inner, dir_fd=folder)
-    finally:
-        os.close(folder)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _make_folder(name: str, parent: int) -> None:
-    try:
-        os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        return
-    with contextlib.suppress(OSError):  # code can replace it at once; opening it tells
-        inner = os.open(name, open_flags.FOLDER, dir_fd=parent)
-        try:
-            files.give_to_folder_owner(inner, parent)
-        finally:
-            os.close(inner)
-
-
-def _scan(folder: int, prefix: str, depth: int) -> Iterator[FileInfo]:
+def _scan(folder: SafeFolder, prefix: str, depth: int) -> Iterator[FileInfo]:
     subfolders = list[tuple[str, str]]()
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith((_TEMPORARY, _BLOCK_FILE)):
-                continue
-            path = f"{prefix}/{entry.name}" if prefix else entry.name
-            with contextlib.suppress(OSError):  # removed meanwhile
-                status = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
-                    yield _file_info(path, status)
-                elif stat.S_ISDIR(status.st_mode):
-                    yield _info(path, 0, status.st_mtime, is_folder=True)
-                    subfolders.append((entry.name, path))
+    for name, status in folder.statuses():
+        if name.startswith((TEMPORARY, _BLOCK_FILE)):
+            continue
+        path = f"{prefix}/{name}" if prefix else name
+        if stat.S_ISREG(status.st_mode):
+            yield _file_info(path, status)
+        elif stat.S_ISDIR(status.st_mode):
+            yield _info(path, 0, status.st_mtime, is_folder=True)
+            subfolders.append((name, path))
     for name, path in subfolders if depth else ():
-        with contextlib.suppress(OSError):
-            yield from _scan_inner(name, folder, path, depth - 1)
-
-
-def _scan_inner(name: str, folder: int, path: str, depth: int) -> Iterator[FileInfo]:
-    inner = os.open(name, open_flags.FOLDER, dir_fd=folder)
-    try:
-        yield from _scan(inner, path, depth)
-    finally:
-        os.close(inner)
+        with contextlib.suppress(OSError), folder.folder(name) as inner:
+            yield from _scan(inner, path, depth - 1)
 
 
 def _file_info(path: str, status: os.stat_result) -> FileInfo:

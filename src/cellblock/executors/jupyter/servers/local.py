@@ -19,7 +19,7 @@ from ....errors import BackendError
 from ....limits import LOCAL_LIMITS, Limits
 from ....runtime import protocol
 from ....runtime.linux import process_tree
-from ....runtime.linux.rmtree import remove_tree
+from ....runtime.linux.safe_folder import remove_tree
 from ...argument_checks import check_limits
 from ..connection_info import JupyterConnectionInfo
 from .base import ManagedJupyterServer

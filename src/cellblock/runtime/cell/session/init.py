@@ -213,7 +213,10 @@ def _unshare_for_branch() -> None:
 
 
 def _copy_folder(source: str, target: str, device: int) -> None:
-    """Copy the files of `source` on filesystem `device`; skip files that vanish meanwhile."""
+    """Copy the files of `source` on filesystem `device`; skip files that vanish meanwhile.
+
+    Not with `SafeFolder`: this process is in the sandbox, and sees only what the code may see.
+    """
     for entry in os.scandir(source):
         copy = f"{target}/{entry.name}"
         with contextlib.suppress(OSError):
