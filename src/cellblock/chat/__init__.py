@@ -1,7 +1,6 @@
 """Chats: agents that converse, with models, tools, code and people, as AutoGen 0.2 has them."""
 
-from .agent import Agent, ChatMessage, LLMAgent
-from .agent_state import HumanInputMode
+from .agent import Agent, ChatMessage, HumanInputMode, LLMAgent
 from .assistant_agent import AssistantAgent
 from .code_utils import DEFAULT_MODEL, FAST_MODEL
 from .conversable_agent import ConversableAgent

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 ChatMessage = dict[str, Any]
 """A message as the OpenAI chat API has it: `content`, `role`, `name`, `tool_calls`, …"""
+Reply = tuple[bool, str | ChatMessage | None]
+"""What a reply function returns: True if the reply is final, and the reply."""
+HumanInputMode = Literal["ALWAYS", "TERMINATE", "NEVER"]
 
 
 @runtime_checkable

@@ -3,43 +3,67 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from .agent import Agent, ChatMessage
-from .agent_state import HumanInputMode
+from .agent import Agent, ChatMessage, HumanInputMode
+from .agent_state import AgentParts
 from .code.code_replies import CodeReplies
-from .code_utils import content_str
-from .conversations.chats import Chats, FirstMessage
-from .conversations.nested_chats import NestedChats
+from .conversations import chat_queue as queues
+from .conversations.agent_run import run_steps
+from .conversations.carryover import add_carryover
+from .conversations.chat_result import ChatResult
+from .conversations.chats import (
+    ChatOptions,
+    FirstMessage,
+    Message,
+    chat_steps,
+    init_message_steps,
+    warn_of_misspelling,
+)
+from .conversations.nested_chats import (
+    REPLY_OPTIONS,
+    SUMMARY_REPLY,
+    a_summary_from_nested_chats,
+    nested_reply_function,
+    summary_from_nested_chats,
+)
 from .conversations.run_response import AsyncRunResponse, RunResponse
+from .conversations.summaries import (
+    SummaryMethod,
+    answer_text_steps,
+    last_msg_as_summary,
+    reflection_as_summary,
+    summary_steps,
+    with_cache,
+)
 from .models.model_replies import ModelReplies
-from .names import assert_valid_name, normalize_name
+from .printing import print_message
 from .replies.auto_reply_limits import AutoReplyLimits
-from .replies.hooks import HOOKABLE_METHODS, Hooks
-from .replies.human_input import HumanReplies
+from .replies.hooks import Hooks
+from .replies.human_input import People, valid_mode
 from .replies.message_store import MessageStore
 from .replies.reply_functions import ReplyFunctions
-from .replies.sending import Sending
-from .tools.function_signature import name_of_function
-from .tools.tool_registration import register_function
+from .replying_agent import ReplyingAgent
+from .steps import (
+    Step,
+    Steps,
+    asynchronous,
+    run,
+    run_async,
+    synchronous,
+    with_parameters_of,
+)
 from .tools.tool_replies import ToolReplies
 
+if TYPE_CHECKING:
+    from .models.cache import AbstractCache
 
-class ConversableAgent(
-    HumanReplies,
-    CodeReplies,
-    ToolReplies,
-    ModelReplies,
-    NestedChats,
-    Chats,
-    ReplyFunctions,
-    Hooks,
-    AutoReplyLimits,
-    Sending,
-    MessageStore,
-):
+F = TypeVar("F", bound=Callable[..., Any])
+Messages = list[ChatMessage] | None
+
+
+class ConversableAgent(ReplyingAgent):
     """An agent that converses with others.
 
     To reply it tries, in this order: the end of the conversation or a person, as
@@ -78,176 +102,314 @@ class ConversableAgent(
         silent: bool | None = None,
     ) -> None:
         self._name = name
-        self.human_input_mode = _valid_mode(human_input_mode)
+        self.human_input_mode: HumanInputMode = valid_mode(human_input_mode)
         self.silent = silent
-        _check_termination(is_termination_msg, max_consecutive_auto_reply)
         self._description = system_message if description is None else description
-        self._is_termination_msg = is_termination_msg or _is_terminate
-        self._default_auto_reply = default_auto_reply
-        self._set_up_state(chat_messages)
-        self._set_up_auto_replies(max_consecutive_auto_reply)
-        self._set_up_model(llm_config, system_message)
-        self._set_up_tools(function_map)
-        self._set_up_code(code_execution_config)
+        self.reply_at_receive = defaultdict(bool)
+        self.client_cache: AbstractCache | None = None
+        limit = max_consecutive_auto_reply
+        limits = AutoReplyLimits(
+            self.MAX_CONSECUTIVE_AUTO_REPLY if limit is None else limit,
+            self.max_consecutive_auto_reply,
+        )
+        people = People(is_termination_msg, limits)
+        self._validate_llm_config(llm_config)
+        self._parts = AgentParts(
+            messages=MessageStore(chat_messages),
+            limits=limits,
+            people=people,
+            replies=ReplyFunctions(default_auto_reply),
+            hooks=Hooks(),
+            models=ModelReplies(system_message, is_needed=self._needs_model),
+            tools=ToolReplies(function_map),
+            code=CodeReplies(code_execution_config, checks_options=not self._runs_code_itself()),
+        )
         self._register_own_replies()
 
-    def _set_up_state(self, chat_messages: Mapping[Agent, list[ChatMessage]] | None) -> None:
-        self._oai_messages = defaultdict(list, chat_messages or {})
-        self._human_input = []
-        self._reply_func_list = []
-        self.reply_at_receive = defaultdict(bool)
-        self.hook_lists = {name: [] for name in HOOKABLE_METHODS}
+    # send and receive: a recursion. To stay far from Python's recursion limit, both versions are
+    # written out instead of as steps.
 
-    def _register_own_replies(self) -> None:
-        """Register what is tried last first."""
-        functions: list[Callable[..., Any]] = [
-            ConversableAgent.generate_oai_reply,
-            ConversableAgent.a_generate_oai_reply,
-        ]
-        if self._code_execution_config is not False:
-            functions.append(ConversableAgent.generate_code_execution_reply)
-        functions += [
-            ConversableAgent.generate_tool_calls_reply,
-            ConversableAgent.a_generate_tool_calls_reply,
-            ConversableAgent.generate_function_call_reply,
-            ConversableAgent.a_generate_function_call_reply,
-            ConversableAgent.check_termination_and_human_reply,
-            ConversableAgent.a_check_termination_and_human_reply,
-        ]
-        for function in functions:
-            self.register_reply([Agent, None], function, ignore_async_in_sync_chat=True)
-
-    def run(
+    def send(
         self,
-        recipient: ConversableAgent | None = None,
-        *,
+        message: ChatMessage | str,
+        recipient: Agent,
+        request_reply: bool | None = None,
+        silent: bool | None = False,
+    ) -> None:
+        """Send `message` to `recipient`, which replies as `receive` says.
+
+        `silent` suppresses the printing; the agent's own `silent` comes first. Raise `ValueError`
+        if the message has neither content nor a call.
+        """
+        is_silent = self._is_silent(self, silent)
+        message = self._process_message_before_send(message, recipient, is_silent)
+        self._store_sent_message(message, recipient)
+        cast(Any, recipient).receive(message, self, request_reply, silent)
+
+    async def a_send(
+        self,
+        message: ChatMessage | str,
+        recipient: Agent,
+        request_reply: bool | None = None,
+        silent: bool | None = False,
+    ) -> None:
+        """Send `message` to `recipient`; see `send`."""
+        is_silent = self._is_silent(self, silent)
+        message = await self._a_process_message_before_send(message, recipient, is_silent)
+        self._store_sent_message(message, recipient)
+        await cast(Any, recipient).a_receive(message, self, request_reply, silent)
+
+    def receive(
+        self,
+        message: ChatMessage | str,
+        sender: Agent,
+        request_reply: bool | None = None,
+        silent: bool | None = False,
+    ) -> None:
+        """Store and print `message` of `sender`, and send the reply.
+
+        `request_reply` says whether to reply; None replies within a chat that was initiated with
+        `sender`. Raise `ValueError` if the message has neither content nor a call.
+        """
+        self._process_received_message(message, sender, silent)
+        if not (self.reply_at_receive[sender] if request_reply is None else request_reply):
+            return
+        reply = self.generate_reply(messages=self.chat_messages[sender], sender=sender)
+        if reply is not None:
+            self.send(reply, sender, silent=silent)
+
+    async def a_receive(
+        self,
+        message: ChatMessage | str,
+        sender: Agent,
+        request_reply: bool | None = None,
+        silent: bool | None = False,
+    ) -> None:
+        """Store and print `message` of `sender`, and send the reply; see `receive`."""
+        self._process_received_message(message, sender, silent)
+        if not (self.reply_at_receive[sender] if request_reply is None else request_reply):
+            return
+        reply = await self.a_generate_reply(messages=self.chat_messages[sender], sender=sender)
+        if reply is not None:
+            await self.a_send(reply, sender, silent=silent)
+
+    @synchronous
+    def _process_message_before_send(
+        self, message: ChatMessage | str, recipient: Agent, silent: bool | None
+    ) -> Steps[ChatMessage | str]:
+        return self._parts.hooks.message_to_send_steps(self, message, recipient, silent)
+
+    _a_process_message_before_send = asynchronous(_process_message_before_send)
+
+    def _store_sent_message(self, message: ChatMessage | str, recipient: Agent) -> None:
+        if not self._append_oai_message(message, "assistant", recipient, is_sending=True):
+            raise _invalid_message("Message")
+
+    def _process_received_message(
+        self, message: ChatMessage | str, sender: Agent, silent: bool | None
+    ) -> None:
+        """Store `message`, and print it unless the sender is silent."""
+        if not self._append_oai_message(message, "user", sender, is_sending=False):
+            raise _invalid_message("Received message")
+        if not self._is_silent(sender, silent):
+            self._print_received_message(message, sender)
+
+    def _print_received_message(self, message: ChatMessage | str, sender: Agent) -> None:
+        print_message(
+            self._message_to_dict(message),
+            sender.name,
+            self.name,
+            print_response=lambda response: self._print_received_message(response, sender),
+            use_templates=bool(
+                self.llm_config and self.llm_config.get("allow_format_str_template", False)
+            ),
+        )
+
+    # chats
+
+    @synchronous
+    def initiate_chat(
+        self,
+        recipient: ConversableAgent,
+        clear_history: bool = True,
+        silent: bool | None = False,
+        cache: AbstractCache | None = None,
+        max_turns: int | None = None,
+        summary_method: SummaryMethod = "last_msg",
+        summary_args: Mapping[str, Any] | None = None,
         message: FirstMessage = None,
-        tools: Callable[..., Any] | Iterable[Callable[..., Any]] = (),
-        executor_kwargs: dict[str, Any] | None = None,
-        user_input: bool = False,
-        msg_to: Literal["agent", "user"] = "agent",
-        **options: Any,
-    ) -> RunResponse:
+        **kwargs: Any,
+    ) -> Steps[ChatResult]:
+        """Send `message` to `recipient`, and return the chat when it is over.
+
+        Without `max_turns` the chat is over when one agent has no reply. One turn is a message of
+        this agent and its answer. What is stored from earlier chats of the two is cleared unless
+        `clear_history` is False. `summary_method` is `"last_msg"`, `"reflection_with_llm"` (the
+        model gets `summary_args["summary_prompt"]` with `summary_args["summary_role"]`), a
+        function (sender, recipient, summary_args), or None. `carryover` (text, or a list) is added
+        to the message. A function as `message` gets `carryover` and other `kwargs` as context.
+
+        In an asynchronous chat functions as `message` and `summary_method` may be asynchronous.
+        In a synchronous one, raise RuntimeError if an agent has an asynchronous reply function of
+        a user.
+        """
+        warn_of_misspelling(kwargs, message=message, max_turns=max_turns)
+        options = ChatOptions(
+            clear_history, silent, cache, max_turns, summary_method, summary_args, kwargs
+        )
+        if not isinstance(cast(object, recipient), ConversableAgent):
+            raise TypeError(f"Agents chat with a ConversableAgent. The recipient is {recipient!r}.")
+        return chat_steps(self, recipient, message, options)
+
+    a_initiate_chat = asynchronous(initiate_chat)
+
+    @synchronous
+    def generate_init_message(self, message: Message, **kwargs: Any) -> Steps[ChatMessage | str]:
+        """Return the first message of a chat, with `kwargs["carryover"]`.
+
+        Ask the human for it if `message` is None. Raise `InvalidCarryOverType` if the carryover is
+        neither text nor a list.
+        """
+        ask = Step(self.get_human_input, self.a_get_human_input)
+        first = yield from init_message_steps(ask, message)
+        return self._handle_carryover(first, kwargs)
+
+    a_generate_init_message = asynchronous(generate_init_message)
+
+    def _handle_carryover(
+        self, message: ChatMessage | str, kwargs: Mapping[str, Any]
+    ) -> ChatMessage | str:
+        return add_carryover(message, kwargs.get("carryover"))
+
+    def _prepare_chat(
+        self,
+        recipient: ConversableAgent,
+        clear_history: bool,
+        prepare_recipient: bool = True,
+        reply_at_receive: bool = True,
+    ) -> None:
+        self.reset_consecutive_auto_reply_counter(recipient)
+        self.reply_at_receive[recipient] = reply_at_receive
+        if clear_history:
+            self.clear_history(recipient)
+            self._human_input = []
+        if prepare_recipient:
+            recipient._prepare_chat(self, clear_history, False, reply_at_receive)
+
+    @synchronous
+    def _summarize_chat(
+        self,
+        summary_method: SummaryMethod,
+        summary_args: Mapping[str, Any] | None,
+        recipient: ConversableAgent,
+        cache: AbstractCache | None = None,
+    ) -> Steps[Any]:
+        return summary_steps(self, recipient, summary_method, with_cache(summary_args, cache))
+
+    _a_summarize_chat = asynchronous(_summarize_chat)
+    _last_msg_as_summary = staticmethod(last_msg_as_summary)
+    _reflection_with_llm_as_summary = staticmethod(reflection_as_summary)
+
+    @synchronous
+    def _reflection_with_llm(
+        self,
+        prompt: str,
+        messages: list[ChatMessage],
+        llm_agent: ConversableAgent | None = None,
+        cache: AbstractCache | None = None,
+        role: str | None = None,
+    ) -> Steps[str]:
+        client = (llm_agent.client if llm_agent else None) or self.client
+        ask = Step(self._generate_oai_reply_from_client, self._a_generate_oai_reply_from_client)
+        return answer_text_steps(prompt, messages, client, cache, role, ask)
+
+    _a_reflection_with_llm = asynchronous(_reflection_with_llm)
+
+    def initiate_chats(self, chat_queue: list[dict[str, Any]]) -> list[ChatResult]:
+        """Open chats one after the other, and return their results.
+
+        Each entry has the arguments of `initiate_chat`, with `recipient`. `sender` is this agent
+        unless the entry has another. Summaries of chats are carried over to the chats behind them,
+        but for the numbers in `finished_chat_indexes_to_exclude_from_carryover`.
+        """
+        self._finished_chats = finished = list[ChatResult]()
+        queues.run_chats(self._with_sender(chat_queue), finished)
+        return finished
+
+    async def a_initiate_chats(self, chat_queue: list[dict[str, Any]]) -> dict[Any, ChatResult]:
+        """Open chats side by side, and return the results by the `chat_id` of the entries.
+
+        A chat waits for the chats in its `prerequisites`, whose summaries are carried over.
+        """
+        self._finished_chats = finished = dict[Any, ChatResult]()
+        await queues.a_run_chats(self._with_sender(chat_queue), finished)
+        return finished
+
+    def get_chat_results(self, chat_index: Any = None) -> Any:
+        """Return the results of the last `initiate_chats`, or the one at `chat_index`.
+
+        After `a_initiate_chats` the index is a `chat_id`. Raise `LookupError` if there is none.
+        """
+        finished = getattr(self, "_finished_chats", [])
+        return finished if chat_index is None else finished[chat_index]
+
+    def _with_sender(self, chat_queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**entry, "sender": entry.get("sender") or self} for entry in chat_queue]
+
+    def register_nested_chats(
+        self,
+        chat_queue: list[dict[str, Any]],
+        trigger: Any,
+        reply_func_from_nested_chats: str | Callable[..., Any] = SUMMARY_REPLY,
+        position: int = 2,
+        use_async: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Hold the chats of `chat_queue` whenever a message from `trigger` is to be answered.
+
+        The reply is the summary of the last chat. Each entry has the arguments of `initiate_chat`.
+        The agent is the sender unless the entry has another. A function as `message` has the
+        arguments (recipient, messages, sender, config); a chat is left out if its message is empty.
+        The first chat opens with the message that is to be answered if it has none of its own.
+
+        A function as `reply_func_from_nested_chats` has the arguments (chat_queue, recipient,
+        messages, sender, config) and returns (final, reply). With `use_async` the chats run only in
+        asynchronous chats, side by side, and each entry needs a `chat_id`. `kwargs` may have
+        `config`, `reset_config` and `ignore_async_in_sync_chat` of `register_reply`.
+        """
+        function: Any = reply_func_from_nested_chats
+        if function == SUMMARY_REPLY:
+            summary, a_summary = self._summary_from_nested_chats, self._a_summary_from_nested_chats
+            function = a_summary if use_async else summary
+        reply = nested_reply_function(chat_queue, function, use_async=bool(use_async))
+        options = {key: kwargs[key] for key in REPLY_OPTIONS if key in kwargs}
+        self.register_reply(trigger, reply, position, **options)
+
+    _summary_from_nested_chats = staticmethod(summary_from_nested_chats)
+    _a_summary_from_nested_chats = staticmethod(a_summary_from_nested_chats)
+
+    @staticmethod
+    def _new_user(**settings: Any) -> ConversableAgent:
+        return ConversableAgent(**settings)
+
+    @with_parameters_of(run_steps)
+    def run(self, *arguments: Any, **options: Any) -> RunResponse:
         """Chat with `recipient` as AG2's `run` does; the other `options` are of `initiate_chat`.
 
         Without `recipient` the other agent is a new one named "user", which executes the functions
         `tools` and asks a person if `user_input`. `executor_kwargs` are further arguments of it,
         such as `code_execution_config`. `msg_to` says who gets the message.
         """
-        if recipient is not None:
-            return RunResponse(self.initiate_chat(recipient, message=message, **options))
-        with self._user_with_tools(tools, executor_kwargs, user_input) as user:
-            opener, other = (user, self) if msg_to == "agent" else (self, user)
-            return RunResponse(opener.initiate_chat(other, message=message, **options))
+        return RunResponse(run(run_steps(self, *arguments, **options)))
 
-    async def a_run(
-        self,
-        recipient: ConversableAgent | None = None,
-        *,
-        message: FirstMessage = None,
-        tools: Callable[..., Any] | Iterable[Callable[..., Any]] = (),
-        executor_kwargs: dict[str, Any] | None = None,
-        user_input: bool = False,
-        msg_to: Literal["agent", "user"] = "agent",
-        **options: Any,
-    ) -> AsyncRunResponse:
+    @with_parameters_of(run_steps)
+    async def a_run(self, *arguments: Any, **options: Any) -> AsyncRunResponse:
         """Do what `run` does, without blocking the event loop."""
-        if recipient is not None:
-            chat = await self.a_initiate_chat(recipient, message=message, **options)
-            return AsyncRunResponse(chat)
-        with self._user_with_tools(tools, executor_kwargs, user_input) as user:
-            opener, other = (user, self) if msg_to == "agent" else (self, user)
-            return AsyncRunResponse(await opener.a_initiate_chat(other, message=message, **options))
-
-    @contextmanager
-    def _user_with_tools(
-        self,
-        tools: Callable[..., Any] | Iterable[Callable[..., Any]],
-        options: dict[str, Any] | None,
-        user_input: bool,
-    ) -> Generator[ConversableAgent]:
-        """Yield an agent that executes `tools`, which only this chat offers to the model."""
-        settings: dict[str, Any] = {
-            "human_input_mode": "ALWAYS" if user_input else "NEVER",
-            "llm_config": False,
-            "is_termination_msg": _mentions_terminate,
-            **(options or {}),
-        }
-        user = ConversableAgent(settings.pop("name", "user"), **settings)
-        offered: list[str] = []
-        try:
-            for tool in (tools,) if callable(tools) else tools:
-                name = name_of_function(tool)
-                what = tool.__doc__ or name
-                register_function(tool, caller=self, executor=user, name=name, description=what)
-                offered.append(name)
-            yield user
-        finally:
-            for name in offered:
-                self.update_tool_signature(name, is_remove=True)
-
-    @property
-    def name(self) -> str:
-        """The name, unique among the agents of a chat."""
-        return self._name
-
-    @property
-    def description(self) -> Any:
-        """What the agent is for; a group chat selects speakers by it."""
-        return self._description
-
-    @description.setter
-    def description(self, description: str) -> None:
-        self._description = description
-
-    @property
-    def system_message(self) -> Any:
-        """The instructions for the model."""
-        return self._oai_system_message[0]["content"]
-
-    def update_system_message(self, system_message: str | list[Any]) -> None:
-        """Replace the instructions for the model."""
-        self._oai_system_message[0]["content"] = system_message
-
-    def reset(self) -> None:
-        """Forget all messages, counters and usage; keep what was registered."""
-        self.clear_history()
-        self.reset_consecutive_auto_reply_counter()
-        self.stop_reply_at_receive()
-        if self.client is not None:
-            self.client.clear_usage_summary()
-        self._reset_reply_configs()
-
-    @staticmethod
-    def _assert_valid_name(name: str) -> str:
-        return assert_valid_name(name)
-
-    @staticmethod
-    def _normalize_name(name: str) -> str:
-        return normalize_name(name)
+        return AsyncRunResponse(await run_async(run_steps(self, *arguments, **options)))
 
 
-def _valid_mode(mode: HumanInputMode) -> HumanInputMode:
-    if mode not in get_args(HumanInputMode):
-        raise ValueError(
-            f"human_input_mode must be 'ALWAYS', 'TERMINATE' or 'NEVER', not {mode!r}."
-        )
-    return mode
-
-
-def _check_termination(is_termination_msg: object, limit: object) -> None:
-    if is_termination_msg is not None and not callable(is_termination_msg):
-        raise TypeError(
-            "is_termination_msg must be a function that takes a message, such as lambda message: "
-            f"'TERMINATE' in (message.get('content') or ''). It is {is_termination_msg!r:.100}."
-        )
-    if limit is not None and not isinstance(limit, int | float):
-        raise TypeError(f"max_consecutive_auto_reply must be a number or None, not {limit!r:.100}.")
-
-
-def _mentions_terminate(message: ChatMessage) -> bool:
-    return "TERMINATE" in content_str(message.get("content"))
-
-
-def _is_terminate(message: ChatMessage) -> bool:
-    return content_str(message.get("content")) == "TERMINATE"
+def _invalid_message(what: str) -> ValueError:
+    return ValueError(
+        f"{what} can't be converted into a valid ChatCompletion message. "
+        "Either content or function_call must be provided."
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-from .agent import ChatMessage
-from .agent_state import HumanInputMode
+from .agent import ChatMessage, HumanInputMode
 from .conversable_agent import ConversableAgent
 
 

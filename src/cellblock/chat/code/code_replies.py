@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import warnings
 from collections.abc import Iterator
@@ -10,8 +9,7 @@ from typing import Any, Literal, cast
 
 from ...aio.background_loop import background_loop
 from ...blocks import CodeBlock
-from ..agent import Agent, ChatMessage
-from ..agent_state import AgentState, Reply
+from ..agent import ChatMessage, Reply
 from ..code_utils import (
     PYTHON_VARIANTS,
     check_can_use_docker_or_throw,
@@ -20,12 +18,11 @@ from ..code_utils import (
 )
 from ..coding.factory import CodeExecutorFactory
 from ..printing import print_notice
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps
 from .code_places import CodePlaces
 from .code_task import CodeSettings, CodeTask, FinishedCode, runnable_language
 from .executor_calls import (
     a_execute_blocks,
-    call_in_thread,
     execute_blocks,
     find_code_blocks,
     result_text,
@@ -45,130 +42,74 @@ _NOT_FOR_RUN_CODE = ("executor", "last_n_messages")
 _FILE_NAME = re.compile(r"#[ \t]*filename:[ \t]*(.*?)[ \t]*(?:\r?\n|$)")
 
 
-class CodeReplies(AgentState):
-    """Runs code blocks, with an executor or where the `code_execution_config` says."""
+class CodeReplies:
+    """Runs code blocks, with an executor or where the `code_execution_config` says.
 
-    _code_places: CodePlaces
+    Raise `TypeError`, `ValueError` or `RuntimeError` if the config cannot work. `checks_options`
+    is False if the agent runs the code in its own way.
+    """
 
-    def _set_up_code(self, config: dict[str, Any] | Literal[False] | None) -> None:
-        """Check `code_execution_config`.
-
-        Raise `TypeError`, `ValueError` or `RuntimeError` if it cannot work.
-        """
-        self._code_executor = None
-        self._code_places = CodePlaces()
+    def __init__(
+        self, config: dict[str, Any] | Literal[False] | None, *, checks_options: bool
+    ) -> None:
+        self.executor: Any = None
+        self._places = CodePlaces()
         if config is None:
             warnings.warn(_NONE_IS_DEPRECATED, stacklevel=3)
             config = {}
         if config is not False and not isinstance(config, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError("code_execution_config must be a dict or False.")
-        self._code_execution_config = config
+        self.config: dict[str, Any] | Literal[False] = config
         if config is False:
             return
         if config.get("executor") is not None:
             _refuse_place_keys(config)
-            self._code_executor = CodeExecutorFactory.create(config)
+            self.executor = CodeExecutorFactory.create(config)
             return
         use_docker = decide_use_docker(config.get("use_docker"))
         check_can_use_docker_or_throw(use_docker)
-        self._code_execution_config = {**config, "use_docker": use_docker}
-        if not self._is_overridden("run_code") and not self._is_overridden("execute_code_blocks"):
+        self.config = {**config, "use_docker": use_docker}
+        if checks_options:
             _task_and_settings("", **self._run_options("python", ""))
 
     @property
-    def code_executor(self) -> Any:
-        """The executor of `code_execution_config`. None if there is none, or code is not run."""
-        return self._code_executor
-
-    @property
     def use_docker(self) -> Any:
-        """`use_docker` of `code_execution_config`; None if code is not run or has an executor."""
-        config = self._code_execution_config
-        return None if config is False else config.get("use_docker")
+        """`use_docker` of the config; None if code is not run or has an executor."""
+        return None if self.config is False else self.config.get("use_docker")
 
-    # the reply
+    def reply_steps(self, messages: list[ChatMessage], config: Any, execute: Step) -> Steps[Reply]:
+        """Run the newest code of `messages`; see `generate_code_execution_reply`.
 
-    def generate_code_execution_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Run the blocks of the newest message with code, and reply with their output.
-
-        `last_n_messages` of the config says how many of the last messages are looked at; "auto"
-        are those since the last message that is not the user's. Return `(False, None)` if there
-        is no code, or `code_execution_config` is False.
+        `execute` is the agent's `execute_code_blocks`, which runs it without an executor.
         """
-        return run(self._code_reply_steps(messages, sender, config))
-
-    async def a_generate_code_execution_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Do what `generate_code_execution_reply` does, without blocking the event loop."""
-        return await run_async(self._code_reply_steps(messages, sender, config))
-
-    def _code_reply_steps(
-        self, messages: list[ChatMessage] | None, sender: Agent | None, config: Any
-    ) -> Steps[Reply]:
-        config = self._code_execution_config if config is None else config
+        config = self.config if config is None else config
         if config is False:
             return False, None
-        if messages is None:
-            messages = self._oai_messages[sender] if sender is not None else []
-        width = config.get("last_n_messages", "auto")
-        executor = self._code_executor
-        for message in _recent_messages(messages, width):
-            if executor is not None:
-                found = yield from self._run_with_executor_steps(executor, message)
+        for message in _recent_messages(messages, config.get("last_n_messages", "auto")):
+            content = message.get("content")
+            blocks = find_code_blocks(self.executor, content) if content else []
+            if not blocks:
+                continue
+            if self.executor is not None:
+                exit_code, output = yield from self._executor_steps(blocks)
             else:
-                found = yield from self._run_by_config_steps(message)
-            if found is not None:
-                exit_code, output = found
-                status = "execution succeeded" if exit_code == 0 else "execution failed"
-                return True, f"exitcode: {exit_code} ({status})\nCode output: {output}"
+                pairs = [(block.language, block.code) for block in blocks]
+                exit_code, output = yield from execute(pairs)
+            status = "execution succeeded" if exit_code == 0 else "execution failed"
+            return True, f"exitcode: {exit_code} ({status})\nCode output: {output}"
         return False, None
 
-    def _run_with_executor_steps(
-        self, executor: Any, message: ChatMessage
-    ) -> Steps[tuple[int, str] | None]:
-        content = message.get("content")
-        blocks = find_code_blocks(executor, content) if content else []
-        if not blocks:
-            return None
+    def _executor_steps(self, blocks: list[CodeBlock]) -> Steps[tuple[int, str]]:
         print_notice(_describe(blocks))
-        result = yield from Step(execute_blocks, a_execute_blocks)(executor, blocks)
+        result = yield from Step(execute_blocks, a_execute_blocks)(self.executor, blocks)
         if (language := unrun_language(result)) is not None:
             return 1, f"\nunknown language {language}"
         return result.exit_code, result_text(result)
 
-    def _run_by_config_steps(self, message: ChatMessage) -> Steps[tuple[int, str] | None]:
-        content = message.get("content")
-        found = find_code_blocks(None, content) if content else []
-        if not found:
-            return None
-        blocks = [(block.language, block.code) for block in found]
-        return (yield from Step(self.execute_code_blocks, self._a_execute_code_blocks)(blocks))
-
-    # what subclasses override
-
-    def execute_code_blocks(self, code_blocks: list[tuple[str, str]]) -> tuple[int, str]:
-        """Run pairs of language and code, up to the first that fails.
-
-        Return the exit code of the last one, and the output of all, each after a line end.
-        Raise `ValueError` if there is no block.
-        """
-        return run(self._execute_steps(code_blocks))
-
-    async def _a_execute_code_blocks(self, blocks: list[tuple[str, str]]) -> tuple[int, str]:
-        if self._is_overridden("execute_code_blocks"):
-            return await call_in_thread(self.execute_code_blocks, blocks)
-        return await run_async(self._execute_steps(blocks))
-
-    def _execute_steps(self, blocks: list[tuple[str, str]]) -> Steps[tuple[int, str]]:
+    def execute_steps(
+        self, blocks: list[tuple[str, str]], run_code: Step
+    ) -> Steps[tuple[int, str]]:
+        """Run pairs of language and code; see `execute_code_blocks`."""
         if not blocks:
             raise ValueError("No code blocks to execute.")
         exit_code, output = 0, ""
@@ -179,10 +120,10 @@ class CodeReplies(AgentState):
             )
             if runnable_language(language) is None:
                 return 1, f"{output}\nunknown language {language}"
-            call = functools.partial(Step(self.run_code, self._a_run_code), code)
-            exit_code, logs, image = yield from call(**self._run_options(language, code))
+            options = self._run_options(language, code)
+            exit_code, logs, image = yield from run_code(code, **options)
             if image is not None:
-                cast("dict[str, Any]", self._code_execution_config)["use_docker"] = image
+                cast("dict[str, Any]", self.config)["use_docker"] = image
             output += f"\n{logs}"
             if exit_code != 0:
                 break
@@ -190,32 +131,23 @@ class CodeReplies(AgentState):
 
     def _run_options(self, language: str, code: str) -> dict[str, Any]:
         """Return the options of `run_code` for a block."""
-        config = self._code_execution_config or {}
+        config = self.config or {}
         options = {key: value for key, value in config.items() if key not in _NOT_FOR_RUN_CODE}
         if language in PYTHON_VARIANTS:
             name = _FILE_NAME.match(code)
             return {"lang": "python", "filename": name and (name[1] or None), **options}
         return {"lang": language, **options}
 
-    def run_code(self, code: str, **kwargs: Any) -> tuple[int, str, str | None]:
-        """Run code and return its exit code, its output and None.
-
-        `kwargs` are `lang`, `filename` and the entries of `code_execution_config`. See
-        `code_utils.execute_code`. Later code finds the files and packages of earlier code.
-        Override it to run code elsewhere. An image instead of None is where later code runs.
-        """
-        done = background_loop().run(self._code_places.run(*_task_and_settings(code, **kwargs)))
+    def run_steps(self, code: str, **options: Any) -> Steps[tuple[int, str, str | None]]:
+        """Run code in a process; see `run_code`."""
+        task, settings = _task_and_settings(code, **options)
+        loop = background_loop()
+        run_task = Step(
+            lambda: loop.run(self._places.run(task, settings)),
+            lambda: loop.call(self._places.run(task, settings)),
+        )
+        done: FinishedCode = yield run_task
         return done.exit_code, done.logs, None
-
-    async def _a_run_code(self, code: str, **kwargs: Any) -> tuple[int, str, str | None]:
-        if self._is_overridden("run_code"):
-            return await call_in_thread(self.run_code, code, **kwargs)
-        work = self._code_places.run(*_task_and_settings(code, **kwargs))
-        done: FinishedCode = await background_loop().call(work)
-        return done.exit_code, done.logs, None
-
-    def _is_overridden(self, name: str) -> bool:
-        return getattr(getattr(self, name), "__func__", None) is not getattr(CodeReplies, name)
 
 
 def _refuse_place_keys(config: dict[str, Any]) -> None:

@@ -7,88 +7,63 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
-from ..agent import ChatMessage
-from ..agent_state import AgentState, Reply
+from ..agent import ChatMessage, Reply
 from .chat_queue import a_initiate_chats, initiate_chats, prerequisites
 
 SUMMARY_REPLY = "summary_from_nested_chats"
+REPLY_OPTIONS = ("config", "reset_config", "ignore_async_in_sync_chat")
 
 
-class NestedChats(AgentState):
-    """The part of an agent that holds nested chats."""
+def nested_reply_function(
+    chat_queue: list[dict[str, Any]], function: Any, *, use_async: bool
+) -> Callable[..., Any]:
+    """Return the reply function that holds the chats of `chat_queue`.
 
-    def register_nested_chats(
-        self,
-        chat_queue: list[dict[str, Any]],
-        trigger: Any,
-        reply_func_from_nested_chats: str | Callable[..., Any] = SUMMARY_REPLY,
-        position: int = 2,
-        use_async: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Hold the chats of `chat_queue` whenever a message from `trigger` is to be answered.
-
-        The reply is the summary of the last chat. Each entry has the arguments of `initiate_chat`.
-        The agent is the sender unless the entry has another. A function as `message` has the
-        arguments (recipient, messages, sender, config); a chat is left out if its message is empty.
-        The first chat opens with the message that is to be answered if it has none of its own.
-
-        A function as `reply_func_from_nested_chats` has the arguments (chat_queue, recipient,
-        messages, sender, config) and returns (final, reply). With `use_async` the chats run only in
-        asynchronous chats, side by side, and each entry needs a `chat_id`. `kwargs` may have
-        `config`, `reset_config` and `ignore_async_in_sync_chat` of `register_reply`.
-        """
-        if use_async and any(entry.get("chat_id") is None for entry in chat_queue):
-            raise ValueError("chat_id is required for async nested chats")
-        function = self._nested_reply_function(reply_func_from_nested_chats, bool(use_async))
-        options = {key: kwargs[key] for key in _REPLY_OPTIONS if key in kwargs}
-        self.register_reply(trigger, _with_queue(function, chat_queue), position, **options)
-
-    def _nested_reply_function(
-        self, function: str | Callable[..., Any], use_async: bool
-    ) -> Callable[..., Any]:
-        if function == SUMMARY_REPLY:
-            summary, a_summary = self._summary_from_nested_chats, self._a_summary_from_nested_chats
-            return a_summary if use_async else summary
-        if not callable(function):
-            raise ValueError("reply_func_from_nested_chats must be a callable")
-        if use_async and not inspect.iscoroutinefunction(function):
-            raise ValueError("reply_func_from_nested_chats must be a callable and a coroutine")
-        return function
-
-    @staticmethod
-    def _summary_from_nested_chats(
-        chat_queue: Sequence[Mapping[str, Any]],
-        recipient: Any,
-        messages: list[ChatMessage] | None = None,
-        sender: Any = None,
-        config: Any = None,
-    ) -> Reply:
-        chats = chats_to_run(chat_queue, recipient, messages, sender, config)
-        if not chats:
-            return True, None
-        return True, initiate_chats(chats)[-1].summary
-
-    @staticmethod
-    async def _a_summary_from_nested_chats(
-        chat_queue: Sequence[Mapping[str, Any]],
-        recipient: Any,
-        messages: list[ChatMessage] | None = None,
-        sender: Any = None,
-        config: Any = None,
-    ) -> Reply:
-        chats = chats_to_run(chat_queue, recipient, messages, sender, config)
-        for chat in chats:
-            if inspect.isawaitable(chat["message"]):
-                chat["message"] = await chat["message"]
-        chats = _without_left_out([chat for chat in chats if chat["message"]], chat_queue)
-        if not chats:
-            return True, None
-        results = await a_initiate_chats(chats)
-        return True, results[chats[-1]["chat_id"]].summary
+    `function` gets the queue; see `ConversableAgent.register_nested_chats`.
+    """
+    if use_async and any(entry.get("chat_id") is None for entry in chat_queue):
+        raise ValueError("chat_id is required for async nested chats")
+    if not callable(function):
+        raise ValueError("reply_func_from_nested_chats must be a callable")
+    if use_async and not inspect.iscoroutinefunction(function):
+        raise ValueError("reply_func_from_nested_chats must be a callable and a coroutine")
+    return _with_queue(function, chat_queue)
 
 
-_REPLY_OPTIONS = ("config", "reset_config", "ignore_async_in_sync_chat")
+def _summary_from_nested_chats(
+    chat_queue: Sequence[Mapping[str, Any]],
+    recipient: Any,
+    messages: list[ChatMessage] | None = None,
+    sender: Any = None,
+    config: Any = None,
+) -> Reply:
+    chats = chats_to_run(chat_queue, recipient, messages, sender, config)
+    if not chats:
+        return True, None
+    return True, initiate_chats(chats)[-1].summary
+
+
+async def _a_summary_from_nested_chats(
+    chat_queue: Sequence[Mapping[str, Any]],
+    recipient: Any,
+    messages: list[ChatMessage] | None = None,
+    sender: Any = None,
+    config: Any = None,
+) -> Reply:
+    chats = chats_to_run(chat_queue, recipient, messages, sender, config)
+    for chat in chats:
+        if inspect.isawaitable(chat["message"]):
+            chat["message"] = await chat["message"]
+    chats = _without_left_out([chat for chat in chats if chat["message"]], chat_queue)
+    if not chats:
+        return True, None
+    results = await a_initiate_chats(chats)
+    return True, results[chats[-1]["chat_id"]].summary
+
+
+# Lists of reply functions show the names that AutoGen has.
+summary_from_nested_chats = _summary_from_nested_chats
+a_summary_from_nested_chats = _a_summary_from_nested_chats
 
 
 def _with_queue(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from ..agent import ChatMessage
-from ..agent_state import AgentState
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, run
+
+if TYPE_CHECKING:
+    from ..models.model_wrapper import OpenAIWrapper
 
 SummaryMethod = str | Callable[..., Any] | None
 """`"last_msg"`, `"reflection_with_llm"`, a function (sender, recipient, arguments), or None."""
@@ -20,114 +22,100 @@ UNKNOWN_METHOD = (
 )
 
 
-class Summaries(AgentState):
-    """The part of an agent that summarizes its chats."""
+class Summarizes(Protocol):
+    """An agent that summarizes its chats."""
 
-    def _summary_steps(
-        self, method: SummaryMethod, arguments: Mapping[str, Any], recipient: AgentState
-    ) -> Steps[Any]:
-        if method is None:
-            return ""
-        if method == "last_msg":
-            return self._last_msg_as_summary(self, recipient, arguments)
-        if method == "reflection_with_llm":
-            return (yield from self._reflection_summary_steps(arguments, recipient))
-        if not callable(method):
-            raise ValueError(UNKNOWN_METHOD)
-        return (yield from call_function(method, self, recipient, dict(arguments)))
+    DEFAULT_SUMMARY_PROMPT: ClassVar[str]
+    client: OpenAIWrapper | None
 
-    def _summarize_chat(
-        self,
-        summary_method: SummaryMethod,
-        summary_args: Mapping[str, Any] | None,
-        recipient: AgentState,
-        cache: Any = None,
-    ) -> Any:
-        arguments = _with_cache(summary_args, cache)
-        return run(self._summary_steps(summary_method, arguments, recipient))
-
-    async def _a_summarize_chat(
-        self,
-        summary_method: SummaryMethod,
-        summary_args: Mapping[str, Any] | None,
-        recipient: AgentState,
-        cache: Any = None,
-    ) -> Any:
-        arguments = _with_cache(summary_args, cache)
-        return await run_async(self._summary_steps(summary_method, arguments, recipient))
-
+    def last_message(self, agent: Any = None) -> ChatMessage | None: ...
+    def chat_messages_for_summary(self, agent: Any) -> list[ChatMessage]: ...
     @staticmethod
-    def _last_msg_as_summary(
-        sender: AgentState, recipient: AgentState, summary_args: Mapping[str, Any]
-    ) -> str:
-        try:
-            return message_summary(recipient.last_message(cast(Any, sender)) or {})
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            _warn_no_summary("last_msg", error)
-            return ""
-
-    @staticmethod
-    def _reflection_with_llm_as_summary(
-        sender: Summaries, recipient: AgentState, summary_args: Mapping[str, Any]
-    ) -> str:
-        return run(sender._reflection_summary_steps(summary_args, recipient))
-
-    def _reflection_summary_steps(
-        self, arguments: Mapping[str, Any], recipient: AgentState
-    ) -> Steps[str]:
-        prompt = arguments.get("summary_prompt") or self.DEFAULT_SUMMARY_PROMPT
-        role = arguments.get("summary_role")
-        if not isinstance(prompt, str):
-            raise ValueError("The summary_prompt must be a string.")
-        if role and not isinstance(role, str):
-            raise ValueError("The summary_role in summary_arg must be a string.")
-        messages = recipient.chat_messages_for_summary(cast(Any, self))
-        reflect = Step(self._reflection_with_llm, self._a_reflection_with_llm)
-        cache = arguments.get("cache")
-        try:
-            return (yield from reflect(prompt, messages, recipient, cache, role))
-        except Exception as error:  # of a service, or of a model class of yours
-            _warn_no_summary("reflection_with_llm", error)
-            return ""
-
+    def _last_msg_as_summary(sender: Any, recipient: Any, summary_args: Any) -> str: ...
     def _reflection_with_llm(
-        self,
-        prompt: str,
-        messages: list[ChatMessage],
-        llm_agent: AgentState | None = None,
-        cache: Any = None,
-        role: str | None = None,
-    ) -> str:
-        return run(self._answer_steps_to(prompt, messages, llm_agent, cache, role))
-
-    async def _a_reflection_with_llm(
-        self,
-        prompt: str,
-        messages: list[ChatMessage],
-        llm_agent: AgentState | None = None,
-        cache: Any = None,
-        role: str | None = None,
-    ) -> str:
-        return await run_async(self._answer_steps_to(prompt, messages, llm_agent, cache, role))
-
-    def _answer_steps_to(
-        self,
-        prompt: str,
-        messages: list[ChatMessage],
-        llm_agent: AgentState | None,
-        cache: Any,
-        role: str | None,
-    ) -> Steps[str]:
-        client = (llm_agent.client if llm_agent else None) or self.client
-        if client is None:
-            raise ValueError("No OpenAIWrapper client is found.")
-        question = [*messages, {"role": role or "system", "content": prompt}]
-        ask = Step(self._generate_oai_reply_from_client, self._a_generate_oai_reply_from_client)
-        reply: str | ChatMessage | None = yield from ask(client, question, cache)
-        return message_summary(reply) if isinstance(reply, dict) else reply or ""
+        self, prompt: str, messages: list[ChatMessage], llm_agent: Any, cache: Any, role: str | None
+    ) -> str: ...
+    def _a_reflection_with_llm(
+        self, prompt: str, messages: list[ChatMessage], llm_agent: Any, cache: Any, role: str | None
+    ) -> Awaitable[str]: ...
 
 
-def check_summary_method(method: SummaryMethod, sender: AgentState, recipient: AgentState) -> None:
+def summary_steps(
+    sender: Summarizes,
+    recipient: Summarizes,
+    method: SummaryMethod,
+    arguments: Mapping[str, Any],
+) -> Steps[Any]:
+    """Return the summary of a chat that `sender` opened."""
+    if method is None:
+        return ""
+    if method == "last_msg":
+        return sender._last_msg_as_summary(sender, recipient, arguments)
+    if method == "reflection_with_llm":
+        return (yield from reflection_steps(sender, recipient, arguments))
+    if not callable(method):
+        raise ValueError(UNKNOWN_METHOD)
+    return (yield from call_function(method, sender, recipient, dict(arguments)))
+
+
+def last_msg_as_summary(
+    sender: Summarizes, recipient: Summarizes, summary_args: Mapping[str, Any]
+) -> str:
+    """Return the text of the last message; "" with a warning if there is none."""
+    try:
+        return message_summary(recipient.last_message(sender) or {})
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        _warn_no_summary("last_msg", error)
+        return ""
+
+
+def reflection_as_summary(
+    sender: Summarizes, recipient: Summarizes, summary_args: Mapping[str, Any]
+) -> str:
+    """Return what a model says about the chat; "" with a warning if it cannot be asked."""
+    return run(reflection_steps(sender, recipient, summary_args))
+
+
+def reflection_steps(
+    sender: Summarizes, recipient: Summarizes, arguments: Mapping[str, Any]
+) -> Steps[str]:
+    """Ask a model for the summary of a chat."""
+    prompt = arguments.get("summary_prompt") or sender.DEFAULT_SUMMARY_PROMPT
+    role = arguments.get("summary_role")
+    if not isinstance(prompt, str):
+        raise ValueError("The summary_prompt must be a string.")
+    if role and not isinstance(role, str):
+        raise ValueError("The summary_role in summary_arg must be a string.")
+    messages = recipient.chat_messages_for_summary(sender)
+    reflect = Step(sender._reflection_with_llm, sender._a_reflection_with_llm)
+    cache = arguments.get("cache")
+    try:
+        return (yield from reflect(prompt, messages, recipient, cache, role))
+    except Exception as error:  # of a service, or of a model class of yours
+        _warn_no_summary("reflection_with_llm", error)
+        return ""
+
+
+def answer_text_steps(
+    prompt: str,
+    messages: list[ChatMessage],
+    client: OpenAIWrapper | None,
+    cache: Any,
+    role: str | None,
+    ask: Step,
+) -> Steps[str]:
+    """Return the text that `client` answers to `messages` and `prompt`.
+
+    `ask` is the agent's `_generate_oai_reply_from_client`.
+    """
+    if client is None:
+        raise ValueError("No OpenAIWrapper client is found.")
+    question = [*messages, {"role": role or "system", "content": prompt}]
+    reply: str | ChatMessage | None = yield from ask(client, question, cache)
+    return message_summary(reply) if isinstance(reply, dict) else reply or ""
+
+
+def check_summary_method(method: SummaryMethod, sender: Summarizes, recipient: Summarizes) -> None:
     """Raise AssertionError if `method` is unknown, or needs a model and neither agent has one."""
     if method is None or callable(method) or method == "last_msg":
         return
@@ -140,7 +128,8 @@ def check_summary_method(method: SummaryMethod, sender: AgentState, recipient: A
         )
 
 
-def _with_cache(arguments: Mapping[str, Any] | None, cache: Any) -> dict[str, Any]:
+def with_cache(arguments: Mapping[str, Any] | None, cache: Any) -> dict[str, Any]:
+    """Return the arguments of a summary, with the `cache` of the chat unless they have one."""
     given = dict(arguments or {})
     given.setdefault("cache", cache)
     return given

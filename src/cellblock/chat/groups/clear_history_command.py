@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..agent import ChatMessage
-from ..conversations.chat_history import preserved_count
 from ..io import IOStream
+from ..replies.message_store import preserved_count
 
 if TYPE_CHECKING:
     from .group_chat import GroupChat

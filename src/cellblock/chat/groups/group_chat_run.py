@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..agent import Agent, ChatMessage
-from ..agent_state import Reply
+from ..agent import Agent, ChatMessage, Reply
 from ..conversable_agent import ConversableAgent
 from ..errors import NoEligibleSpeaker
 from ..printing import print_notice
@@ -56,7 +55,8 @@ class GroupChatRun:
             groupchat.append(message, speaker)
             others = [agent for agent in groupchat.agents if agent != speaker]
             yield from self._broadcast_steps(message, others)
-            if manager._ends_conversation(message) or round_number == groupchat.max_round:
+            is_over = manager._parts.people.ends_conversation(manager.name, message)
+            if is_over or round_number == groupchat.max_round:
                 return
             answer = yield from self._answer_steps(speaker)
             if answer is None:

@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ..agent import Agent, ChatMessage
-from ..agent_state import Reply
+from ..agent import Agent, ChatMessage, Reply
 from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
 from ..conversations.chat_result import ChatResult

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from ..agent import Agent, ChatMessage
-from ..agent_state import Reply
+from ..agent import Agent, ChatMessage, Reply
 from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
 from ..steps import Step, Steps, run, run_async
@@ -115,9 +114,8 @@ class SocietyOfMindAgent(ConversableAgent):
         if not isinstance(prepare, str):
             return prepare(self, messages)
         transcript = [{"role": "system", "content": _INTRODUCTION}, *map(_as_text, messages)]
-        return (
-            yield from self._answer_steps_to(prepare, transcript, None, self.client_cache, "system")
-        )
+        reflect = Step(self._reflection_with_llm, self._a_reflection_with_llm)
+        return (yield from reflect(prepare, transcript, None, self.client_cache, "system"))
 
 
 def _last_text(agent: SocietyOfMindAgent, messages: list[ChatMessage]) -> str:

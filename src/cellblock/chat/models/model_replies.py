@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, cast
 
 from pydantic import BaseModel
 
-from ..agent import Agent, ChatMessage
-from ..agent_state import AgentState, Reply
+from ..agent import ChatMessage, Reply
 from ..io import IOStream
 from ..model_requests.client_configs import copied_config
-from ..model_requests.thread_step import in_thread
 from ..names import normalize_name
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, in_thread, is_overridden
 from .cache import AbstractCache
 from .llm_config import LLMConfig
 from .model_wrapper import OpenAIWrapper
@@ -28,150 +25,99 @@ _NO_MODEL = (
 )
 
 
-class ModelReplies(AgentState):
-    """Asks the models of `llm_config`."""
+class AsksModel(Protocol):
+    """An agent that may have a model."""
 
-    _needs_model: ClassVar[bool] = False
-    _is_lack_of_model_logged = False
+    client: OpenAIWrapper | None
 
-    def _set_up_model(
-        self, llm_config: dict[str, Any] | Literal[False] | None, system_message: Any
-    ) -> None:
-        """Create the client of the models. Raise `ValueError` if `llm_config` names none."""
-        self._validate_llm_config(llm_config)
-        self._oai_system_message = [{"content": system_message, "role": "system"}]
-        self.client_cache = None
+    @property
+    def name(self) -> str: ...
 
-    def _validate_llm_config(self, llm_config: dict[str, Any] | Literal[False] | None) -> None:
-        config: Any = llm_config
-        if llm_config is None:
-            config = LLMConfig.get_current_llm_config() or self.DEFAULT_CONFIG
-        if not (config is False or isinstance(config, dict)):
-            raise AssertionError("llm_config must be a dict or False or None.")
-        self.llm_config = config and copied_config(cast(dict[str, Any], config))
-        if config is False:
-            self.llm_config, self.client = False, None
-            return
-        if not _names_model(self.llm_config or {}):
-            raise ValueError(_NO_MODEL)
-        self.client = OpenAIWrapper(**cast(dict[str, Any], self.llm_config))
 
-    def generate_oai_reply(
+class ModelReplies:
+    """Asks the models of an agent, with its instructions.
+
+    `is_needed` is True if the agent is of no use without a model.
+    """
+
+    def __init__(self, system_message: Any, *, is_needed: bool) -> None:
+        self.system_messages: list[ChatMessage] = [{"content": system_message, "role": "system"}]
+        self._warns_of_lack = is_needed
+
+    def reply_steps(
         self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: OpenAIWrapper | None = None,
-    ) -> Reply:
-        """Return True and the model's answer to `messages`; False and None without a model.
-
-        `messages` are by default those by `sender`. `config` is another client to ask.
-        """
-        return run(self._oai_reply_steps(messages, sender, config))
-
-    async def a_generate_oai_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: OpenAIWrapper | None = None,
-    ) -> Reply:
-        """Return True and the model's answer to `messages`. See `generate_oai_reply`.
-
-        If a subclass overrides `generate_oai_reply`, that is called, in a thread.
-        """
-        if _is_overridden(self.generate_oai_reply, ModelReplies.generate_oai_reply):
-            return await asyncio.to_thread(self.generate_oai_reply, messages, sender, config)
-        return await run_async(self._oai_reply_steps(messages, sender, config))
-
-    def _oai_reply_steps(
-        self,
-        messages: list[ChatMessage] | None,
-        sender: Agent | None,
-        config: OpenAIWrapper | None,
+        client: OpenAIWrapper,
+        messages: list[ChatMessage],
+        cache: AbstractCache | None,
+        ask: Step,
     ) -> Steps[Reply]:
-        client = self.client if config is None else config
-        if client is None:
-            self._log_lack_of_model()
-            return False, None
-        if messages is None:
-            messages = self._oai_messages[cast(Agent, sender)]
-        asked = [*self._oai_system_message, *messages]
-        answer = yield from self._model_answer_steps(client, asked, self.client_cache)
+        """Ask `client` with `ask`, the agent's `_generate_oai_reply_from_client`."""
+        answer = yield from ask(client, [*self.system_messages, *messages], cache)
         return (False, None) if answer is None else (True, answer)
 
-    def _log_lack_of_model(self) -> None:
-        """Log once that the replies of an agent that is made for a model are empty."""
-        if self._needs_model and not self._default_auto_reply and not self._is_lack_of_model_logged:
-            self._is_lack_of_model_logged = True
+    def log_lack(self, name: str) -> None:
+        """Log once that the replies of the agent `name` are empty, if it needs a model."""
+        if self._warns_of_lack:
+            self._warns_of_lack = False
             _logger.warning(
                 "Agent '%s' has no model and answers with an empty default_auto_reply. "
                 "Pass llm_config=.",
-                self.name,
+                name,
             )
 
-    def _model_answer_steps(
-        self, client: OpenAIWrapper, messages: list[ChatMessage], cache: AbstractCache | None
-    ) -> Steps[str | ChatMessage | None]:
-        """Ask `client`; a subclass can override the call."""
-        own = self._generate_oai_reply_from_client
-        if _is_overridden(own, ModelReplies._generate_oai_reply_from_client):
-            return (yield from in_thread(own)(client, messages, cache))
-        return (yield from self._answer_steps(client, messages, cache))
-
-    def _generate_oai_reply_from_client(
-        self, llm_client: OpenAIWrapper, messages: list[ChatMessage], cache: AbstractCache | None
-    ) -> str | ChatMessage | None:
-        return run(self._answer_steps(llm_client, messages, cache))
-
-    async def _a_generate_oai_reply_from_client(
-        self, llm_client: OpenAIWrapper, messages: list[ChatMessage], cache: AbstractCache | None
-    ) -> str | ChatMessage | None:
-        return await run_async(self._model_answer_steps(llm_client, messages, cache))
-
-    def _answer_steps(
-        self, client: OpenAIWrapper, messages: list[ChatMessage], cache: AbstractCache | None
-    ) -> Steps[str | ChatMessage | None]:
-        """Ask `client`. Return a text, a message with calls, or None with a warning."""
-        response: Any = yield from _create_step(client)(
-            context=messages[-1].pop("context", None),
-            messages=unrolled(messages),
-            cache=cache,
-            agent=self,
-        )
-        answer = client.extract_text_or_completion_object(response)[0]
-        if answer is None:
-            warnings.warn(f"Extracted_response from {response} is None.", UserWarning, stacklevel=2)
-            return None
-        return answer if isinstance(answer, str) else _to_message(answer)
-
-    def register_model_client(self, model_client_cls: type[Any], **kwargs: Any) -> None:
-        """Use `model_client_cls`, a `ModelClient`, for the entry of `config_list` that names it.
-
-        It is created with the entry and `kwargs`. Raise `ValueError` if no entry names it, or the
-        agent has no model.
-        """
-        if self.client is None:
+    @staticmethod
+    def register_client(agent: AsksModel, cls: type[Any], options: dict[str, Any]) -> None:
+        """Use `cls` for the entry that names it; see `register_model_client`."""
+        if agent.client is None:
             raise ValueError(
-                f"Agent {self.name!r} has no model. Pass llm_config= with an entry of config_list "
-                f'that has "model_client_cls": "{model_client_cls.__name__}".'
+                f"Agent {agent.name!r} has no model. Pass llm_config= with an entry of config_list "
+                f'that has "model_client_cls": "{cls.__name__}".'
             )
-        self.client.register_model_client(model_client_cls, **kwargs)
+        agent.client.register_model_client(cls, **options)
 
-    def print_usage_summary(self, mode: str | list[str] | None = None) -> None:
-        """Print what the agent's models used. See `OpenAIWrapper.print_usage_summary`."""
+    @staticmethod
+    def print_usage(agent: AsksModel, mode: str | list[str] | None) -> None:
+        """Print what the models of `agent` used."""
         output = IOStream.get_default()
-        if self.client is None:
-            output.print(f"No cost incurred from agent '{self.name}'.")
+        if agent.client is None:
+            output.print(f"No cost incurred from agent '{agent.name}'.")
         else:
-            output.print(f"Agent '{self.name}':")
-            self.client.print_usage_summary(mode)
+            output.print(f"Agent '{agent.name}':")
+            agent.client.print_usage_summary(mode)
 
-    def get_actual_usage(self) -> dict[str, Any] | None:
-        """Return the usage without the answers of caches; None if there is none."""
-        return None if self.client is None else self.client.actual_usage_summary
 
-    def get_total_usage(self) -> dict[str, Any] | None:
-        """Return the usage with the answers of caches; None if there is none."""
-        return None if self.client is None else self.client.total_usage_summary
+def valid_config(llm_config: Any, default: Any) -> dict[str, Any] | Literal[False]:
+    """Return a copy of `llm_config`; None means that of the `with` block around, or `default`.
+
+    Raise `AssertionError` or `ValueError` if it names no model.
+    """
+    if llm_config is None:
+        llm_config = LLMConfig.get_current_llm_config() or default
+    if not (llm_config is False or isinstance(llm_config, dict)):
+        raise AssertionError("llm_config must be a dict or False or None.")
+    if llm_config is False:
+        return False
+    config = copied_config(cast(dict[str, Any], llm_config))
+    if not _names_model(config):
+        raise ValueError(_NO_MODEL)
+    return config
+
+
+def answer_steps(
+    agent: object, client: OpenAIWrapper, messages: list[ChatMessage], cache: AbstractCache | None
+) -> Steps[str | ChatMessage | None]:
+    """Ask `client` for `agent`. Return a text, a message with calls, or None with a warning."""
+    response: Any = yield from _create_step(client)(
+        context=messages[-1].pop("context", None),
+        messages=unrolled(messages),
+        cache=cache,
+        agent=agent,
+    )
+    answer = client.extract_text_or_completion_object(response)[0]
+    if answer is None:
+        warnings.warn(f"Extracted_response from {response} is None.", UserWarning, stacklevel=2)
+        return None
+    return answer if isinstance(answer, str) else _to_message(answer)
 
 
 def unrolled(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
@@ -202,14 +148,10 @@ def _model(config: dict[str, Any]) -> object:
     return config.get("model") or config.get("model_client")
 
 
-def _is_overridden(method: Callable[..., Any], own: Callable[..., Any]) -> bool:
-    return getattr(method, "__func__", method) is not own
-
-
 def _create_step(client: Any) -> Step:
     """Return the call of `client.create`; in a thread if `client` has its own synchronous one."""
     own = getattr(client, "a_create", None)
-    if own is None or _is_overridden(client.create, OpenAIWrapper.create):
+    if own is None or is_overridden(client.create, OpenAIWrapper.create):
         return in_thread(client.create)
     return Step(client.create, own)
 

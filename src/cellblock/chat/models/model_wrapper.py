@@ -15,9 +15,8 @@ from ..model_requests.model_client import ChatModelClient, ModelClient
 from ..model_requests.prices import Price, to_price
 from ..model_requests.rate_limit import RateLimit
 from ..model_requests.templates import Template, fill_messages, instantiate
-from ..model_requests.thread_step import in_thread
 from ..runtime_logging import log_chat_completion, now
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, in_thread, run, run_async
 from .cache import AbstractCache, Cache
 from .usage import UsageSummary, print_summaries, with_usage
 

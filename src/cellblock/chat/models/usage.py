@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from ..agent import Agent
 from ..io import IOStream
 
 UsageSummary = dict[str, Any]
@@ -30,7 +29,7 @@ def _sum(first: Mapping[str, Any] | None, second: Mapping[str, Any]) -> dict[str
     return {key: before.get(key, 0) + second[key] for key in _COUNTS}
 
 
-def gather_usage_summary(agents: Iterable[Agent]) -> dict[str, UsageSummary]:
+def gather_usage_summary(agents: Iterable[object]) -> dict[str, UsageSummary]:
     """Return what the models of `agents` used, with and without the answers of caches."""
     total: UsageSummary = {"total_cost": 0}
     actual: UsageSummary = {"total_cost": 0}

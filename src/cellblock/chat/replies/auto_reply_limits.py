@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from typing import cast
 
 from ..agent import Agent
-from ..agent_state import AgentState
 
 
-class AutoReplyLimits(AgentState):
-    """Counts the automatic replies, for each sender."""
+class AutoReplyLimits:
+    """Counts the automatic replies, for each sender.
 
-    def _set_up_auto_replies(self, limit: int | None) -> None:
-        self._max_consecutive_auto_reply = (
-            self.MAX_CONSECUTIVE_AUTO_REPLY if limit is None else limit
-        )
-        self._consecutive_auto_reply_counter = defaultdict(int)
-        self._max_consecutive_auto_reply_dict = defaultdict(self.max_consecutive_auto_reply)
+    `default` returns the limit for a sender that has none of its own. Raise `TypeError` if
+    `limit` is no number.
+    """
 
-    def max_consecutive_auto_reply(self, sender: Agent | None = None) -> int:
-        """Return how many automatic replies in a row the agent sends to `sender`."""
-        if sender is None:
-            return self._max_consecutive_auto_reply
-        return self._max_consecutive_auto_reply_dict[sender]
+    def __init__(self, limit: int, default: Callable[[], int]) -> None:
+        if not isinstance(cast(object, limit), int | float):
+            raise TypeError(
+                f"max_consecutive_auto_reply must be a number or None, not {limit!r:.100}."
+            )
+        self.limit = limit
+        self.by_sender: defaultdict[Agent | None, int] = defaultdict(default)
+        self.counts: defaultdict[Agent | None, int] = defaultdict(int)
 
-    def update_max_consecutive_auto_reply(self, value: int, sender: Agent | None = None) -> None:
-        """Send up to `value` automatic replies in a row to `sender`; None: to each."""
+    def update(self, limit: int, sender: Agent | None) -> None:
+        """Set the limit for `sender`; None: for each."""
         if sender is not None:
-            self._max_consecutive_auto_reply_dict[sender] = value
+            self.by_sender[sender] = limit
             return
-        self._max_consecutive_auto_reply = value
-        for each in self._max_consecutive_auto_reply_dict:
-            self._max_consecutive_auto_reply_dict[each] = value
+        self.limit = limit
+        for each in self.by_sender:
+            self.by_sender[each] = limit
 
-    def reset_consecutive_auto_reply_counter(self, sender: Agent | None = None) -> None:
-        """Count the automatic replies to `sender` from 0; None: to all."""
+    def reset(self, sender: Agent | None) -> None:
+        """Count the replies to `sender` from 0; None: to all."""
         if sender is None:
-            self._consecutive_auto_reply_counter.clear()
+            self.counts.clear()
         else:
-            self._consecutive_auto_reply_counter[sender] = 0
+            self.counts[sender] = 0
+
+    def is_reached(self, sender: Agent | None) -> bool:
+        """Return True if the next reply to `sender` needs a person."""
+        return self.counts[sender] >= self.by_sender[sender]

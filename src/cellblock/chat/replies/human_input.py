@@ -2,122 +2,137 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Protocol, get_args
 
-from ...agents.user_proxy_agent import call_input_func
-from ..agent import Agent, ChatMessage
-from ..agent_state import AgentState, Reply
+from ..agent import Agent, ChatMessage, HumanInputMode, Reply
+from ..code_utils import content_str
 from ..io import IOStream
 from ..printing import print_notice
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps
+from .auto_reply_limits import AutoReplyLimits
 
 INTERRUPTED = "USER INTERRUPTED"
 
 
-class HumanReplies(AgentState):
-    """Checks for the end of a conversation, and asks the person."""
+class TakesInput(Protocol):
+    """An agent that a person can answer for."""
 
-    def get_human_input(self, prompt: str) -> str:
-        """Show `prompt` and return the line that a person types. Override it to ask elsewhere.
+    human_input_mode: HumanInputMode
 
-        Raise `EOFError` at the end of the input.
-        """
+    @property
+    def name(self) -> str: ...
+    def get_human_input(self, prompt: str) -> str: ...
+    async def a_get_human_input(self, prompt: str) -> str: ...
+
+
+class People:
+    """Checks for the end of a conversation, and asks the person.
+
+    `answers` are the lines that were typed. By default a message whose whole content is
+    `TERMINATE` ends the conversation. Raise `TypeError` if `is_termination_msg` is no function.
+    """
+
+    def __init__(
+        self, is_termination_msg: Callable[[ChatMessage], bool] | None, limits: AutoReplyLimits
+    ) -> None:
+        if is_termination_msg is not None and not callable(is_termination_msg):
+            raise TypeError(
+                "is_termination_msg must be a function that takes a message, such as lambda "
+                "message: 'TERMINATE' in (message.get('content') or ''). "
+                f"It is {is_termination_msg!r:.100}."
+            )
+        self.is_termination_msg = is_termination_msg or _is_terminate
+        self.limits = limits
+        self.answers: list[str] = []
+
+    def read_line(self, agent: TakesInput, prompt: str) -> str:
+        """Show `prompt` and return the line that a person types for `agent`."""
         try:
             answer = IOStream.get_default().input(prompt)
         except EOFError as error:
             error.add_note(
-                f"Agent '{self.name}' waited for a person, and the input ended. "
+                f"Agent '{agent.name}' waited for a person, and the input ended. "
                 "Use human_input_mode='NEVER' where there is no person to answer."
             )
             raise
-        self._human_input.append(answer)
+        self.answers.append(answer)
         return answer
 
-    async def a_get_human_input(self, prompt: str) -> str:
-        """Return what `get_human_input` returns, without blocking the event loop."""
-        return await call_input_func(self.get_human_input, prompt, None)
-
-    def check_termination_and_human_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Return `(True, reply)` for the reply of a person, and `(True, None)` for the end.
-
-        Return `(False, None)` if the agent replies by itself.
-        """
-        return run(self._human_reply_steps(messages, sender))
-
-    async def a_check_termination_and_human_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Do what `check_termination_and_human_reply` does, with `a_get_human_input`."""
-        return await run_async(self._human_reply_steps(messages, sender))
-
-    def _human_reply_steps(
-        self, messages: list[ChatMessage] | None, sender: Agent | None
+    def reply_steps(
+        self, agent: TakesInput, messages: list[ChatMessage], sender: Agent | None
     ) -> Steps[Reply]:
-        if messages is None:
-            messages = self._oai_messages[sender] if sender is not None else []
+        """Return what `agent` replies; see `check_termination_and_human_reply`."""
         if not messages:
-            raise ValueError(f"There is no message that '{self.name}' can reply to.")
+            raise ValueError(f"There is no message that '{agent.name}' can reply to.")
         message = messages[-1]
-        answer = yield from self._human_answer_steps(message, sender)
+        answer = yield from self._answer_steps(agent, message, sender)
         if answer == "exit":
-            self._consecutive_auto_reply_counter[sender] = 0
+            self.limits.counts[sender] = 0
             return True, None
-        if answer or self._max_consecutive_auto_reply_dict[sender] == 0:
-            self._consecutive_auto_reply_counter[sender] = 0
+        if answer or self.limits.by_sender[sender] == 0:
+            self.limits.counts[sender] = 0
             return True, _human_message(answer, message)
-        self._consecutive_auto_reply_counter[sender] += 1
-        if self.human_input_mode != "NEVER":
+        self.limits.counts[sender] += 1
+        if agent.human_input_mode != "NEVER":
             print_notice("\n>>>>>>>> USING AUTO REPLY...")
         return False, None
 
-    def _human_answer_steps(self, message: ChatMessage, sender: Agent | None) -> Steps[str]:
+    def _answer_steps(
+        self, agent: TakesInput, message: ChatMessage, sender: Agent | None
+    ) -> Steps[str]:
         """Return what the person types; `exit` for the end, and nothing for an automatic reply."""
         whom = "the sender" if sender is None else sender.name
-        if self.human_input_mode == "ALWAYS":
-            answer = yield from self._ask_human_steps(
-                f"Replying as {self.name}. Provide feedback to {whom}. Press enter to skip and "
-                "use auto-reply, or type 'exit' to end the conversation: "
+        if agent.human_input_mode == "ALWAYS":
+            answer = yield from _ask_steps(
+                agent,
+                f"Replying as {agent.name}. Provide feedback to {whom}. Press enter to skip and "
+                "use auto-reply, or type 'exit' to end the conversation: ",
             )
-            return answer or ("exit" if self._ends_conversation(message) else "")
-        is_last = self._ends_conversation(message)
-        if not is_last and not self._has_reached_reply_limit(sender):
+            return answer or ("exit" if self.ends_conversation(agent.name, message) else "")
+        is_last = self.ends_conversation(agent.name, message)
+        if not is_last and not self.limits.is_reached(sender):
             return ""
-        if self.human_input_mode == "NEVER":
+        if agent.human_input_mode == "NEVER":
             return "exit"
         skip = "" if is_last else " to skip and use auto-reply,"
-        answer = yield from self._ask_human_steps(
+        answer = yield from _ask_steps(
+            agent,
             f"Please give feedback to {whom}. Press enter{skip} or type 'exit' to stop the "
-            "conversation: "
+            "conversation: ",
         )
         return answer or ("exit" if is_last else "")
 
-    def _ask_human_steps(self, prompt: str) -> Steps[str]:
-        answer = yield from Step(self.get_human_input, self.a_get_human_input)(prompt)
-        if not answer:
-            print_notice("\n>>>>>>>> NO HUMAN INPUT RECEIVED.")
-        return answer
-
-    def _ends_conversation(self, message: ChatMessage) -> bool:
+    def ends_conversation(self, name: str, message: ChatMessage) -> bool:
+        """Return True if `message` ends the conversation for the agent `name`."""
         try:
-            return bool(self._is_termination_msg(message))
+            return bool(self.is_termination_msg(message))
         except Exception as error:
             error.add_note(
-                f"is_termination_msg of agent '{self.name}' failed. The content of a message can "
+                f"is_termination_msg of agent '{name}' failed. The content of a message can "
                 "be None or a list, so write (message.get('content') or '')."
             )
             raise
 
-    def _has_reached_reply_limit(self, sender: Agent | None) -> bool:
-        limit = self._max_consecutive_auto_reply_dict[sender]
-        return self._consecutive_auto_reply_counter[sender] >= limit
+
+def valid_mode(mode: HumanInputMode) -> HumanInputMode:
+    """Return `mode`. Raise `ValueError` if it is unknown."""
+    if mode not in get_args(HumanInputMode):
+        raise ValueError(
+            f"human_input_mode must be 'ALWAYS', 'TERMINATE' or 'NEVER', not {mode!r}."
+        )
+    return mode
+
+
+def _is_terminate(message: ChatMessage) -> bool:
+    return content_str(message.get("content")) == "TERMINATE"
+
+
+def _ask_steps(agent: TakesInput, prompt: str) -> Steps[str]:
+    answer = yield from Step(agent.get_human_input, agent.a_get_human_input)(prompt)
+    if not answer:
+        print_notice("\n>>>>>>>> NO HUMAN INPUT RECEIVED.")
+    return answer
 
 
 def _human_message(answer: str, message: ChatMessage) -> ChatMessage:

@@ -6,137 +6,97 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Protocol
 
-from ..agent import Agent, ChatMessage
-from ..agent_state import Reply
+from ..agent import ChatMessage, Reply
+from ..names import assert_valid_name
 from ..printing import print_notice
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, run
 from .async_tools import run_coroutine
 from .function_signature import is_async_function
-from .tool_registration import ToolRegistration
+from .tool_registration import warn_of_function
 
-_Execution = tuple[bool, ChatMessage]
+Execution = tuple[bool, ChatMessage]
+"""True if the function was found and raised nothing, and the message with its result."""
 
 
-class ToolReplies(ToolRegistration):
-    """The part of a `ConversableAgent` that executes functions."""
+class ExecutesFunctions(Protocol):
+    """An agent that executes functions."""
 
-    def generate_function_call_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Return the result of the `function_call` in the last message, as a final reply.
+    def execute_function(
+        self, func_call: Mapping[str, Any], verbose: bool = False
+    ) -> Execution: ...
+    async def a_execute_function(self, func_call: Mapping[str, Any]) -> Execution: ...
+    async def _a_execute_tool_call(self, tool_call: Mapping[str, Any]) -> ChatMessage: ...
+    def _str_for_tool_response(self, tool_response: Mapping[str, Any]) -> str: ...
 
-        An async function is run to its end. The reply is not final if there is no call.
-        """
-        return run(self._function_call_steps(messages, sender))
 
-    async def a_generate_function_call_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Return the result of the `function_call` in the last message, as a final reply."""
-        return await run_async(self._function_call_steps(messages, sender))
+class ToolReplies:
+    """Keeps the functions that an agent executes, by name, and executes them."""
 
-    def generate_tool_calls_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Return the results of the `tool_calls` in the last message, as a final reply.
+    def __init__(self, functions: Mapping[str, Callable[..., Any] | None] | None) -> None:
+        self.functions: dict[str, Callable[..., Any]] = {}
+        for name, function in (functions or {}).items():
+            assert_valid_name(name)
+            if function is not None:
+                self.functions[name] = _callable(name, function)
 
-        The functions run one after the other. The reply is not final if there are no calls.
-        """
-        return run(self._tool_calls_steps(messages, sender))
+    def register(self, functions: Mapping[str, Callable[..., Any] | None]) -> None:
+        """Add `functions`. None removes the function of that name."""
+        for name, function in functions.items():
+            assert_valid_name(name)
+            if function is None and self.functions.pop(name, None) is None:
+                warn_of_function(f"The function {name} to remove doesn't exist")
+            if function is None:
+                continue
+            if name in self.functions:
+                warn_of_function(f"Function '{name}' is being overridden.")
+            self.functions[name] = _callable(name, function)
 
-    async def a_generate_tool_calls_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Return the results of the `tool_calls` in the last message, as a final reply.
-
-        Async functions run at the same time.
-        """
-        return await run_async(self._tool_calls_steps(messages, sender))
-
-    def execute_function(self, func_call: Mapping[str, Any], verbose: bool = False) -> _Execution:
-        """Execute the call with `name` and `arguments` (JSON text), and return its result.
-
-        Return True if the function was found, its arguments could be read and it raised nothing;
-        and the message of the role `function`, whose content is the result or the error.
-
-        verbose   print the arguments and the result
-        """
-        return run(self._execution_steps(func_call, "FUNCTION", verbose))
-
-    async def a_execute_function(self, func_call: Mapping[str, Any]) -> _Execution:
-        """Execute the call as `execute_function` does, and await an async function.
-
-        A function that is not async runs in this thread, as in AutoGen.
-        """
-        return await run_async(self._execution_steps(func_call, "ASYNC FUNCTION", False))
-
-    async def _a_execute_tool_call(self, tool_call: Mapping[str, Any]) -> ChatMessage:
-        _, result = await self.a_execute_function(_function_of(tool_call))
-        return _tool_response(tool_call, result)
-
-    def _execute_tool_call(self, tool_call: Mapping[str, Any]) -> ChatMessage:
-        _, result = run(self._call_steps(_function_of(tool_call)))
-        return _tool_response(tool_call, result)
-
-    def _str_for_tool_response(self, tool_response: Mapping[str, Any]) -> str:
-        return str(tool_response.get("content", ""))
-
-    def _function_call_steps(
-        self, messages: list[ChatMessage] | None, sender: Agent | None
+    def function_call_steps(
+        self, agent: ExecutesFunctions, messages: list[ChatMessage]
     ) -> Steps[Reply]:
-        call = self._last_of(messages, sender).get("function_call")
+        """Let `agent` execute the `function_call` of the last of `messages`."""
+        call = _last(messages).get("function_call")
         if not call:
             return False, None
-        _, result = yield from self._call_steps(call)
+        _, result = yield from self._call_steps(agent, call)
         return True, result
 
-    def _call_steps(self, call: Mapping[str, Any]) -> Steps[_Execution]:
-        """Execute `call` with the method that its function needs. Subclasses override them."""
-        if not is_async_function(self._function_map.get(call.get("name", ""))):
-            return self.execute_function(call)
-        result = yield from Step(
-            lambda: run_coroutine(self.a_execute_function(call)),
-            lambda: self.a_execute_function(call),
-        )()
-        return result
-
-    def _tool_calls_steps(
-        self, messages: list[ChatMessage] | None, sender: Agent | None
+    def tool_calls_steps(
+        self, agent: ExecutesFunctions, messages: list[ChatMessage]
     ) -> Steps[Reply]:
-        calls: list[Mapping[str, Any]] = self._last_of(messages, sender).get("tool_calls") or []
+        """Let `agent` execute the `tool_calls` of the last of `messages`."""
+        calls: list[Mapping[str, Any]] = _last(messages).get("tool_calls") or []
         if not calls:
             return False, None
         responses: list[ChatMessage] = yield from Step(
-            lambda: [self._execute_tool_call(call) for call in calls],
-            lambda: asyncio.gather(*map(self._a_execute_tool_call, calls)),
+            lambda: [self._tool_response(agent, call) for call in calls],
+            lambda: asyncio.gather(*map(agent._a_execute_tool_call, calls)),
         )()
-        content = "\n\n".join(map(self._str_for_tool_response, responses))
+        content = "\n\n".join(map(agent._str_for_tool_response, responses))
         return True, {"role": "tool", "tool_responses": responses, "content": content}
 
-    def _last_of(self, messages: list[ChatMessage] | None, sender: Agent | None) -> ChatMessage:
-        if messages is None:
-            messages = self._oai_messages[cast(Agent, sender)]
-        return messages[-1] if messages else {}
+    def _tool_response(self, agent: ExecutesFunctions, call: Mapping[str, Any]) -> ChatMessage:
+        _, result = run(self._call_steps(agent, function_of(call)))
+        return tool_response(call, result)
 
-    def _execution_steps(
+    def _call_steps(self, agent: ExecutesFunctions, call: Mapping[str, Any]) -> Steps[Execution]:
+        """Execute `call` with the method that its function needs. Subclasses override them."""
+        if not is_async_function(self.functions.get(call.get("name", ""))):
+            return agent.execute_function(call)
+        result = yield from Step(
+            lambda: run_coroutine(agent.a_execute_function(call)),
+            lambda: agent.a_execute_function(call),
+        )()
+        return result
+
+    def execution_steps(
         self, func_call: Mapping[str, Any], kind: str, verbose: bool
-    ) -> Steps[_Execution]:
+    ) -> Steps[Execution]:
+        """Execute `func_call`; see `execute_function`."""
         name, arguments, succeeded = func_call.get("name", ""), {}, False
-        function = self._function_map.get(name)
+        function = self.functions.get(name)
         if function is None:
             return False, _function_response(name, f"Error: Function {name} not found.")
         try:
@@ -175,7 +135,20 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-def _function_of(tool_call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _last(messages: list[ChatMessage]) -> ChatMessage:
+    return messages[-1] if messages else {}
+
+
+def _callable(name: str, function: object) -> Callable[..., Any]:
+    if not callable(function):
+        raise TypeError(
+            f"The function {name!r} is {function!r}, which cannot be called. Pass a function."
+        )
+    return function
+
+
+def function_of(tool_call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the call of a function that `tool_call` contains."""
     return tool_call.get("function") or {}
 
 
@@ -183,7 +156,8 @@ def _function_response(name: str, content: object) -> ChatMessage:
     return {"name": name, "role": "function", "content": str(content)}
 
 
-def _tool_response(tool_call: Mapping[str, Any], result: ChatMessage) -> ChatMessage:
+def tool_response(tool_call: Mapping[str, Any], result: ChatMessage) -> ChatMessage:
+    """Return the result of a function as the response to `tool_call`."""
     identifier = tool_call.get("id")
     named = {} if identifier is None else {"tool_call_id": identifier}
     content = result.get("content", "")
