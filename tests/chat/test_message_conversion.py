@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cellblock.chat.model_requests.message_conversion import (
+from cellblock.chat.models.message_conversion import (
     to_completion,
     to_messages,
     to_tool_choice,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from cellblock.chat import Cache, OpenAIWrapper
-from cellblock.chat.model_requests.cached_answers import get_key
 from cellblock.chat.models.cache import InMemoryCache
+from cellblock.chat.models.cached_answers import get_key
 from cellblock.chat.models.disk_cache import DiskCache
 from cellblock.models import (
     ChatCompletionCache,

@@ -17,7 +17,6 @@ from .groups.group_chat import GroupChat
 from .groups.group_chat_manager import GroupChatManager
 from .groups.society_of_mind_agent import SocietyOfMindAgent
 from .io import IOConsole, IOStream
-from .model_requests.model_client import ModelClient
 from .models.cache import AbstractCache, Cache
 from .models.config_lists import (
     config_list_from_dotenv,
@@ -29,6 +28,7 @@ from .models.config_lists import (
     get_config_list,
 )
 from .models.llm_config import LLMConfig
+from .models.model_client import ModelClient
 from .models.model_wrapper import OpenAIWrapper
 from .models.usage import gather_usage_summary
 from .tools.tool_registration import register_function

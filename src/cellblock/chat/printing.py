@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from .agent import ChatMessage
 from .code_utils import content_str
 from .io import IOStream
-from .model_requests.templates import instantiate
+from .models.templates import instantiate
 
 Color = Literal["red", "green", "yellow", "blue", "magenta", "cyan"]
 _CODES: dict[Color, int] = {

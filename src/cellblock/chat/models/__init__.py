@@ -1,1 +1,1 @@
-"""Models by llm_config: the wrapper, its cache, configurations and usage."""
+"""Models by llm_config: the wrapper, its requests, its cache, configurations and usage."""

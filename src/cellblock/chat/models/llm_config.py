@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self, cast
 
-from ..model_requests.client_configs import check_config_list
+from .client_configs import check_config_list
 from .config_lists import ModelConfig, config_list_from_json, filter_config
 
 # Without a list of models, all other keywords describe the only model.

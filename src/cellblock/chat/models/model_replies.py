@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from ..agent import ChatMessage, Reply
 from ..io import IOStream
-from ..model_requests.client_configs import copied_config
 from ..names import normalize_name
 from ..steps import Step, Steps, in_thread, is_overridden
 from .cache import AbstractCache
+from .client_configs import copied_config
 from .llm_config import LLMConfig
 from .model_wrapper import OpenAIWrapper
 

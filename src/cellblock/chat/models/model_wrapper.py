@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 from ...errors import ModelError
-from ..model_requests.cached_answers import keep_answer, kept_answer
-from ..model_requests.client_configs import check_config_list, client_of
-from ..model_requests.config_keys import refuse_addresses, request_config, request_parameters
-from ..model_requests.model_client import ChatModelClient, ModelClient
-from ..model_requests.prices import Price, to_price
-from ..model_requests.rate_limit import RateLimit
-from ..model_requests.templates import Template, fill_messages, instantiate
 from ..runtime_logging import log_chat_completion, now
-from ..steps import Step, Steps, in_thread, run, run_async
+from ..steps import Step, Steps, asynchronous, in_thread, synchronous
 from .cache import AbstractCache, Cache
+from .cached_answers import keep_answer, kept_answer
+from .client_configs import check_config_list, client_of
+from .config_keys import refuse_addresses, request_config, request_parameters
+from .model_client import ChatModelClient, ModelClient
+from .prices import Price, to_price
+from .rate_limit import RateLimit
+from .templates import Template, fill_messages, instantiate
 from .usage import UsageSummary, print_summaries, with_usage
 
 _logger = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ class OpenAIWrapper:
         self.actual_usage_summary: UsageSummary | None = None
         self.total_usage_summary: UsageSummary | None = None
 
-    def create(self, **config: Any) -> Any:
+    @synchronous
+    def create(self, **config: Any) -> Steps[Any]:
         """Return the answer of the first model that answers.
 
         config   parameters of the request, of which those in an entry of `config_list` win, and
@@ -82,13 +83,6 @@ class OpenAIWrapper:
         `ModelError` if the last model cannot be asked, `RuntimeError` if a class of your own was
         not registered, and `ValueError` for parameters that are not those of a request.
         """
-        return run(self._create_steps(config))
-
-    async def a_create(self, **config: Any) -> Any:
-        """Return the answer of the first model that answers. See `create`."""
-        return await run_async(self._create_steps(config))
-
-    def _create_steps(self, config: Mapping[str, Any]) -> Steps[Any]:
         self._require_registered_clients()
         refuse_addresses(config)
         last = len(self._clients) - 1
@@ -110,6 +104,8 @@ class OpenAIWrapper:
                 response.pass_filter = passes
                 return response
         raise AssertionError("The loop returns or raises at the last entry.")
+
+    a_create = asynchronous(create)
 
     def _answer_steps(self, number: int, config: Mapping[str, Any]) -> Steps[Any]:
         """Ask one model. `config` are the parameters of the request and of the wrapper."""

@@ -13,7 +13,7 @@ from ...models.client import ChatCompletionClient, JsonOutput, ToolChoice
 from ...models.messages import CreateResult, LLMMessage
 from ...models.tool_schema import ToolSchema
 from ..io import IOStream
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, asynchronous, synchronous
 from .chat_completion import ChatCompletion, ChatCompletionMessage
 from .config_keys import CONTROL_KEYS
 from .message_conversion import to_completion, to_messages, to_tool_choice, to_tools
@@ -144,15 +144,9 @@ class ChatModelClient(ModelClient):
         self._model = model
         self._expects_price = expects_price
 
-    def create(self, params: dict[str, Any]) -> ChatCompletion:
+    @synchronous
+    def create(self, params: dict[str, Any]) -> Steps[ChatCompletion]:
         """Return the model's answer. Raise `ModelError`, and `ValueError` for bad parameters."""
-        return run(self._create_steps(params))
-
-    async def a_create(self, params: dict[str, Any]) -> ChatCompletion:
-        """Return the model's answer. See `create`."""
-        return await run_async(self._create_steps(params))
-
-    def _create_steps(self, params: dict[str, Any]) -> Steps[ChatCompletion]:
         request = _ModelCall.of(params, self._model)
         if not request.model:
             raise ValueError("The entry of config_list has no model. Add 'model': NAME to it.")
@@ -163,6 +157,8 @@ class ChatModelClient(ModelClient):
         for _ in range(request.count):
             results.append((yield from ask(request)))
         return to_completion(results, request.model, old_style=request.old_style)
+
+    a_create = asynchronous(create)
 
     def _ask(self, request: _ModelCall) -> CreateResult:
         return background_loop().run(self.client.create(**request.arguments()))

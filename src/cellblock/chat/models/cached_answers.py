@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from ..models.cache import AbstractCache
+from .cache import AbstractCache
 from .chat_completion import ChatCompletion
 from .config_keys import ADDRESS_KEYS, CONTROL_KEYS
 
