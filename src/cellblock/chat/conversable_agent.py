@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from ..models.client import with_parameters_of
 from .agent import Agent, ChatMessage, HumanInputMode
 from .agent_state import AgentParts
 from .code.code_replies import CodeReplies
@@ -52,7 +53,6 @@ from .steps import (
     run,
     run_async,
     synchronous,
-    with_parameters_of,
 )
 from .tools.tool_replies import ToolReplies
 

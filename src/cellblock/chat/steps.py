@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from types import CoroutineType, TracebackType
@@ -126,18 +125,6 @@ def asynchronous(
 
 def _async_name(name: str) -> str:
     return f"_a{name}" if name.startswith("_") else f"a_{name}"
-
-
-def with_parameters_of(
-    procedure: Callable[P, Any],
-) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Return a decorator for a function that passes all its arguments on to `procedure`."""
-
-    def decorate(function: Callable[..., T]) -> Callable[P, T]:
-        function.__signature__ = inspect.signature(procedure)  # pyright: ignore[reportFunctionMemberAccess] - inspect reads it
-        return function
-
-    return decorate
 
 
 def _without_own_frames(error: BaseException) -> BaseException:

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Self, cast
 
 from pydantic import ValidationError
 
-from ..cancellation import Token
 from ..components import SavedComponent
 from ..errors import ComponentError
 from .cache_stores import CacheStore, InMemoryStore
-from .client import ChatCompletionClient, JsonOutput, ModelInfo, ToolChoice, raise_if_cancelled
+from .client import ChatCompletionClient, ModelInfo, with_parameters_of
 from .messages import CreateResult, LLMMessage, RequestUsage
+from .model_request import ModelRequest
 from .recorded import RecordedAnswer, request_values
 from .tool_schema import ToolLike
 
@@ -47,62 +47,32 @@ class ChatCompletionCache(ChatCompletionClient):
         self._store = _open_store(store)
         self._client_values = _configuration_of(client)
 
-    async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
-    ) -> CreateResult:
+    @with_parameters_of(ChatCompletionClient.create)
+    async def create(self, *arguments: Any, **options: Any) -> CreateResult:
         """Return the kept answer, with `cached` set; otherwise that of the client."""
-        raise_if_cancelled(cancellation_token)
-        key = self._key(
-            request_values(messages, tools, tool_choice, json_output, extra_create_args)
-        )
+        request = ModelRequest(*arguments, **options)
+        request.raise_if_cancelled()
+        key = self._key(request_values(request))
         if kept := self._kept(key):
             return kept.cached_result()
-        result = await self.client.create(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        result = await self.client.create(*arguments, **options)
         self._keep(key, RecordedAnswer(result=result))
         return result
 
+    @with_parameters_of(ChatCompletionClient.create)
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
+        self, *arguments: Any, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the kept answer in its pieces, then whole; otherwise that of the client."""
-        raise_if_cancelled(cancellation_token)
-        key = self._key(
-            request_values(messages, tools, tool_choice, json_output, extra_create_args)
-        )
+        request = ModelRequest(*arguments, **options)
+        request.raise_if_cancelled()
+        key = self._key(request_values(request))
         if kept := self._kept(key):
             for item in kept.cached_stream():
                 yield item
             return
         pieces: list[str] = []
-        stream = self.client.create_stream(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        stream = self.client.create_stream(*arguments, **options)
         async with contextlib.aclosing(stream):
             async for item in stream:
                 if isinstance(item, str):

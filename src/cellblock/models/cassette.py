@@ -10,12 +10,12 @@ from typing import Any, Self, cast
 
 from pydantic import TypeAdapter
 
-from ..cancellation import Token
 from ..components import SavedComponent
 from ..errors import CassetteMismatch
 from .cassette_file import CassetteFile, RecordedTurn, Rules, difference, masked
-from .client import ChatCompletionClient, JsonOutput, ModelInfo, ToolChoice, raise_if_cancelled
+from .client import ChatCompletionClient, ModelInfo, with_parameters_of
 from .messages import CreateResult, LLMMessage, RequestUsage
+from .model_request import ModelRequest
 from .recorded import RecordedAnswer, request_values
 from .token_estimate import estimate_tokens
 from .tool_schema import ToolLike
@@ -61,59 +61,33 @@ class CassetteChatCompletionClient(ChatCompletionClient):
         """The number of recorded turns that were not replayed yet."""
         return len(self._file.turns) - self._next
 
-    async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
-    ) -> CreateResult:
+    @with_parameters_of(ChatCompletionClient.create)
+    async def create(self, *arguments: Any, **options: Any) -> CreateResult:
         """Return the next recorded answer, or a new one of the client."""
-        raise_if_cancelled(cancellation_token)
-        request = request_values(messages, tools, tool_choice, json_output, extra_create_args)
+        asked = ModelRequest(*arguments, **options)
+        asked.raise_if_cancelled()
+        request = request_values(asked)
         if answer := self._replayed(request):
             return answer.cached_result()
-        result = await self._real_client(request).create(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        result = await self._real_client(request).create(*arguments, **options)
         self._record(request, RecordedAnswer(result=result))
         return result
 
+    @with_parameters_of(ChatCompletionClient.create)
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
+        self, *arguments: Any, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the next recorded answer, or a new one of the client, in pieces and whole."""
-        raise_if_cancelled(cancellation_token)
-        request = request_values(messages, tools, tool_choice, json_output, extra_create_args)
+        asked = ModelRequest(*arguments, **options)
+        asked.raise_if_cancelled()
+        request = request_values(asked)
         if answer := self._replayed(request):
             for item in answer.cached_stream():
-                raise_if_cancelled(cancellation_token)
+                asked.raise_if_cancelled()
                 yield item
             return
         pieces: list[str] = []
-        stream = self._real_client(request).create_stream(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        stream = self._real_client(request).create_stream(*arguments, **options)
         async with contextlib.aclosing(stream):
             async for item in stream:
                 if isinstance(item, str):

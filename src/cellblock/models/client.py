@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Required, TypedDict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, ParamSpec, Required, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
@@ -14,6 +15,8 @@ from ..components import Component
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .tool_schema import ToolLike
 
+P = ParamSpec("P")
+T = TypeVar("T")
 ToolChoice = ToolLike | Literal["auto", "required", "none"]
 JsonOutput = bool | type[BaseModel] | None
 
@@ -46,6 +49,18 @@ def validate_model_info(model_info: Mapping[str, Any]) -> None:
     missing = sorted(_REQUIRED_FIELDS - set(model_info))
     if missing:
         raise ValueError(f"model_info lacks {', '.join(missing)}. See cellblock.models.ModelInfo.")
+
+
+def with_parameters_of(
+    function: Callable[P, Any],
+) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Return a decorator for a function that takes what `function` takes, and passes it on."""
+
+    def decorate(passing: Callable[..., T]) -> Callable[P, T]:
+        passing.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess] - inspect reads it
+        return passing
+
+    return decorate
 
 
 def raise_if_cancelled(token: Token | None) -> None:
@@ -86,15 +101,9 @@ class ChatCompletionClient(Component, ABC):
         """
 
     @abstractmethod
+    @with_parameters_of(create)
     def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
+        self, *arguments: Any, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the answer in pieces of text, then the whole answer as a `CreateResult`.
 

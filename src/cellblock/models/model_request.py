@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-from .client import JsonOutput, ModelInfo, ToolChoice
+from ..cancellation import Token
+from .client import JsonOutput, ModelInfo, ToolChoice, raise_if_cancelled
 from .messages import (
     AssistantMessage,
     FunctionExecutionResultMessage,
@@ -23,20 +24,26 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MESSAGES = (SystemMessage, UserMessage, AssistantMessage, FunctionExecutionResultMessage)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelRequest:
     """The arguments of `ChatCompletionClient.create`."""
 
     messages: Sequence[LLMMessage]
+    _: KW_ONLY
     tools: Sequence[ToolLike] = ()
     tool_choice: ToolChoice = "auto"
     json_output: JsonOutput = None
-    extra_create_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra_create_args: Mapping[str, Any] | None = None
+    cancellation_token: Token | None = None
 
     @property
     def output_type(self) -> type[BaseModel] | None:
         """The class whose JSON is requested, or None."""
         return self.json_output if isinstance(self.json_output, type) else None
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `asyncio.CancelledError` if the token is cancelled."""
+        raise_if_cancelled(self.cancellation_token)
 
     def check(self, info: ModelInfo) -> None:
         """Raise `ValueError` if a model with the abilities `info` cannot do this."""

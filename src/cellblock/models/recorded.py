@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from .client import JsonOutput, ToolChoice
-from .messages import CreateResult, LLMMessage
-from .model_request import check_messages
-from .tool_schema import ToolLike, name_of, schema_of
+from .messages import CreateResult
+from .model_request import ModelRequest, check_messages
+from .tool_schema import name_of, schema_of
 
 
 class RecordedAnswer(BaseModel):
@@ -34,22 +33,17 @@ class RecordedAnswer(BaseModel):
         yield self.cached_result()
 
 
-def request_values(
-    messages: Sequence[LLMMessage],
-    tools: Sequence[ToolLike],
-    tool_choice: ToolChoice,
-    json_output: JsonOutput,
-    extra_create_args: Mapping[str, Any] | None,
-) -> dict[str, Any]:
+def request_values(request: ModelRequest) -> dict[str, Any]:
     """Return what decides about the answer, as JSON values. Raise `ValueError` for no message."""
-    check_messages(messages)
-    is_class = isinstance(json_output, type)
+    check_messages(request.messages)
+    choice, output = request.tool_choice, request.json_output
+    arguments = dict(request.extra_create_args or {})
     return {
-        "messages": [message.model_dump(mode="json") for message in messages],
-        "tools": [dict(schema_of(tool)) for tool in tools],
-        "tool_choice": tool_choice if isinstance(tool_choice, str) else name_of(tool_choice),
-        "json_output": json_output.model_json_schema() if is_class else json_output,
-        "extra_create_args": to_jsonable_python(dict(extra_create_args or {}), fallback=_describe),
+        "messages": [message.model_dump(mode="json") for message in request.messages],
+        "tools": [dict(schema_of(tool)) for tool in request.tools],
+        "tool_choice": choice if isinstance(choice, str) else name_of(choice),
+        "json_output": output.model_json_schema() if isinstance(output, type) else output,
+        "extra_create_args": to_jsonable_python(arguments, fallback=_describe),
     }
 
 

@@ -7,17 +7,14 @@ from typing import Any, ClassVar, Self, cast
 
 from pydantic import TypeAdapter
 
-from ..cancellation import Token
 from .client import (
     ChatCompletionClient,
-    JsonOutput,
     ModelInfo,
-    ToolChoice,
-    raise_if_cancelled,
     validate_model_info,
+    with_parameters_of,
 )
 from .messages import CreateResult, LLMMessage, RequestUsage
-from .model_request import check_messages
+from .model_request import ModelRequest, check_messages
 from .tool_schema import ToolLike
 
 _COMPLETIONS = TypeAdapter(list[str | CreateResult])
@@ -70,61 +67,42 @@ class ReplayChatCompletionClient(ChatCompletionClient):
         """The arguments of all calls of `create` and `create_stream`, in order."""
         return self._create_calls
 
-    async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
-    ) -> CreateResult:
+    @with_parameters_of(ChatCompletionClient.create)
+    async def create(self, *arguments: Any, **options: Any) -> CreateResult:
         """Return the next answer. Raise `ValueError` if none is left."""
-        check_messages(messages)
-        raise_if_cancelled(cancellation_token)
+        request = ModelRequest(*arguments, **options)
+        check_messages(request.messages)
+        request.raise_if_cancelled()
         item = self._next_item()
         self._create_calls.append(
             {
-                "messages": list(messages),
-                "tools": list(tools),
-                "tool_choice": tool_choice,
-                "json_output": json_output,
-                "extra_create_args": dict(extra_create_args or {}),
-                "cancellation_token": cancellation_token,
+                "messages": list(request.messages),
+                "tools": list(request.tools),
+                "tool_choice": request.tool_choice,
+                "json_output": request.json_output,
+                "extra_create_args": dict(request.extra_create_args or {}),
+                "cancellation_token": request.cancellation_token,
             }
         )
         self._next += 1
-        return self._result(item, messages)
+        return self._result(item, request.messages)
 
+    @with_parameters_of(ChatCompletionClient.create)
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
+        self, *arguments: Any, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the words of the next answer if it is a text, then the whole answer.
 
         Of a `CreateResult` in the list nothing is yielded but itself.
         """
+        request = ModelRequest(*arguments, **options)
         item = self._next_item()
-        result = await self.create(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        result = await self.create(*arguments, **options)
         words = item.split() if isinstance(item, str) else []
         for number, word in enumerate(words, start=1):
-            raise_if_cancelled(cancellation_token)
+            request.raise_if_cancelled()
             yield word if number == len(words) else f"{word} "
-        raise_if_cancelled(cancellation_token)
+        request.raise_if_cancelled()
         yield result
 
     def _next_item(self) -> str | CreateResult:

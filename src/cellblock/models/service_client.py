@@ -17,11 +17,9 @@ from ..aio.running_loop import running_loop
 from ..cancellation import Token, on_cancel
 from .client import (
     ChatCompletionClient,
-    JsonOutput,
     ModelInfo,
-    ToolChoice,
-    raise_if_cancelled,
     validate_model_info,
+    with_parameters_of,
 )
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_family import KnownModel
@@ -163,53 +161,27 @@ class ServiceClient(ChatCompletionClient):
         options["extra_body"] = {**body, **(options.get("extra_body") or {})}
         return await self._endpoint(**named, stream=stream, **options)
 
-    async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
-    ) -> CreateResult:
+    @with_parameters_of(ChatCompletionClient.create)
+    async def create(self, *arguments: Any, **options: Any) -> CreateResult:
         """Return the model's answer. See `ChatCompletionClient.create`."""
-        request = ModelRequest(
-            messages=messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args or {},
-        )
+        request = ModelRequest(*arguments, **options)
         request.check(self._model_info)
-        raise_if_cancelled(cancellation_token)
-        return self._finish(await _run(self._send(request), cancellation_token), request)
+        request.raise_if_cancelled()
+        return self._finish(await _run(self._send(request), request.cancellation_token), request)
 
+    @with_parameters_of(ChatCompletionClient.create)
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
+        self, *arguments: Any, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the answer in pieces, then whole. See `ChatCompletionClient.create_stream`.
 
         Reasoning that the service sends apart is yielded between `<think>` and `</think>`.
         """
-        request = ModelRequest(
-            messages=messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args or {},
-        )
+        request = ModelRequest(*arguments, **options)
         request.check(self._model_info)
-        raise_if_cancelled(cancellation_token)
+        request.raise_if_cancelled()
         async with contextlib.aclosing(self._stream(request)) as items:
-            while (item := await _run(anext(items, None), cancellation_token)) is not None:
+            while (item := await _run(anext(items, None), request.cancellation_token)) is not None:
                 yield item if isinstance(item, str) else self._finish(item, request)
 
     def _finish(self, result: CreateResult, request: ModelRequest) -> CreateResult:

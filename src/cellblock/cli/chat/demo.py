@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from ...cancellation import Token
 from ...models.cassette import CassetteChatCompletionClient
-from ...models.client import ChatCompletionClient, JsonOutput, ToolChoice
-from ...models.messages import CreateResult, LLMMessage
-from ...models.tool_schema import ToolLike
+from ...models.client import ChatCompletionClient, with_parameters_of
+from ...models.messages import CreateResult
 
 DEMO_TASK = (
     "Throw two dice 100000 times and compare the sums with theory. "
@@ -38,25 +36,12 @@ class _DemoClient(CassetteChatCompletionClient):
         super().__init__(path, normalize=normalize)
         self._is_slow = is_slow
 
+    @with_parameters_of(ChatCompletionClient.create)
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[ToolLike] = (),
-        tool_choice: ToolChoice = "auto",
-        json_output: JsonOutput = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: Token | None = None,
+        self, *arguments: Any, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the recorded pieces in the pace of a model."""
-        answer = super().create_stream(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
+        answer = super().create_stream(*arguments, **options)
         async with aclosing(answer):
             async for item in answer:
                 yield item

@@ -106,7 +106,7 @@ class AnthropicChatCompletionClient(ServiceClient):
         body |= {"model": self._model, "messages": to_messages(request.messages)}
         if request.tools:
             body |= {"tools": to_tools(request.tools), "tool_choice": to_tool_choice(request)}
-        extra = request.extra_create_args
+        extra = request.extra_create_args or {}
         is_thinking = _is_enabled(extra.get("thinking", body.get("thinking")))
         body |= to_json_fields(request, can_force_tool=not is_thinking)
         instruction = json_text(request, can_force_tool=not is_thinking)

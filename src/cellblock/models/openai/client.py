@@ -75,7 +75,7 @@ class BaseOpenAIChatCompletionClient(ServiceClient):
             body["tool_choice"] = to_tool_choice(request.tool_choice)
         else:
             body.pop("parallel_tool_calls", None)  # refused without tools
-        body |= request.extra_create_args
+        body |= request.extra_create_args or {}
         # Without it the service sends no usage. An empty one is for servers that do not know it.
         options = body.pop("stream_options", {"include_usage": True})
         return {**body, "stream_options": options} if stream and options else body
