@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from ..agent import Agent, ChatMessage
 from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
-from ..errors import AgentNameConflict, UndefinedNextAgent
-from .model_selection import ModelSelection
+from ..errors import AgentNameConflict
 from .speaker_selection import SpeakerSelection
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
-class GroupChat(SpeakerSelection, ModelSelection):
+class GroupChat(SpeakerSelection):
     """A conversation of several agents, which a `GroupChatManager` runs.
 
     - `agents`, `messages`: the participants, and what they said.
@@ -95,31 +91,6 @@ class GroupChat(SpeakerSelection, ModelSelection):
         agents = cast(list[object], self.agents)
         return [agent for agent in agents if isinstance(agent, ConversableAgent)]
 
-    def next_agent(self, agent: Agent, agents: list[Agent] | None = None) -> Agent:
-        """Return the first agent after `agent` in the list that is one of `agents`.
-
-        Raise `UndefinedNextAgent` if there is none, or if `agents` has others than the group.
-        """
-        candidates = self.agents if agents is None else agents
-        start = self.agents.index(agent) + 1 if agent in self.agents else 0
-        if all(candidate in self.agents for candidate in candidates):
-            for candidate in [*self.agents[start:], *self.agents[:start]]:
-                if candidate in candidates:
-                    return candidate
-        raise UndefinedNextAgent
-
     def introductions_msg(self, agents: list[Agent] | None = None) -> str:
         """Return the message that introduces the agents to each other."""
         return f"{self.DEFAULT_INTRO_MSG}\n\n{self._participant_roles(agents)}"
-
-    def _participant_roles(self, agents: list[Agent] | None = None) -> str:
-        roles: list[str] = []
-        for agent in self.agents if agents is None else agents:
-            if not agent.description.strip():
-                logger.warning(
-                    "The agent '%s' has an empty description, and may not work well with "
-                    "GroupChat.",
-                    agent.name,
-                )
-            roles.append(f"{agent.name}: {agent.description}".strip())
-        return "\n".join(roles)

@@ -1,18 +1,22 @@
-"""GroupChatSettings: the parameters of a group chat."""
+"""GroupChatSettings: the parameters of a group chat, and its agents in their order."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from ..agent import Agent, ChatMessage
+from ..errors import UndefinedNextAgent
 from .speaker_transitions import (
     Transitions,
     check_graph_validity,
     invert_disallowed_to_allowed,
     transitions_with_repeats,
 )
+
+logger = logging.getLogger(__name__)
 
 SELECT_SPEAKER_MESSAGE = (
     "You moderate a conversation of several roles. The roles are:\n"
@@ -79,14 +83,6 @@ class GroupChatSettings:
     ]
     _VALID_SPEAKER_TRANSITIONS_TYPE: ClassVar[list[str | None]] = ["allowed", "disallowed", None]
 
-    if TYPE_CHECKING:  # methods of GroupChat that its parts call
-
-        def next_agent(self, agent: Agent, agents: list[Agent] | None = None) -> Agent: ...
-        def agent_by_name(
-            self, name: str, recursive: bool = False, raise_on_name_conflict: bool = False
-        ) -> Agent | None: ...
-        def _participant_roles(self, agents: list[Agent] | None = None) -> str: ...
-
     def __post_init__(self) -> None:
         self._check_repeat_and_transitions()
         self._set_up_transitions()
@@ -152,3 +148,28 @@ class GroupChatSettings:
             allowed = given
         check_graph_validity(allowed, self.agents)
         self.allowed_speaker_transitions_dict = allowed
+
+    def next_agent(self, agent: Agent, agents: list[Agent] | None = None) -> Agent:
+        """Return the first agent after `agent` in the list that is one of `agents`.
+
+        Raise `UndefinedNextAgent` if there is none, or if `agents` has others than the group.
+        """
+        candidates = self.agents if agents is None else agents
+        start = self.agents.index(agent) + 1 if agent in self.agents else 0
+        if all(candidate in self.agents for candidate in candidates):
+            for candidate in [*self.agents[start:], *self.agents[:start]]:
+                if candidate in candidates:
+                    return candidate
+        raise UndefinedNextAgent
+
+    def _participant_roles(self, agents: list[Agent] | None = None) -> str:
+        roles: list[str] = []
+        for agent in self.agents if agents is None else agents:
+            if not agent.description.strip():
+                logger.warning(
+                    "The agent '%s' has an empty description, and may not work well with "
+                    "GroupChat.",
+                    agent.name,
+                )
+            roles.append(f"{agent.name}: {agent.description}".strip())
+        return "\n".join(roles)

@@ -14,7 +14,7 @@ from ..conversable_agent import ConversableAgent
 from ..conversations.chat_result import ChatResult
 from ..errors import AgentNameConflict
 from ..printing import print_notice
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, asynchronous, synchronous
 from .group_chat_settings import GroupChatSettings
 
 logger = logging.getLogger(__name__)
@@ -48,36 +48,18 @@ class ModelSelection(GroupChatSettings):
     def _agent_list(self, agents: list[Agent] | None) -> str:
         return str([agent.name for agent in (self.agents if agents is None else agents)])
 
+    @synchronous
     def _auto_select_speaker(
         self,
         last_speaker: Agent,
         selector: ConversableAgent,
         messages: list[ChatMessage] | None,
         agents: list[Agent] | None,
-    ) -> Agent:
-        return run(self._auto_selection_steps(last_speaker, selector, messages, agents))
-
-    async def a_auto_select_speaker(
-        self,
-        last_speaker: Agent,
-        selector: ConversableAgent,
-        messages: list[ChatMessage] | None,
-        agents: list[Agent] | None,
-    ) -> Agent:
+    ) -> Steps[Agent]:
         """Return the agent of `agents` that the model of `selector` names.
 
         Return the next agent of the list if the model names none after all attempts.
         """
-        steps = self._auto_selection_steps(last_speaker, selector, messages, agents)
-        return await run_async(steps)
-
-    def _auto_selection_steps(
-        self,
-        last_speaker: Agent,
-        selector: ConversableAgent,
-        messages: list[ChatMessage] | None,
-        agents: list[Agent] | None,
-    ) -> Steps[Agent]:
         history = list(self.messages if messages is None else messages)
         question = self._first_question(history, agents)
         attempts = 1 + self.max_retries_for_selecting_speaker
@@ -92,6 +74,8 @@ class ModelSelection(GroupChatSettings):
             silent=not self.select_speaker_auto_verbose,
         )
         return self._process_speaker_selection_result(result, last_speaker, agents)
+
+    a_auto_select_speaker = asynchronous(_auto_select_speaker)
 
     def _counting_validator(self, attempts: int, agents: list[Agent] | None) -> Validator:
         """Return the reply function of the checking agent, which counts the attempts."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..agent import Agent, ChatMessage, Reply
 from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
-from ..steps import Step, Steps, run, run_async
+from ..steps import Step, Steps, asynchronous, synchronous
 from .group_chat_manager import GroupChatManager
 
 ResponsePreparer = Callable[[Any, list[ChatMessage]], str]
@@ -70,27 +70,14 @@ class SocietyOfMindAgent(ConversableAgent):
         """Use another group chat from now on."""
         self._chat_manager = chat_manager
 
+    @synchronous
     def generate_inner_monologue_reply(
         self,
         messages: list[ChatMessage] | None = None,
         sender: Agent | None = None,
         config: Any = None,
-    ) -> Reply:
-        """Run the group chat about the last message, and return True and the reply."""
-        return run(self._monologue_steps(messages, sender))
-
-    async def a_generate_inner_monologue_reply(
-        self,
-        messages: list[ChatMessage] | None = None,
-        sender: Agent | None = None,
-        config: Any = None,
-    ) -> Reply:
-        """Do what `generate_inner_monologue_reply` does, without blocking the event loop."""
-        return await run_async(self._monologue_steps(messages, sender))
-
-    def _monologue_steps(
-        self, messages: list[ChatMessage] | None, sender: Agent | None
     ) -> Steps[Reply]:
+        """Run the group chat about the last message, and return True and the reply."""
         manager = self._chat_manager
         if messages is None:
             messages = self._oai_messages[sender] if sender is not None else []
@@ -108,6 +95,8 @@ class SocietyOfMindAgent(ConversableAgent):
         chat = Step(self.initiate_chat, self.a_initiate_chat)
         yield from chat(manager, message=messages[-1], clear_history=False)
         return True, (yield from self._response_steps(manager.groupchat.messages))
+
+    a_generate_inner_monologue_reply = asynchronous(generate_inner_monologue_reply)
 
     def _response_steps(self, messages: list[ChatMessage]) -> Steps[str]:
         prepare = self.response_preparer

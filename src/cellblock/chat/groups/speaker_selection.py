@@ -10,8 +10,8 @@ from ...agents.user_proxy_agent import call_input_func
 from ..agent import Agent, ChatMessage
 from ..errors import NoEligibleSpeaker
 from ..io import IOStream
-from ..steps import Step, Steps, run, run_async
-from .group_chat_settings import GroupChatSettings
+from ..steps import Step, Steps, asynchronous, synchronous
+from .model_selection import ModelSelection
 
 if TYPE_CHECKING:
     from ..conversable_agent import ConversableAgent
@@ -21,38 +21,15 @@ logger = logging.getLogger(__name__)
 _MANUAL_TRIES = 2
 
 
-class SpeakerSelection(GroupChatSettings):
+class SpeakerSelection(ModelSelection):
     """The part of a group chat that selects the next speaker. Override `select_speaker`."""
 
-    if TYPE_CHECKING:
-
-        def _auto_select_speaker(
-            self,
-            last_speaker: Agent,
-            selector: ConversableAgent,
-            messages: list[ChatMessage] | None,
-            agents: list[Agent] | None,
-        ) -> Agent: ...
-        async def a_auto_select_speaker(
-            self,
-            last_speaker: Agent,
-            selector: ConversableAgent,
-            messages: list[ChatMessage] | None,
-            agents: list[Agent] | None,
-        ) -> Agent: ...
-
-    def select_speaker(self, last_speaker: Agent, selector: ConversableAgent) -> Agent:
+    @synchronous
+    def select_speaker(self, last_speaker: Agent, selector: ConversableAgent) -> Steps[Agent]:
         """Return who speaks after `last_speaker`. `selector` is the manager.
 
         Raise `NoEligibleSpeaker` if the chat is over because no agent may speak.
         """
-        return run(self._selection_steps(last_speaker, selector))
-
-    async def a_select_speaker(self, last_speaker: Agent, selector: ConversableAgent) -> Agent:
-        """Do what `select_speaker` does."""
-        return await run_async(self._selection_steps(last_speaker, selector))
-
-    def _selection_steps(self, last_speaker: Agent, selector: ConversableAgent) -> Steps[Agent]:
         method, speaker = self._selection_method(last_speaker)
         if speaker is not None:
             return speaker
@@ -71,6 +48,8 @@ class SpeakerSelection(GroupChatSettings):
                 return chosen
         select = Step(self._auto_select_speaker, self.a_auto_select_speaker)
         return (yield from select(last_speaker, selector, self._messages_without_calls(), agents))
+
+    a_select_speaker = asynchronous(select_speaker)
 
     def _selection_method(self, last_speaker: Agent) -> tuple[str, Agent | None]:
         """Return the method's name, and the speaker if a function of the user names one."""
