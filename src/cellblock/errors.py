@@ -128,15 +128,21 @@ class CheckpointError(SessionError):
 class ModelError(CellblockError, RuntimeError):
     """A chat model could not be asked. The message quotes the service and its request ID.
 
-    `status` is the HTTP status; None if there was no answer, or no service.
+    `status` is the HTTP status; None if there was no answer, or no service. `advice` is the last
+    part of the message: what to do, in terms of the client's arguments.
     """
 
     def __init__(
-        self, *args: object, status: int | None = None, request_id: str | None = None
+        self,
+        *args: object,
+        status: int | None = None,
+        request_id: str | None = None,
+        advice: str = "",
     ) -> None:
         super().__init__(*args)
         self.status = status
         self.request_id = request_id
+        self.advice = advice
 
 
 class ModelOutputError(ModelError, ValueError):

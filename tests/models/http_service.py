@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -50,9 +50,15 @@ def event_reply(*events: Mapping[str, object]) -> Reply:
 
 
 class HTTPService:
-    """Answer requests with `replies`, in order; the last one is repeated."""
+    """Answer requests with `replies`, in order; the last one is repeated.
 
-    def __init__(self, *replies: Reply) -> None:
+    `refuse` returns the answer to a request that gets none of them.
+    """
+
+    def __init__(
+        self, *replies: Reply, refuse: Callable[[Any], Reply | None] = lambda _: None
+    ) -> None:
+        self._refuse = refuse
         self.requests: list[Received] = []
         self.disconnected = asyncio.Event()
         self._replies = list(replies)
@@ -96,7 +102,9 @@ class HTTPService:
         headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         self.requests.append(Received(first.split()[1], headers, json.loads(body)))
-        reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        reply = self._refuse(self.requests[-1].body)
+        if reply is None:
+            reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
         fields = {"content-type": reply.content_type, "connection": "close", **reply.headers}
         if not reply.hangs:
             fields["content-length"] = str(len(reply.body))

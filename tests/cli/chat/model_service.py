@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
-from tests.models.http_service import HTTPService, Reply, stream_reply
+from tests.models.http_service import HTTPService, Reply, json_reply, stream_reply
+
+Refusal = Callable[[Any], Reply | None]
 
 
 def answer(text: str, *, hangs: bool = False, finish_reason: str = "stop") -> Reply:
@@ -23,6 +26,20 @@ def answer(text: str, *, hangs: bool = False, finish_reason: str = "stop") -> Re
     return stream_reply(*chunks, hangs=hangs)
 
 
+def longer_than(window: int, *, says_numbers: bool = True) -> Refusal:
+    """Return what refuses requests with more than `window` tokens of text, as OpenAI does."""
+
+    def refuse(body: Any) -> Reply | None:
+        size = sum(len(_text(message["content"])) // 4 for message in body["messages"])
+        if size <= window:
+            return None
+        text = f"This model's maximum context length is {window} tokens. "
+        text += f"However, your messages resulted in {size} tokens." if says_numbers else ""
+        return json_reply({"error": {"message": text}}, 400)
+
+    return refuse
+
+
 class ModelService:
     """The address of a running service, and what it was asked."""
 
@@ -34,6 +51,11 @@ class ModelService:
         """Return the role and the text of each message of a request."""
         body = self._service.requests[request].body
         return [(message["role"], _text(message["content"])) for message in body["messages"]]
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The requests."""
+        return [request.body for request in self._service.requests]
 
     @property
     def models(self) -> list[str]:
@@ -53,10 +75,13 @@ def _text(content: str | list[dict[str, str]]) -> str:
 
 
 @contextmanager
-def model_service(*replies: Reply | str) -> Generator[ModelService]:
+def model_service(
+    *replies: Reply | str, refuse: Refusal = lambda _: None
+) -> Generator[ModelService]:
     """Start a service that sends `replies` in order; texts are answers of the model."""
     prepared = [answer(reply) if isinstance(reply, str) else reply for reply in replies]
-    service, is_ready, loop = HTTPService(*prepared), threading.Event(), asyncio.new_event_loop()
+    service, is_ready = HTTPService(*prepared, refuse=refuse), threading.Event()
+    loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
     async def serve() -> None:

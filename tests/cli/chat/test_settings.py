@@ -32,6 +32,7 @@ SETTINGS = ChatSettings(
     task=None,
     model=None,
     base_url=None,
+    context_window=None,
     price=None,
     approve="always",
     max_turns=20,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat.model_service import ModelService, answer, model_service
+from tests.cli.chat.model_service import ModelService, Refusal, answer, model_service
 from tests.cli.terminal_process import TerminalCommand
 from tests.models.http_service import Reply
 
@@ -29,9 +29,10 @@ def chat(
     arguments: tuple[str, ...] = (),
     columns: int = 200,
     environment: dict[str, str] | None = None,
+    refuse: Refusal = lambda _: None,
 ) -> Generator[tuple[TerminalCommand, ModelService]]:
     """Start the command at a terminal, with a model that sends `replies`."""
-    with model_service(*replies) as service:
+    with model_service(*replies, refuse=refuse) as service:
         model = ("--base-url", service.url, "--model", "local")
         with TerminalCommand(
             "chat", *model, *arguments, columns=columns, environment=environment

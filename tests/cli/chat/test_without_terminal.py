@@ -111,7 +111,7 @@ def test_code_that_looks_risky_is_refused_without_a_person() -> None:
 
 @pytest.mark.usefixtures("sandbox")
 def test_a_model_that_does_not_come_to_an_end_is_stopped() -> None:
-    with model_service(CODE) as service:
+    with model_service(*(f"```python\nprint({n})\n```\n" for n in range(3))) as service:
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
         done = run_command("chat", *arguments, "--max-turns", "3", "a task")
         assert done.returncode == 1

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from .conversation import Conversation
+from .model.summary import SUMMARIZE, summarize
 from .model.turn import visible_answer
 from .setup import ChatSetup
-from .transcripts.entries import AnswerEntry, Entry, UserEntry
+from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, UserEntry
 from .transcripts.file import SUFFIXES, has_content, write_transcript
 
 _HELP = (
-    ":retry       ask the model again for an answer to your last message",
-    ":undo        take back your last message and what followed",
+    ":retry       ask the model again: go on after an error, or answer your last message anew",
+    ":undo        take back your last message and what followed; or :compact or :clear",
     ":compact     let the model shorten the conversation to a summary",
     ":clear       begin a new conversation",
     ":model NAME  go on with another model",
@@ -24,11 +26,6 @@ _HELP = (
 _NAMES = ("help", "retry", "undo", "compact", "clear", "model", "save", "quit", "exit")
 _WITH_ARGUMENT = ("model", "save")
 _EXITS = (":quit", ":exit", "/quit", "/exit", "exit", "quit")
-_SUMMARIZE = (
-    "Summarize our conversation, so that you can go on with the summary alone: the task, what is "
-    "done, what was found, the files and variables that exist, and what is left to do. Write no "
-    "code blocks."
-)
 
 
 def is_exit(text: str) -> bool:
@@ -48,9 +45,10 @@ class ChatCommands:
     def __init__(self, setup: ChatSetup, conversation: Conversation) -> None:
         self._setup, self._conversation = setup, conversation
         self._transcript, self._note = setup.transcript, setup.output.note
+        self._before: list[tuple[list[Entry], Path | None]] = []  # that `:compact` and `:clear` end
 
-    async def run(self, text: str) -> str | None:
-        """Run the command `text`. Return a message that the model is to answer now, or None.
+    async def run(self, text: str) -> bool:
+        """Run the command `text`. Return True if the model is to go on now.
 
         Raise `CellblockError` if the command fails. The conversation is as it was then.
         """
@@ -58,13 +56,12 @@ class ChatCommands:
         argument = argument.strip()
         if argument and name in _NAMES and name not in _WITH_ARGUMENT:
             self._note(f":{name} takes nothing after it")
-            return None
+            return False
         match name:
             case "retry":
-                return self._take_back()
+                return self._retry()
             case "undo":
-                if (message := self._take_back()) is not None:
-                    self._note(f"taken back: {message:.60}")
+                self._undo()
             case "clear":
                 self._start_anew([])
             case "compact":
@@ -75,7 +72,7 @@ class ChatCommands:
                 self._save(argument)
             case _:
                 self._help(name)
-        return None
+        return False
 
     def _help(self, name: str) -> None:
         if name != "help":
@@ -83,45 +80,67 @@ class ChatCommands:
         for line in _HELP:
             self._note(line)
 
-    def _take_back(self) -> str | None:
-        """Remove the last message and what followed, and return its text."""
+    def _retry(self) -> bool:
+        """Remove the last answer, and what it answers if that is no message. Return True if so.
+
+        After an error, or an answer that is not complete, what was done before stays.
+        """
+        entries = list(self._transcript.entries)
+        if entries and isinstance(entries[-1], RefusalEntry) and not entries[-1].reason:
+            entries.pop()  # the model shall write other code
+            entries.pop()
+        elif entries and isinstance(last := entries[-1], AnswerEntry):
+            entries.pop()
+            if last.is_complete and visible_answer(last.text).strip():
+                entries = entries[: _last_message(entries)[0] + 1]
+        if not entries or entries == [UserEntry(SUMMARIZE)]:
+            self._note("there is no message yet")
+            return False
+        self._transcript.replace_all(entries)
+        return True
+
+    def _undo(self) -> None:
+        """Remove the last message and what followed, or go back before `:compact` or `:clear`."""
         entries = self._transcript.entries
-        for number in range(len(entries) - 1, -1, -1):
-            entry = entries[number]
-            if isinstance(entry, UserEntry):
-                self._transcript.replace_all(entries[:number])
-                return entry.text
-        self._note("there is no message yet")
-        return None
+        number, message = _last_message(entries)
+        if message not in ("", SUMMARIZE):
+            self._transcript.replace_all(entries[:number])
+            self._note(f"taken back: {message:.60}")
+        elif self._before:
+            entries, self._transcript.path = self._before.pop()
+            self._transcript.replace_all(entries)
+            where = f", saved in {self._transcript.path}" if self._transcript.path else ""
+            self._note(f"the conversation from before goes on{where}")
+        elif message:
+            self._note("only the summary is left; the conversation is in the file from before")
+        else:
+            self._note("there is no message yet")
 
     def _start_anew(self, entries: list[Entry]) -> None:
         """Go on with `entries` in another file, so that the old conversation stays saved."""
         before = self._transcript.path
+        self._before.append((self._transcript.entries, before))
         if before is not None:
             self._transcript.path = None
             self._setup.save_by_default()
         self._transcript.replace_all(entries)
         kept = f"; {before} has the old one" if before is not None and before.exists() else ""
-        self._note(f"a new conversation begins{kept}")
+        self._note(f"a new conversation begins{kept}; :undo goes back")
 
     async def _compact(self) -> None:
         """Let the model summarize the conversation, and go on with the summary."""
-        entries, model = list(self._transcript.entries), self._conversation.model
+        entries, model = self._transcript.entries, self._conversation.model
         if not entries:
             self._note("there is no message yet")
             return
         used = model.usage
-        request = UserEntry(_SUMMARIZE)
-        self._transcript.entries.append(request)
-        answer = AnswerEntry("", is_complete=False)
         try:
             with self._conversation.interruptible() as token:
-                answer = await model.ask(token)
+                summary = await summarize(model, entries, self._note, token)
         finally:
             self._setup.print_usage(used, model.usage)
-            self._transcript.replace_all(entries)
-        if answer.is_complete and visible_answer(answer.text).strip():
-            self._start_anew([request, answer])
+        if summary and visible_answer(summary).strip():
+            self._start_anew([UserEntry(SUMMARIZE), AnswerEntry(summary)])
         else:
             self._note("there is no summary: the conversation is as it was")
 
@@ -145,3 +164,9 @@ class ChatCommands:
         before, self._transcript.path = self._transcript.path, path
         stale = f"; {before} is not changed any more" if before not in (None, path) else ""
         self._note(f"saved in {path} from now on{stale}")
+
+
+def _last_message(entries: Sequence[Entry]) -> tuple[int, str]:
+    """Return the number and the text of the user's last message; -1 and "" if there is none."""
+    messages = [(n, entry.text) for n, entry in enumerate(entries) if isinstance(entry, UserEntry)]
+    return messages[-1] if messages else (-1, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from .code_turn import CodeTurn
 from .languages import LANGUAGES
 from .model.turn import ModelTurn, visible_answer
 from .output import ChatOutput
+from .repeats import Repeats
 from .transcripts.entries import AnswerEntry, RefusalEntry, RunEntry, UserEntry
 from .transcripts.transcript import Transcript
 
@@ -28,9 +28,9 @@ TurnEnd = Literal[
     "not run",
     "cut off",
     "repeated",
+    "nothing new",
     "too many turns",
 ]
-_MAX_REPEATS = 3  # of the same code that fails, or that nobody can approve
 _USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
 # Opens while the model or code is at work; its token is cancelled by Ctrl-C.
 Interruptible = Callable[[], AbstractContextManager[CancellationToken]]
@@ -53,12 +53,16 @@ class Conversation:
     interruptible: Interruptible
 
     async def answer(self, text: str) -> TurnEnd:
-        """Let the model answer the user's `text`. Return why it is the user's turn again.
+        """Let the model answer the user's `text`. See `go_on`."""
+        self.transcript.add(UserEntry(text))
+        return await self.go_on()
+
+    async def go_on(self) -> TurnEnd:
+        """Let the model go on from the last entry. Return why it is the user's turn again.
 
         Raise the errors of the model and of the executor.
         """
-        self.transcript.add(UserEntry(text))
-        failures = Counter[str]()
+        repeats = Repeats()
         was_told = False  # that its code was in languages that do not run
         for _ in range(self.max_turns):
             with self.interruptible() as token:
@@ -70,10 +74,9 @@ class Conversation:
             left_out = self._note_left_out(answer)
             if blocks := runnable_blocks(answer.text, LANGUAGES):
                 end = await self._run(blocks, answer, left_out)
-                if end == "failed":
-                    code = "\n".join(block.code for block in blocks)
-                    failures[code] += 1
-                    end = "repeated" if failures[code] == _MAX_REPEATS else None
+                if end in (None, "failed"):
+                    result = self.transcript.entries[-1]
+                    end = repeats.add(blocks, result, has_failed=end == "failed")
                 if end is not None:
                     return end
             elif not left_out_programs(answer.text, LANGUAGES):

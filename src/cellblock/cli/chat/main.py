@@ -59,6 +59,12 @@ def _parse_price(
     help="A server that speaks OpenAI's protocol, such as Ollama or vLLM.",
 )
 @click.option(
+    "--context-window",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="How much the model can read and write, if it is not known here.",
+)
+@click.option(
     "--price",
     metavar="IN/OUT",
     callback=_parse_price,

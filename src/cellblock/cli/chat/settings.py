@@ -18,6 +18,7 @@ class ChatSettings(Settings):
     task: str | None
     model: str | None
     base_url: str | None
+    context_window: int | None
     price: tuple[float, float] | None
     approve: ApprovalMode
     max_turns: int

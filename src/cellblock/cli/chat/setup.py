@@ -48,6 +48,7 @@ _ENDS: dict[TurnEnd, str] = {
     "refused": "the code did not run",
     "cut off": "the code did not run: its end may be missing",
     "repeated": "the model repeats code that fails",
+    "nothing new": "the model repeats code whose output stays the same",
     "too many turns": "the model has answered {turns} times (--max-turns) and is not done",
 }
 
@@ -90,7 +91,7 @@ class ChatSetup:
 
     async def change_model(self, name: str) -> ChatCompletionClient:
         """Return the client of the model `name`. Raise `ModelError` if there is none."""
-        settings = replace(self.settings, model=name, price=None)
+        settings = replace(self.settings, model=name, price=None, context_window=None)
         client = make_client(settings, os.environ)
         await self._client.close()
         self.settings, self._client, self._price = settings, client, find_price(settings)
@@ -158,11 +159,14 @@ class ChatSetup:
                 "and files that it wrote may be incomplete"
             )
 
-    async def take_turn(self, conversation: Conversation, text: str) -> TurnEnd:
-        """Let the model answer `text`, and print why it is the user's turn, and the usage."""
+    async def take_turn(self, conversation: Conversation, text: str | None) -> TurnEnd:
+        """Let the model answer `text`, or go on if it is None.
+
+        Print why it is the user's turn, and the usage.
+        """
         before = conversation.model.usage
         try:
-            end = await conversation.answer(text)
+            end = await (conversation.go_on() if text is None else conversation.answer(text))
         finally:
             self.print_usage(before, conversation.model.usage)
         if end in _ENDS:

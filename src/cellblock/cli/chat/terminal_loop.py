@@ -47,6 +47,7 @@ class TerminalLoop:
         )
         self._output.note("Ctrl-C stops the model or its code, Ctrl-D ends, :help tells more")
         await self._show_resumed()
+        commands = ChatCommands(self._setup, conversation)
         text = settings.task
         while True:
             if text is None:
@@ -54,7 +55,7 @@ class TerminalLoop:
             if text is None:
                 return
             if text.strip():
-                await self._answer(conversation, text)
+                await self._answer(conversation, commands, text)
             text = None
 
     async def _show_resumed(self) -> None:
@@ -79,14 +80,13 @@ class TerminalLoop:
             return None
         return None if is_exit(text) else text
 
-    async def _answer(self, conversation: Conversation, text: str) -> None:
+    async def _answer(self, conversation: Conversation, commands: ChatCommands, text: str) -> None:
         """Run a command, or let the model answer. Print errors: the conversation goes on."""
         try:
-            message = text
-            if is_command(text):
-                message = await ChatCommands(self._setup, conversation).run(text)
-            if message is not None:
-                await self._setup.take_turn(conversation, message)
+            if not is_command(text):
+                await self._setup.take_turn(conversation, text)
+            elif await commands.run(text):
+                await self._setup.take_turn(conversation, None)
         except CellblockError as error:
             self._output.note(str(error))
 

@@ -6,6 +6,7 @@ import json
 
 from ..messages import CreateResult
 from ..model_request import ModelRequest
+from ..service_errors import EmptyStream
 from .answers import ClaudeBlock, ClaudeEvent, ClaudeMessage, ClaudeUsage
 from .convert import to_result
 
@@ -68,7 +69,7 @@ class ClaudeStream:
     def result(self) -> CreateResult:
         """Return the whole answer. Raise `ValueError` if the service sent none, or not all."""
         if not self._has_started:
-            raise ValueError("the stream ended without an answer")
+            raise EmptyStream("the stream ended without an answer")
         if self._stop_reason is None:
             raise ValueError("the stream ended before the answer was complete")
         for index, text in self._arguments.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..messages import CreateResult
+from ..service_errors import EmptyStream
 from .answers import (
     Choice,
     Completion,
@@ -86,7 +87,7 @@ class CompletionStream:
     def result(self) -> CreateResult:
         """Return the whole answer. Raise `ValueError` if the service sent none, or not all."""
         if not self._has_choice:
-            raise ValueError("the stream ended without an answer")
+            raise EmptyStream("the stream ended without an answer")
         if self._finish_reason is None:
             raise ValueError("the stream ended before the answer was complete")
         self._message.tool_calls = self._calls or None

@@ -46,26 +46,35 @@ def make_client(settings: ChatSettings, environment: Mapping[str, str]) -> ChatC
     if not (key or base_url):
         raise ModelError(_NO_API_KEY.format(model=model, variable=variable))
     try:
-        return _anthropic(model) if is_claude else _openai(model, base_url, key)
+        return _anthropic(settings) if is_claude else _openai(settings, key)
     except ImportError as error:
         raise ModelError(str(error)) from error
 
 
-def _anthropic(model: str) -> ChatCompletionClient:
+def _anthropic(settings: ChatSettings) -> ChatCompletionClient:
     from ....models.anthropic import AnthropicChatCompletionClient
     from ....models.model_family import anthropic_model
 
-    if anthropic_model(model) is not None:
-        return AnthropicChatCompletionClient(model=model)
-    return AnthropicChatCompletionClient(model=model, model_info=_PLAIN_MODEL)
+    model = str(settings.model)
+    return AnthropicChatCompletionClient(
+        model=model,
+        context_window=settings.context_window,
+        max_retries=0,  # `stream_answer` says why it asks again
+        model_info=_PLAIN_MODEL if anthropic_model(model) is None else None,
+    )
 
 
-def _openai(model: str, base_url: str | None, key: str) -> ChatCompletionClient:
+def _openai(settings: ChatSettings, key: str) -> ChatCompletionClient:
     from ....models.openai import OpenAIChatCompletionClient
 
-    info = _PLAIN_MODEL if openai_model(model) is None else None
+    model = str(settings.model)
     return OpenAIChatCompletionClient(
-        model=model, base_url=base_url or None, api_key=key or _NO_KEY, model_info=info
+        model=model,
+        base_url=settings.base_url or None,
+        api_key=key or _NO_KEY,
+        context_window=settings.context_window,
+        max_retries=0,
+        model_info=_PLAIN_MODEL if openai_model(model) is None else None,
     )
 
 
