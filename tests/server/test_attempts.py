@@ -10,6 +10,12 @@ from cellblock.server.doors.sandbox_fusion.attempts import Attempts
 from cellblock.server.refusals import NotInTime
 
 _LONG = 1000.0
+_MODULE = "cellblock.server.doors.sandbox_fusion.attempts"
+
+
+@pytest.fixture(autouse=True)
+def _retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] - pytest uses it
+    monkeypatch.setattr(f"{_MODULE}._RETRY_AFTER", 0.0)
 
 
 class _Work:
@@ -85,13 +91,25 @@ def test_a_client_that_leaves_ends_its_work() -> None:
 
 
 def test_work_that_no_attempt_asks_for_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cellblock.server.doors.sandbox_fusion.attempts._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(f"{_MODULE}._RETRY_SECONDS", 0.0)
 
     async def check() -> None:
         attempts, work = Attempts[int](), _Work()
         await _late(attempts, "a", work)
         while not work.cancelled:
             await asyncio.sleep(0)
+        work.may_end.set()
+        assert await attempts.result("a", work.run, _LONG) == 2
+
+    asyncio.run(check())
+
+
+def test_an_equal_request_that_comes_at_once_is_no_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{_MODULE}._RETRY_AFTER", _LONG)
+
+    async def check() -> None:
+        attempts, work = Attempts[int](), _Work()
+        await _late(attempts, "a", work)
         work.may_end.set()
         assert await attempts.result("a", work.run, _LONG) == 2
 

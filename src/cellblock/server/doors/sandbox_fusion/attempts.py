@@ -10,6 +10,8 @@ from ...refusals import NotInTime
 
 T = TypeVar("T")
 _RETRY_SECONDS = 10.0
+# A request that comes sooner after an answer is another one: clients wait for a second or more.
+_RETRY_AFTER = 0.9
 
 
 class Attempts(Generic[T]):
@@ -19,7 +21,8 @@ class Attempts(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._left = dict[Hashable, list[asyncio.Task[T]]]()  # the oldest first
+        # With the time at which each was left, the oldest first.
+        self._left = dict[Hashable, list[tuple[float, asyncio.Task[T]]]]()
 
     async def result(
         self, key: Hashable, start: Callable[[], Coroutine[Any, Any, T]], seconds: float
@@ -28,8 +31,12 @@ class Attempts(Generic[T]):
 
         Raise `NotInTime` after `seconds`. Cancelling this cancels the work.
         """
+        loop = asyncio.get_running_loop()
         left = self._left.get(key)
-        task = left.pop(0) if left else asyncio.ensure_future(start())
+        if left and left[0][0] + _RETRY_AFTER <= loop.time():
+            _, task = left.pop(0)
+        else:
+            task = asyncio.ensure_future(start())
         try:
             await asyncio.wait({task}, timeout=seconds)
         except asyncio.CancelledError:
@@ -38,14 +45,15 @@ class Attempts(Generic[T]):
             raise
         if task.done():
             return task.result()
-        self._left.setdefault(key, []).append(task)
-        asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._drop, key, task)
+        entry = loop.time(), task
+        self._left.setdefault(key, []).append(entry)
+        loop.call_later(_RETRY_SECONDS, self._drop, key, entry)
         raise NotInTime("The program has not ended yet. Send the same request again.")
 
-    def _drop(self, key: Hashable, task: asyncio.Task[T]) -> None:
-        left = self._left.get(key, [])
-        if task in left:
-            left.remove(task)
+    def _drop(self, key: Hashable, entry: tuple[float, asyncio.Task[T]]) -> None:
+        left, (_, task) = self._left.get(key, []), entry
+        if entry in left:
+            left.remove(entry)
             if not task.cancel() and not task.cancelled():
                 task.exception()  # so that asyncio does not log it as never retrieved
         if not left:
