@@ -46,7 +46,7 @@ _MODULES = {
     "repl": ("cellblock.cli.repl.loop", "IPython.core.inputtransformer2", *_SESSION),
     "run": ("cellblock.cli.run_blocks", "cellblock.executors.command_line.sandbox", *_SESSION),
     "serve": (
-        "cellblock.server.http.serving.process",
+        "cellblock.server.process",
         "cellblock.server.doors.mcp.http",
         "sqlalchemy.dialects.sqlite",
         "uvicorn.protocols.http.h11_impl",

@@ -15,7 +15,7 @@ from .options.shared import check_env, env_option
 from .options.types import FiniteFloat, Port, Size
 
 if TYPE_CHECKING:
-    from ..server.http.serving.process import ServerSettings
+    from ..server.process import ServerSettings
     from ..server.settings import ServedSettings
 
 _MODULES = ("starlette", "uvicorn", "sqlalchemy", "python_multipart", "prometheus_client")
@@ -95,7 +95,7 @@ def command(**options: Any) -> int:
     import asyncio
 
     require_server_packages()
-    from ..server.http.serving.process import log_as_json, serve
+    from ..server.process import log_as_json, serve
 
     settings, sessions = _server_settings(options), _session_settings(options)
     log_as_json()
@@ -108,7 +108,7 @@ def _print_note(text: str) -> None:
 
 
 def _server_settings(options: dict[str, Any]) -> ServerSettings:
-    from ..server.http.serving.process import ServerSettings
+    from ..server.process import ServerSettings
 
     certificate, private_key = options["certificate"], options["private_key"]
     if options["self_signed"]:

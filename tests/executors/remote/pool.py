@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cellblock.server.http.app import create_app
+from cellblock.server.app import create_app
 from cellblock.server.http.services import Services
 from cellblock.server.http.serving.tls import Certificate
 from cellblock.server.sessions.store import SessionStore

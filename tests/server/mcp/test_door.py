@@ -14,8 +14,8 @@ from httpx2 import AsyncClient
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from cellblock.server.app import create_app
 from cellblock.server.doors.mcp.http import McpDoor
-from cellblock.server.http.app import create_app
 from cellblock.server.http.services import Services
 from cellblock.server.keys.database import open_database
 from cellblock.server.keys.key_store import KeyStore

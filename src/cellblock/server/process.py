@@ -14,18 +14,18 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from ....errors import BackendError
-from ...keys.database import default_database_url, open_database
-from ...keys.key_store import KeyStore
-from ...sessions.store import SessionStore
-from ...settings import ServedSettings
-from ..app import MCP_MISSING, create_app, mcp_missing_route
-from ..local_only import is_loopback
-from ..request_log import JsonFormatter
-from ..services import Services
-from .connections import limited_connections
-from .draining_server import DrainingServer
-from .tls_files import check_tls_files
+from ..errors import BackendError
+from .app import MCP_MISSING, create_app, mcp_missing_route
+from .http.local_only import is_loopback
+from .http.request_log import JsonFormatter
+from .http.services import Services
+from .http.serving.connections import limited_connections
+from .http.serving.draining_server import DrainingServer
+from .http.serving.tls_files import check_tls_files
+from .keys.database import default_database_url, open_database
+from .keys.key_store import KeyStore
+from .sessions.store import SessionStore
+from .settings import ServedSettings
 
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 4096
@@ -99,7 +99,7 @@ def _make_app(services: Services, print_note: PrintNote) -> ASGIApp:
     if find_spec("mcp") is None:
         print_note(f"/mcp is not served: {MCP_MISSING}")
         return create_app(services, [mcp_missing_route()])
-    from ...doors.mcp.http import McpDoor
+    from .doors.mcp.http import McpDoor
 
     door = McpDoor(services)
     return create_app(services, [door.route], door.lifespan)

@@ -12,14 +12,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import StatelessLifespan
 
-from ..doors.azure.routes import azure_routes
-from ..doors.nemo_skills.routes import nemo_skills_routes
-from ..doors.rest.routes import rest_routes
-from ..doors.sandbox_fusion.routes import sandbox_fusion_routes
-from .local_only import LocalOnly
-from .metrics import Metrics
-from .request_log import RequestLog
-from .services import Services
+from .doors.azure.routes import azure_routes
+from .doors.nemo_skills.routes import nemo_skills_routes
+from .doors.rest.routes import rest_routes
+from .doors.sandbox_fusion.routes import sandbox_fusion_routes
+from .http.local_only import LocalOnly
+from .http.metrics import Metrics
+from .http.request_log import RequestLog
+from .http.services import Services
 
 _ERROR_CODES = {404: "NotFound", 405: "MethodNotAllowed"}
 MCP_MISSING = "it needs the extra mcp. Install it: pip install 'cellblock[mcp]'"
