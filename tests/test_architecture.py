@@ -35,7 +35,7 @@ UNTYPED_DICTIONARIES = {
     "agents": 6,
     "aio": 1,
     "backends": 33,
-    "chat": 113,
+    "chat": 101,
     "cli": 28,
     "compat": 3,
     "containers": 35,

@@ -8,6 +8,8 @@ ChatMessage = dict[str, Any]
 """A message as the OpenAI chat API has it: `content`, `role`, `name`, `tool_calls`, …"""
 Reply = tuple[bool, str | ChatMessage | None]
 """What a reply function returns: True if the reply is final, and the reply."""
+Configuration = dict[str, Any] | Literal[False]
+"""An `llm_config` or a `code_execution_config`; False for none."""
 HumanInputMode = Literal["ALWAYS", "TERMINATE", "NEVER"]
 
 

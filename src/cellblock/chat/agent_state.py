@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from .agent import Agent, ChatMessage, HumanInputMode
+from .agent import Agent, ChatMessage, Configuration, HumanInputMode
 from .code.code_replies import CodeReplies
 from .models.model_replies import ModelReplies, valid_config
 from .models.model_wrapper import OpenAIWrapper
@@ -70,7 +70,7 @@ class AgentState:
     human_input_mode: HumanInputMode
     silent: bool | None
     reply_at_receive: defaultdict[Agent, bool]
-    llm_config: dict[str, Any] | Literal[False]
+    llm_config: Configuration
     client: OpenAIWrapper | None
     client_cache: AbstractCache | None
 
@@ -86,7 +86,7 @@ class AgentState:
     _max_consecutive_auto_reply_dict: defaultdict[Agent | None, int] = _kept("limits", "by_sender")
     _consecutive_auto_reply_counter: defaultdict[Agent | None, int] = _kept("limits", "counts")
     _function_map: dict[str, Callable[..., Any]] = _kept("tools", "functions")
-    _code_execution_config: dict[str, Any] | Literal[False] = _kept("code", "config")
+    _code_execution_config: Configuration = _kept("code", "config")
     _code_executor: Any = _kept("code", "executor")
 
     @property
@@ -359,7 +359,7 @@ class AgentState:
         """Return the usage with the answers of caches; None if there is none."""
         return None if self.client is None else self.client.total_usage_summary
 
-    def _validate_llm_config(self, llm_config: dict[str, Any] | Literal[False] | None) -> None:
+    def _validate_llm_config(self, llm_config: Configuration | None) -> None:
         """Use the models of `llm_config`. Raise `ValueError` if it names none."""
         self.llm_config = config = valid_config(llm_config, self.DEFAULT_CONFIG)
         self.client = None if config is False else OpenAIWrapper(**config)

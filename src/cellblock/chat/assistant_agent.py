@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from .agent import ChatMessage, HumanInputMode
+from .agent import ChatMessage, Configuration, HumanInputMode
 from .conversable_agent import ConversableAgent
 
 
@@ -48,7 +48,7 @@ Reply "TERMINATE" in the end when everything is done.
         self,
         name: str,
         system_message: str | list[Any] | None = DEFAULT_SYSTEM_MESSAGE,
-        llm_config: dict[str, Any] | Literal[False] | None = None,
+        llm_config: Configuration | None = None,
         is_termination_msg: Callable[[ChatMessage], bool] | None = None,
         max_consecutive_auto_reply: int | None = None,
         human_input_mode: HumanInputMode = "NEVER",

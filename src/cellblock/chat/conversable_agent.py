@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..models.client import with_parameters_of
-from .agent import Agent, ChatMessage, HumanInputMode
+from .agent import Agent, ChatMessage, Configuration, HumanInputMode
 from .agent_state import AgentParts
 from .code.code_replies import CodeReplies
 from .conversations import chat_queue as queues
@@ -94,8 +94,8 @@ class ConversableAgent(ReplyingAgent):
         max_consecutive_auto_reply: int | None = None,
         human_input_mode: HumanInputMode = "TERMINATE",
         function_map: dict[str, Callable[..., Any]] | None = None,
-        code_execution_config: dict[str, Any] | Literal[False] = False,
-        llm_config: dict[str, Any] | Literal[False] | None = None,
+        code_execution_config: Configuration = False,
+        llm_config: Configuration | None = None,
         default_auto_reply: str | ChatMessage = "",
         description: str | None = None,
         chat_messages: Mapping[Agent, list[ChatMessage]] | None = None,

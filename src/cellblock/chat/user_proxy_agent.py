@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from .agent import ChatMessage, HumanInputMode
+from .agent import ChatMessage, Configuration, HumanInputMode
 from .conversable_agent import ConversableAgent
 
 
@@ -39,9 +39,9 @@ class UserProxyAgent(ConversableAgent):
         max_consecutive_auto_reply: int | None = None,
         human_input_mode: HumanInputMode = "ALWAYS",
         function_map: dict[str, Callable[..., Any]] | None = None,
-        code_execution_config: dict[str, Any] | Literal[False] = {},  # noqa: B006 - not changed
+        code_execution_config: Configuration = {},  # noqa: B006 - not changed
         default_auto_reply: str | ChatMessage = "",
-        llm_config: dict[str, Any] | Literal[False] | None = False,
+        llm_config: Configuration | None = False,
         system_message: str | list[Any] | None = "",
         description: str | None = None,
         **kwargs: Any,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from ...aio.background_loop import background_loop
 from ...blocks import CodeBlock
-from ..agent import ChatMessage, Reply
+from ..agent import ChatMessage, Configuration, Reply
 from ..code_utils import (
     PYTHON_VARIANTS,
     check_can_use_docker_or_throw,
@@ -49,9 +49,7 @@ class CodeReplies:
     is False if the agent runs the code in its own way.
     """
 
-    def __init__(
-        self, config: dict[str, Any] | Literal[False] | None, *, checks_options: bool
-    ) -> None:
+    def __init__(self, config: Configuration | None, *, checks_options: bool) -> None:
         self.executor: Any = None
         self._places = CodePlaces()
         if config is None:
@@ -59,7 +57,7 @@ class CodeReplies:
             config = {}
         if config is not False and not isinstance(config, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ValueError("code_execution_config must be a dict or False.")
-        self.config: dict[str, Any] | Literal[False] = config
+        self.config: Configuration = config
         if config is False:
             return
         if config.get("executor") is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, cast
 
-from ..agent import Agent, ChatMessage
+from ..agent import Agent, ChatMessage, Configuration
 from ..errors import UndefinedNextAgent
 from .speaker_transitions import (
     Transitions,
@@ -70,7 +70,7 @@ class GroupChatSettings:
     select_speaker_transform_messages: Any = None
     select_speaker_auto_verbose: bool = False
     select_speaker_auto_model_client_cls: Any = None
-    select_speaker_auto_llm_config: dict[str, Any] | Literal[False] | None = None
+    select_speaker_auto_llm_config: Configuration | None = None
     role_for_select_speaker_messages: str = "system"
 
     allowed_speaker_transitions_dict: Transitions = field(init=False)

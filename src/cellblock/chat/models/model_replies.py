@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 from pydantic import BaseModel
 
-from ..agent import ChatMessage, Reply
+from ..agent import ChatMessage, Configuration, Reply
 from ..io import IOStream
 from ..names import normalize_name
 from ..steps import Step, Steps, in_thread, is_overridden
@@ -86,7 +86,7 @@ class ModelReplies:
             agent.client.print_usage_summary(mode)
 
 
-def valid_config(llm_config: Any, default: Any) -> dict[str, Any] | Literal[False]:
+def valid_config(llm_config: Any, default: Any) -> Configuration:
     """Return a copy of `llm_config`; None means that of the `with` block around, or `default`.
 
     Raise `AssertionError` or `ValueError` if it names no model.

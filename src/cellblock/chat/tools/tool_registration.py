@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
+from ..agent import Configuration
 from ..names import assert_valid_name
 from .function_arguments import load_basemodels_if_needed, serialize_to_str
 from .function_schema import get_function_schema
@@ -23,7 +24,7 @@ _NAME, _DESCRIPTION = "_name", "_description"  # attributes of a function: decor
 class HasModel(Protocol):
     """An agent with a model."""
 
-    llm_config: dict[str, Any] | Literal[False]
+    llm_config: Configuration
     client: OpenAIWrapper | None
 
 
