@@ -15,13 +15,13 @@ import pytest
 from cellblock.chat import Cache, OpenAIWrapper
 from cellblock.chat.models.cache import InMemoryCache
 from cellblock.chat.models.cached_answers import get_key
-from cellblock.chat.models.disk_cache import DiskCache
 from cellblock.models import (
     ChatCompletionCache,
     CreateResult,
     ReplayChatCompletionClient,
     RequestUsage,
 )
+from cellblock.models.disk_cache import DiskCache
 from tests.chat.model_service import HELLO, completion, entry, served
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import contextlib
+import json
+import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from cellblock import CancellationToken, Component, ComponentError, load_component
+from cellblock.chat import Cache
 from cellblock.models import (
     CHAT_CACHE_VALUE_TYPE,
     CacheStore,
@@ -231,12 +234,17 @@ def test_a_cancelled_token_gets_no_kept_answer_either() -> None:
     run(work())
 
 
-def test_a_folder_without_diskcache_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "diskcache", None)
-    with pytest.raises(ImportError, match=r"pip install 'cellblock\[cache\]'"):
-        ChatCompletionCache(model(), tmp_path)
+def test_a_folder_of_both_versions_is_one_cache_and_holds_no_pickles(tmp_path: Path) -> None:
+    async def work() -> None:
+        cache = ChatCompletionCache(model("one"), tmp_path / "5")
+        await cache.create(HELLO)
+        await cache.close()
+
+    run(work())
+    with contextlib.closing(sqlite3.connect(tmp_path / "5" / "answers.sqlite")) as database:
+        ((key, text),) = database.execute("SELECT key, value FROM answers").fetchall()
+    assert "one" in json.loads(json.loads(text))["result"]["content"]
+    assert Cache.disk(5, str(tmp_path)).get(key) == json.loads(text)
 
 
 def test_an_error_of_the_model_is_not_kept() -> None:

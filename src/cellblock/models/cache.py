@@ -16,6 +16,7 @@ from ..components import SavedComponent
 from ..errors import ComponentError
 from .cache_stores import CacheStore, InMemoryStore
 from .client import ChatCompletionClient, ModelInfo, with_parameters_of
+from .disk_cache import DiskCache
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_request import ModelRequest
 from .recorded import RecordedAnswer, request_values
@@ -25,8 +26,8 @@ from .tool_schema import ToolLike
 class ChatCompletionCache(ChatCompletionClient):
     """Ask `client`, and keep its answers. The same request again gets the kept answer.
 
-    store   a folder to keep answers in (needs the extra `cache`), or an object with `get` and
-            `set`. None means memory, until the cache is gone
+    store   a folder to keep answers in, or an object with `get` and `set`. None means memory,
+            until the cache is gone
 
     Requests are the same if messages, tools, `tool_choice`, `json_output`, `extra_create_args` and
     the client's configuration are. What a store returns that is not an answer is ignored.
@@ -152,15 +153,7 @@ class ChatCompletionCache(ChatCompletionClient):
 def _open_store(store: CacheStore | str | os.PathLike[str] | None) -> CacheStore:
     if store is None:
         return InMemoryStore()
-    if not isinstance(store, str | os.PathLike):
-        return store
-    try:
-        import diskcache
-    except ImportError as error:
-        raise ImportError(
-            "A cache in a folder needs diskcache. Install it: pip install 'cellblock[cache]'"
-        ) from error
-    return cast(CacheStore, diskcache.Cache(os.fspath(store), disk=diskcache.JSONDisk))
+    return DiskCache(store) if isinstance(store, str | os.PathLike) else store
 
 
 def _configuration_of(client: ChatCompletionClient) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-from .disk_cache import DiskCache
+from ...models.disk_cache import DiskCache
 
 _NOT_OFFERED = (
     "A cache in {place} is not offered. Use Cache.disk(...), "

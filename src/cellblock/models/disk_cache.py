@@ -1,4 +1,7 @@
-"""DiskCache: a cache in a folder. Values are kept as JSON in one SQLite file."""
+"""DiskCache: a cache in a folder. Values are kept as JSON in one SQLite file.
+
+The folder may be a stranger's, so nothing in it is unpickled, as `diskcache` does.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_FILE = "answers.sqlite"  # not AutoGen's cache.db, which holds pickles
+_FILE = "answers.sqlite"  # not cache.db of `diskcache`
 _SECONDS_TO_WAIT = 60  # for other processes that write
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
 
 
 class DiskCache:
-    """Keep JSON values in the folder `seed`. Several threads and processes can use it at once.
+    """Keep JSON values in `folder`. Several threads and processes can use it at once.
 
     The folder is created when the first value is set. Raise `OSError` if it cannot be used.
     """
 
-    def __init__(self, seed: str | os.PathLike[str]) -> None:
-        self.folder = Path(seed)
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value under `key`, or `default`."""
@@ -67,5 +70,5 @@ class DiskCache:
         except (OSError, sqlite3.Error) as error:
             raise OSError(
                 f"The cache folder {self.folder} cannot be used: {error}. "
-                "Choose another folder with cache_path_root=, or pass cache_seed=None."
+                "Choose another folder. (cache_seed=None in an llm_config needs none.)"
             ) from error
