@@ -94,10 +94,11 @@ def _reduce_to_model_error(error: ModelError) -> tuple[Any, ...]:
 
 def is_too_long(error: ModelError) -> bool:
     """Return True if the service refused the messages because they are too many or too long."""
-    return error.status is not None and _is_too_long(error.status, str(error))
+    return error.status is not None and is_too_long_text(error.status, str(error))
 
 
-def _is_too_long(status: int, text: str) -> bool:
+def is_too_long_text(status: int, text: str) -> bool:
+    """Return True if an answer with `status` and `text` says so."""
     return status == 413 or (status in (400, 422) and bool(_TOO_LONG.search(text)))
 
 
@@ -145,7 +146,7 @@ def _describe(
     if status is not None and status >= 400:
         number = f", request ID {request_id}" if request_id else ""
         text = _quote(error)
-        advice = ADVICE[413] if _is_too_long(status, text) else ADVICE.get(status, "")
+        advice = ADVICE[413] if is_too_long_text(status, text) else ADVICE.get(status, "")
         if _NO_CREDIT.search(f"{text} {getattr(error, 'code', '')}"):
             advice = ADVICE[402]
         return f"{service} answered with status {status}{number}: {text}", advice

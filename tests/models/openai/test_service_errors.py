@@ -10,7 +10,7 @@ import pytest
 
 from cellblock.errors import ModelError
 from tests.models.http_service import Reply, json_reply, stream_reply
-from tests.models.openai.test_client import ask, ask_stream, completion
+from tests.models.openai.test_client import ask, ask_stream
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ from tests.models.openai.test_client import ask, ask_stream, completion
             429,
             "429: Quota. Check the plan and the billing of the account: waiting does not help.",
         ),
-        (Reply(body=b"", status=500), 500, " answered with status 500: Error code: 500."),
+        (Reply(body=b"", status=500), 500, " answered with status 500: Internal Server Error."),
         (Reply(body=b"{gar", status=200), None, "cannot be read"),
         (Reply(body=b"<html>", content_type="text/html"), None, "cannot be read: the answer: "),
         (Reply(body=b"[1, 2]"), None, "cannot be read: the answer: "),
@@ -92,7 +92,6 @@ def test_errors_are_also_those_of_the_sdk(ask_any: Callable[[Reply], object]) ->
         stream_reply(),
         stream_reply({"error": {"message": "overloaded"}}),
         Reply(body=b"data: {gar\n\n", content_type="text/event-stream"),
-        completion(),
     ],
 )
 def test_a_damaged_stream_is_a_model_error(reply: Reply) -> None:

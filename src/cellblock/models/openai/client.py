@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
+from ...errors import ModelError
 from ..messages import CreateResult
 from ..model_family import openai_model
 from ..model_request import ModelRequest
 from ..service_client import ServiceClient, reveal, split_secrets
+from ..service_errors import EmptyStream
 from .answers import Completion
 from .arguments import CREATE_ARGUMENTS, OpenAIArguments
 from .convert import (
@@ -22,6 +25,7 @@ from .convert import (
     to_tools,
     with_instruction,
 )
+from .refusals import USAGE_OPTION, Feature, refused_feature, refuses_stream, without
 from .stream import CompletionStream
 
 if TYPE_CHECKING:
@@ -42,6 +46,8 @@ class BaseOpenAIChatCompletionClient(ServiceClient):
     _client: openai.AsyncOpenAI
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._refused = set[Feature]()  # by the server
+        self._streams = True  # unless the server refuses to
         super().__init__(arguments, openai_model(arguments["model"]))
 
     @abstractmethod
@@ -77,8 +83,47 @@ class BaseOpenAIChatCompletionClient(ServiceClient):
             body.pop("parallel_tool_calls", None)  # refused without tools
         body |= request.extra_create_args or {}
         # Without it the service sends no usage. An empty one is for servers that do not know it.
-        options = body.pop("stream_options", {"include_usage": True})
+        options = body.pop("stream_options", USAGE_OPTION)
         return {**body, "stream_options": options} if stream and options else body
+
+    async def _post(self, body: dict[str, Any], *, stream: bool) -> Any:
+        """Send `body`; if the server refuses a part of it, from then on without that."""
+        while True:
+            accepted = without(body, self._refused)
+            try:
+                return await super()._post(dict(accepted), stream=stream)
+            except import_openai().APIStatusError as error:
+                feature = refused_feature(error.status_code, f"{error} {error.body}", accepted)
+                if feature is None:
+                    raise
+                self._refused.add(feature)
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the answer; whole if the server does not stream, or its stream is empty.
+
+        Some servers say only without a stream what is wrong.
+        """
+        empty: ModelError | None = None
+        if self._streams:
+            try:
+                async with contextlib.aclosing(super()._stream(request)) as items:
+                    async for item in items:
+                        yield item
+                return
+            except ModelError as error:
+                empty = error if isinstance(error.__cause__, EmptyStream) else None
+                self._streams = not refuses_stream(error.status, str(error))
+                if self._streams and not empty:
+                    raise
+        try:
+            result = await self._send(request)
+        except ModelError as error:
+            if empty is None or error.status is not None:
+                raise
+            raise empty from empty.__cause__
+        if isinstance(result.content, str):
+            yield result.content
+        yield result
 
     def _read(self, answer: object, request: ModelRequest) -> CreateResult:
         return to_result(Completion.model_validate(answer))
@@ -95,6 +140,10 @@ class OpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
     named `gemini-…`, `claude-…` or `Llama-…` is asked at its own service, with `GEMINI_API_KEY`,
     `ANTHROPIC_API_KEY` or `LLAMA_API_KEY`. A model that is not known needs `model_info`. Streams
     ask for the usage; `stream_options={}` does not.
+
+    What a server refuses of a request although nobody asked for it is left out from then on: the
+    usage, the names of speakers, streams, the system role and several messages of one role in a
+    row. System messages then begin the first message of a user, and the others are joined.
     """
 
     service_host: ClassVar[str | None] = "api.openai.com"
