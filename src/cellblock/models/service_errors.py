@@ -40,7 +40,7 @@ _BROKEN = ("RemoteProtocolError", "ReadError", "WriteError", "CloseError")
 _MAX_QUOTE = 500
 # How services say when to ask again, such as "try again in 1m2.5s" or "retry after 5 seconds".
 _WAIT = re.compile(
-    r"(?:try|retry)(?: again)? (?:in|after) (?:(\d+) ?m(?:in\w*)? ?)?(?:([\d.]+) ?(ms|s)\b|"
+    r"(?:try|retry)(?: again)? (?:in|after) (?:(\d+) ?m(?!s)(?:in\w*)? ?)?(?:([\d.]+) ?(ms|s)\b|"
     r"([\d.]+) sec)?",
     re.IGNORECASE,
 )

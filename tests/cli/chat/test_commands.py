@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.chat.model_service import ModelService, model_service
-from tests.cli.chat.test_terminal import PROMPT, chat
+from tests.cli.chat.test_terminal import PROMPT, QUESTION, chat
 from tests.cli.cli_process import run_command
-from tests.models.http_service import Reply
+from tests.models.http_service import Reply, json_reply
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 TOO_LONG = Reply(
@@ -132,3 +134,112 @@ def test_one_message_that_is_too_long_is_an_error() -> None:
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
         done = run_command("chat", *arguments, "a task")
         assert (done.returncode, service.request_count) == (3, 1)
+
+
+def test_undo_after_compact_gives_the_conversation_from_before(cwd: Path) -> None:
+    arguments = ("--save", "notes.md", "first")
+    with chat("One.", "It was about one.", "Two.", arguments=arguments) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":compact\r")
+        terminal.wait_for("a new conversation begins")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":undo\r")
+        terminal.wait_for("the conversation from before goes on, saved in notes.md")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert texts(service) == ["first", "One.", "second"]
+        assert "second" in (cwd / "notes.md").read_text()
+
+
+def test_undo_after_clear_gives_the_conversation_from_before() -> None:
+    with chat("One.", "Two.", arguments=("--no-save", "first")) as (terminal, service):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":clear\r")
+        terminal.wait_for("a new conversation begins")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":undo\r")
+        terminal.wait_for("the conversation from before goes on")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert texts(service) == ["first", "One.", "second"]
+
+
+def test_a_summary_from_a_file_is_not_taken_back() -> None:
+    arguments = ("--save", "notes.md", "first")
+    with chat("One.", "It was about one.", arguments=arguments) as (terminal, _):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":compact\r")
+        terminal.wait_for("a new conversation begins")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("\x04")
+        terminal.wait()
+    with chat("Two.", arguments=("go on", "--resume")) as (terminal, service):
+        terminal.wait_for("Two.")
+        terminal.wait_for(PROMPT)
+        for answer in ("taken back: go on", "only the summary is left"):
+            terminal.type_keys(":undo\r")
+            terminal.wait_for(answer)
+            terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        assert texts(service)[1:] == ["It was about one.", "second"]
+
+
+def test_retry_goes_on_from_the_request_that_failed(cwd: Path) -> None:
+    code = "```python\nopen('runs', 'a').write('x')\nprint('do' + 'ne')\n```\n"
+    refused = Reply(body=b'{"error": {"message": "no such model"}}', status=404)
+    arguments = ("--approve", "never", "first")
+    with chat(code, refused, "The end.", arguments=arguments) as (terminal, service):
+        terminal.wait_for("no such model. Check --model and --base-url.")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":retry\r")
+        terminal.wait_for("The end.")
+        task, block, result = texts(service)
+        assert (task, block, result.split("\n")[0]) == ("first", code.strip(), "done")
+        assert (cwd / "runs").read_text() == "x"
+
+
+def test_retry_asks_again_for_an_answer_that_broke_off() -> None:
+    broken = Reply(
+        body=b'data: {"choices": [{"index": 0, "delta": {"content": "Half"}}]}\n\n',
+        content_type="text/event-stream",
+    )
+    with chat(broken, "The end.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for("before the answer was complete")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":retry\r")
+        terminal.wait_for("The end.")
+        assert texts(service) == ["first"]
+
+
+def test_retry_asks_for_other_code_than_the_refused_one() -> None:
+    code = "```python\nprint(1)\n```\n"
+    with chat(code, "The end.", arguments=("first",)) as (terminal, service):
+        terminal.wait_for(QUESTION)
+        terminal.press_until("n", "Why not?")
+        terminal.type_keys("\r")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":retry\r")
+        terminal.wait_for("The end.")
+        assert texts(service) == ["first"]
+
+
+def test_a_refused_block_and_a_message_are_joined_for_a_server_that_needs_it() -> None:
+    code = "```python\nprint(1)\n```\n"
+    text = "Conversation roles must alternate user/assistant/user/assistant/..."
+
+    def refuse(body: Any) -> Reply | None:
+        roles = [message["role"] for message in body["messages"]]
+        is_refused = any(first == second for first, second in pairwise(roles))
+        return json_reply({"error": {"message": text}}, 400) if is_refused else None
+
+    with chat(code, "The end.", arguments=("first",), refuse=refuse) as (terminal, service):
+        terminal.wait_for(QUESTION)
+        terminal.press_until("n", "Why not?")
+        terminal.type_keys("\r")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("The end.")
+        assert texts(service)[-1].endswith("\n\nsecond")
