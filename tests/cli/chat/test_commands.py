@@ -198,7 +198,7 @@ def test_retry_goes_on_from_the_request_that_failed(cwd: Path) -> None:
         terminal.wait_for("The end.")
         task, block, result = texts(service)
         assert (task, block, result.split("\n")[0]) == ("first", code.strip(), "done")
-        assert (cwd / "runs").read_text() == "x"
+        assert (cwd / "coding" / "runs").read_text() == "x"
 
 
 def test_retry_asks_again_for_an_answer_that_broke_off() -> None:

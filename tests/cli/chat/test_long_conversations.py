@@ -91,7 +91,7 @@ def test_a_service_that_ends_its_stream_without_a_word_says_what_to_do() -> None
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
         done = run_command("chat", *arguments, "a task")
         assert done.returncode == 3
-        assert "may be too long for the model: try :compact" in done.stderr
+        assert "may be too long for the model: :undo takes it back" in done.stderr
 
 
 def test_the_same_output_again_and_again_ends_the_turn() -> None:

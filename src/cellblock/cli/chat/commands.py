@@ -87,8 +87,9 @@ class ChatCommands:
         """
         entries = list(self._transcript.entries)
         if entries and isinstance(entries[-1], RefusalEntry) and not entries[-1].reason:
-            entries.pop()  # the model shall write other code
-            entries.pop()
+            entries = entries[:-1]
+            if entries and isinstance(entries[-1], AnswerEntry):
+                entries.pop()  # the model shall write other code
         elif entries and isinstance(last := entries[-1], AnswerEntry):
             entries.pop()
             if last.is_complete and visible_answer(last.text).strip():

@@ -27,13 +27,11 @@ class ContextWindow:
     def __init__(self, client: ChatCompletionClient, system: SystemMessage) -> None:
         self._client = client
         self._size: int | None = None
-        self.is_known = False  # without requests that were refused
         self.limit: int | None = None  # of the conversation, in tokens as the client counts them
         try:
             self._size = client.remaining_tokens([])
         except ValueError:  # it is not known until the service refuses a request
             return
-        self.is_known = True
         self.limit = max(1, int(self._size * _SHARE_OF_MESSAGES) - client.count_tokens([system]))
 
     def add_refusal(self, messages: Sequence[LLMMessage], error: ModelError) -> None:
@@ -45,6 +43,10 @@ class ContextWindow:
             if requested and int(requested[1]) > self._size:
                 share = _SHARE_OF_MESSAGES * self._size / int(requested[1])
         self.limit = max(1, int(self._client.count_tokens(messages) * share))
+
+    def is_smaller_than(self, messages: Sequence[LLMMessage]) -> bool:
+        """Return True if `messages` need not be sent, because they are known not to fit."""
+        return self._size is not None and self._client.count_tokens(messages) > self._size
 
     def nearly_full(self, tokens: int) -> int | None:
         """Return how many percent of the window `tokens` are, if that is much and known."""

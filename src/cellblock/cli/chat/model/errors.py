@@ -13,9 +13,7 @@ _WORDS = {
     ADVICE[429]: "Wait, then :retry.",
     ADVICE["timeout"]: "Ask again.",
     ADVICE["address"]: "Check --base-url and the network.",
-    ADVICE[
-        "empty"
-    ]: "It may be too long for the model: try :compact, or :undo and a shorter message.",
+    ADVICE["empty"]: "Your message may be too long for the model: :undo takes it back.",
 }
 
 

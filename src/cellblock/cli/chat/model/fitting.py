@@ -20,13 +20,11 @@ class Fitting:
 
     left_out       how many messages it is not shown
     is_shortened   True if the newest result is not shown whole
-    is_over        True if it is too much nevertheless
     """
 
     messages: list[LLMMessage]
     left_out: int = 0
     is_shortened: bool = False
-    is_over: bool = False
 
 
 def fit(
@@ -34,8 +32,9 @@ def fit(
 ) -> Fitting:
     """Return what of `entries` is at most `limit` tokens; None means all of it.
 
-    The user's newest message and the newest result stay. A result is shortened to half of the
-    limit, then other messages are left out, from the middle, then it gets the room that is left.
+    The user's newest message and the newest result stay, even if they are more. A result is
+    shortened to half of the limit, then other messages are left out, from the middle, then it gets
+    the room that is left.
     """
     shown = {n: model_message(entry, has_vision=has_vision) for n, entry in enumerate(entries)}
     if limit is None or count(list(shown.values())) <= limit:
@@ -53,12 +52,7 @@ def fit(
         room = limit - count([message for n, message in shown.items() if n != newest])
         shown[newest] = shorten_message(whole, room, count, _TOO_LONG)
     messages = list(shown.values())
-    return Fitting(
-        messages,
-        left_out=len(entries) - len(messages),
-        is_shortened=shown[newest] is not whole,
-        is_over=count(messages) > limit,
-    )
+    return Fitting(messages, len(entries) - len(messages), shown[newest] is not whole)
 
 
 def shorten_message(

@@ -120,7 +120,7 @@ class ModelTurn:
         refused: list[LLMMessage] = []
         while True:
             fitting = self._fit()
-            if fitting.messages == refused or (fitting.is_over and self.window.is_known):
+            if fitting.messages == refused or self.window.is_smaller_than(fitting.messages):
                 raise ModelError(self._describe_too_long(fitting))
             try:
                 result = await self.send(fitting.messages, pieces, token)
@@ -156,7 +156,7 @@ class ModelTurn:
                 "end"
             )
         questions = [entry for entry in self._transcript.entries if isinstance(entry, UserEntry)]
-        if self._noted is not None and self._noted is questions[-1]:
+        if not questions or self._noted is questions[-1]:
             return
         if fitting.left_out:
             text = f"it is not shown {fitting.left_out} of the messages in the middle"

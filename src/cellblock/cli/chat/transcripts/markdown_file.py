@@ -81,7 +81,7 @@ def _unescape(text: str) -> str:
 def from_markdown(text: str, folder: str) -> list[Entry]:
     """Return the entries in the text of a file in `folder`. Raise `ValueError` if it has none."""
     _, *parts = _MARKER.split(text.replace("\r\n", "\n"))
-    if not parts:
+    if not parts and text.strip():
         raise ValueError("it is no transcript of cellblock chat")
     entries: list[Entry] = []
     for kind, attributes, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
