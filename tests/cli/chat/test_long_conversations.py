@@ -108,3 +108,11 @@ def test_code_may_repeat_beside_other_code() -> None:
     with model_service(*steps, "Done.") as service:
         arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
         assert run_command("chat", *arguments, "a task").returncode == 0
+
+
+def test_a_message_that_is_known_not_to_fit_is_not_sent() -> None:
+    with model_service("Hello.") as service:
+        options = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *options, "--context-window", "1000", ROWS)
+        assert (done.returncode, service.request_count) == (3, 0)
+        assert "Your message is too long for the model" in done.stderr

@@ -27,9 +27,10 @@ class ContextWindow:
     def __init__(self, client: ChatCompletionClient, system: SystemMessage) -> None:
         self._client = client
         self._size: int | None = None
+        self._known_size: int | None = None  # without asking the service
         self.limit: int | None = None  # of the conversation, in tokens as the client counts them
         try:
-            self._size = client.remaining_tokens([])
+            self._size = self._known_size = client.remaining_tokens([])
         except ValueError:  # it is not known until the service refuses a request
             return
         self.limit = max(1, int(self._size * _SHARE_OF_MESSAGES) - client.count_tokens([system]))
@@ -46,7 +47,8 @@ class ContextWindow:
 
     def is_smaller_than(self, messages: Sequence[LLMMessage]) -> bool:
         """Return True if `messages` need not be sent, because they are known not to fit."""
-        return self._size is not None and self._client.count_tokens(messages) > self._size
+        size = self._known_size
+        return size is not None and self._client.count_tokens(messages) > size
 
     def nearly_full(self, tokens: int) -> int | None:
         """Return how many percent of the window `tokens` are, if that is much and known."""
