@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 from ..aio.running_loop import running_loop
 from ..cancellation import Token, on_cancel
+from ..errors import ModelError
 from .client import (
     ChatCompletionClient,
     ModelInfo,
@@ -24,7 +25,7 @@ from .client import (
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_family import KnownModel
 from .model_request import ModelRequest
-from .service_errors import raise_reported_error, service_errors
+from .service_errors import ADVICE, raise_reported_error, service_errors
 from .structured_output import checked_output
 from .token_estimate import estimate_tokens
 from .tool_schema import ToolLike
@@ -149,8 +150,12 @@ class ServiceClient(ChatCompletionClient):
             yield collected.result()
 
     async def _check_stream(self, response: httpx.Response) -> None:
-        """Raise `ModelError` if the service answered with a JSON error instead of a stream."""
-        if response.headers.get("content-type", "").startswith("application/json"):
+        """Raise `ModelError` if the service answered with an error or a web page, not a stream."""
+        kind = response.headers.get("content-type", "")
+        if kind.startswith("text/html"):
+            text, advice = f"{self._described_service()} sent a web page.", ADVICE["address"]
+            raise ModelError(f"{text} {advice}", advice=advice)
+        if kind.startswith("application/json"):
             with contextlib.suppress(ValueError):  # the reader of the stream reports other content
                 raise_reported_error(self._described_service(), json.loads(await response.aread()))
 

@@ -87,11 +87,9 @@ def test_a_summary_covers_all_of_a_long_conversation(cwd: Path) -> None:
 
 
 def test_a_service_that_ends_its_stream_without_a_word_says_what_to_do() -> None:
-    with model_service(stream_reply()) as service:
-        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
-        done = run_command("chat", *arguments, "a task")
-        assert done.returncode == 3
-        assert "may be too long for the model: :undo takes it back" in done.stderr
+    with chat(stream_reply(), arguments=("a task",)) as (terminal, _):
+        terminal.wait_for("without an answer. The conversation may be too long for the model.")
+        terminal.wait_for(":retry asks again; :undo takes your message back")
 
 
 def test_the_same_output_again_and_again_ends_the_turn() -> None:

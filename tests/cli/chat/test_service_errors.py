@@ -49,7 +49,7 @@ def test_a_wait_that_is_too_long_is_for_the_person_to_decide() -> None:
     with model_service(rate_limit("Try again in 6m0s.")) as service:
         code, notes = ask(service)
         assert (code, service.request_count) == (3, 1)
-        assert "Try again in 6m0s. Wait, then :retry." in notes
+        assert "Try again in 6m0s. Wait, then ask again." in notes
 
 
 def test_a_quota_that_is_used_up_is_not_waited_for() -> None:
@@ -88,6 +88,10 @@ def test_the_page_of_a_proxy_is_one_line(reply: Reply, status: int) -> None:
     [
         (json_reply({"error": {"message": "No such model."}}, 404), "Check --model and --base-url"),
         (json_reply({"error": {"message": "What?"}}, 400), "status 400: What?\n"),
+        (
+            Reply(body=b"<p>Hi", content_type="text/html"),
+            "sent a web page. Check --base-url and the network.",
+        ),
         (json_reply({"detail": "Not yours"}, 403), "Not yours. Check what the API key may do."),
     ],
 )

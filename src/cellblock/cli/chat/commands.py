@@ -80,6 +80,13 @@ class ChatCommands:
         for line in _HELP:
             self._note(line)
 
+    def can_retry(self) -> bool:
+        """Return True if the last entry has no complete answer yet."""
+        entries = self._transcript.entries
+        return bool(entries) and not (
+            isinstance(entries[-1], AnswerEntry) and entries[-1].is_complete
+        )
+
     def _retry(self) -> bool:
         """Remove the last answer, and what it answers if that is no message. Return True if so.
 

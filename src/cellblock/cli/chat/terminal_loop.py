@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ... import __version__
 from ...cancellation import CancellationToken
-from ...errors import CassetteMismatch, CellblockError
+from ...errors import CassetteMismatch, CellblockError, ModelError
 from ..terminal.input_prompter import InputPrompter
 from ..terminal.interrupts import ReplInterrupts
 from .commands import ChatCommands, is_command, is_exit
@@ -89,6 +89,8 @@ class TerminalLoop:
                 await self._setup.take_turn(conversation, None)
         except CellblockError as error:
             self._output.note(str(error))
+            if isinstance(error, ModelError) and commands.can_retry():
+                self._output.note(":retry asks again; :undo takes your message back")
 
     async def play_demo(self, conversation: Conversation) -> None:
         """Play the recorded conversation. The user approves its code."""

@@ -9,16 +9,16 @@ from ....models.service_errors import ADVICE
 _WORDS = {
     ADVICE[400]: "",
     ADVICE[404]: "Check --model and --base-url.",
-    ADVICE[413]: "Ask for less, or shorten the conversation with :compact.",
-    ADVICE[429]: "Wait, then :retry.",
+    ADVICE[413]: "Ask for less.",
+    ADVICE[429]: "Wait, then ask again.",
     ADVICE["timeout"]: "Ask again.",
     ADVICE["address"]: "Check --base-url and the network.",
-    ADVICE["empty"]: "Your message may be too long for the model: :undo takes it back.",
+    ADVICE["empty"]: "The conversation may be too long for the model.",
 }
 
 
 def in_words_of_the_command(error: ModelError) -> ModelError:
-    """Return `error` with advice that one can follow at the prompt."""
+    """Return `error` with advice in terms of the command's options."""
     advice = _WORDS.get(error.advice, error.advice)
     text = f"{str(error).removesuffix(error.advice).rstrip()} {advice}".rstrip()
     return ModelError(text, status=error.status, request_id=error.request_id)
