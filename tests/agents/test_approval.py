@@ -23,7 +23,7 @@ __all__ = ["executor"]
 
 PYTHON = "```python\nprint('ran')\n```"
 ALLOW_ALL: dict[str, Any] = dict.fromkeys(
-    ("network", "install", "outside_path", "process", "dynamic_code"), "allow"
+    ("network", "install", "outside_path", "process", "dynamic_code", "delete"), "allow"
 )
 
 

@@ -71,6 +71,9 @@ class ApprovalRules(Component):
                     under `allowed_paths`
     process         starts of other programs and processes by Python
     dynamic_code    code that runs other code, or that leaves Python
+    delete          deletions of files and folders
+    overwrite       files that are replaced under a name that the code says; whether there is one is
+                    not known
     allowed_paths   folders that the code may name. Command-line executors in a sandbox or a
                     container call the work folder /workspace.
     ask             the function that decides where a rule says "ask". Without it, "ask" denies.
@@ -90,6 +93,8 @@ class ApprovalRules(Component):
         outside_path: Rule = "ask",
         process: Rule = "ask",
         dynamic_code: Rule = "ask",
+        delete: Rule = "ask",
+        overwrite: Rule = "allow",
         allowed_paths: Sequence[str] = ("/workspace", "/tmp"),
         ask: ApprovalFuncType | None = None,
     ) -> None:
@@ -105,6 +110,8 @@ class ApprovalRules(Component):
             "outside_path": _check_rule("outside_path", outside_path),
             "process": _check_rule("process", process),
             "dynamic_code": _check_rule("dynamic_code", dynamic_code),
+            "delete": _check_rule("delete", delete),
+            "overwrite": _check_rule("overwrite", overwrite),
         }
         if isinstance(allowed_paths, str):
             raise ValueError(f"allowed_paths must be a list of paths, not {allowed_paths!r}.")

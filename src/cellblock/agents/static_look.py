@@ -11,16 +11,22 @@ from typing import Literal
 from ..blocks import CodeBlock, ignored_warnings
 from .runnable_blocks import language_family
 
-Activity = Literal["network", "install", "outside_path", "process", "dynamic_code"]
+Activity = Literal[
+    "network", "install", "outside_path", "process", "dynamic_code", "delete", "overwrite"
+]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Line `line` of a block (from 1) seems to do `activity`. `what` is the part that says so."""
+    """Line `line` of a block (from 1) seems to do `activity`. `what` is the part that says so.
+
+    path    the file or folder that is deleted or overwritten; "" if it is not known
+    """
 
     activity: Activity
     line: int
     what: str
+    path: str = ""
 
 
 _PYTHON_MODULES: dict[Activity, str] = {
@@ -42,7 +48,14 @@ _PYTHON_CALLS: dict[Activity, str] = {
         "os.spawnlp os.spawnlpe os.spawnv os.spawnve os.spawnvp os.spawnvpe"
     ),
     "dynamic_code": "__import__ compile eval exec",
+    "delete": "os.remove os.unlink os.rmdir os.removedirs shutil.rmtree send2trash.send2trash",
+    "overwrite": (
+        "os.truncate os.rename os.replace shutil.copy shutil.copy2 shutil.copyfile shutil.move"
+    ),
 }
+# Methods of paths, and of anything that is saved in a file.
+_DELETING_METHODS = frozenset({"unlink", "rmdir", "rmtree"})
+_WRITING_METHOD = re.compile(r"to_\w+|save\w*|write_\w+|imwrite|imsave")
 _MODULES: dict[str, Activity] = {
     name: kind for kind, names in _PYTHON_MODULES.items() for name in names.split()
 }
@@ -69,6 +82,20 @@ _SHELL_WORDS: tuple[tuple[Activity, re.Pattern[str]], ...] = (
     ("dynamic_code", re.compile(r"(?<![\w.-])(?:eval\b|\|\s*(?:ba|z)?sh\b)")),
     ("process", re.compile(r"(?<![\w.-])(?:nohup|setsid|disown|child_process)\b")),
 )
+_COMMAND = r"(?<![\w./-])(?:/(?:usr/)?bin/)?(?:{})"
+_REST = r"(?P<arguments>\s[^;|&\n)`]*)"
+_DELETING = re.compile(
+    _COMMAND.format("rm|rmdir|unlink|shred|Remove-Item")
+    + _REST
+    + "|"
+    + r"(?<![\w./-])(?:git\s+(?:-\S+\s+)*(?:clean|rm|restore|reset\s+--hard|checkout\s+(?:--|\.))"
+    r"|find\s[^;|&\n]*\s-delete|(?:fs|fsp|promises)\.(?:unlink|rm|rmdir)(?:Sync)?\s*\()"
+    r"[^;|&\n]*"
+)
+_WRITING = re.compile(_COMMAND.format("cp|mv|tee|truncate") + _REST)
+_REDIRECTION = re.compile(r"(?<![-=<>])>\|?(?![>&=(])\s*(?P<path>[^\s;|&<>()]+)")
+_NOT_LITERAL = re.compile(r"[*?\[\]{}$`~\\]")
+_MAX_WHAT = 60
 _PATH = re.compile(
     r"(?:~(?:[a-z][\w-]*)?(?:/|$)|/[\w.-]|(?:[\w.-]*/)*\.\.(?:/|$))[^\s'\"`;|&<>()]*"
 )
@@ -120,8 +147,12 @@ def _look_at_python(tree: ast.Module, allowed_paths: Sequence[str]) -> Iterator[
 
 def _look_at_call(node: ast.Call, names: dict[str, str]) -> Iterator[Finding]:
     target = _dotted_name(node.func, names)
-    if kind := _CALLS.get(target):
+    kind = _CALLS.get(target)
+    if kind == "delete":
+        yield Finding(kind, node.lineno, f"calls {target}", _literal(node.args[:1]))
+    elif kind and kind != "overwrite":
         yield Finding(kind, node.lineno, f"calls {target}")
+    yield from _look_at_file_call(node, target)
     if "process" in (kind, _longest_match(target, _MODULES)):
         command = " ".join(
             part.value
@@ -130,6 +161,41 @@ def _look_at_call(node: ast.Call, names: dict[str, str]) -> Iterator[Finding]:
         )
         for found in _look_at_words(command, ("/",)):
             yield Finding(found.activity, node.lineno, found.what)
+
+
+def _look_at_file_call(node: ast.Call, target: str) -> Iterator[Finding]:
+    """Look for methods that delete a file, and for files that are written under a known name."""
+    owner, method = None, ""
+    if isinstance(node.func, ast.Attribute):
+        method = node.func.attr
+        if isinstance(node.func.value, ast.Call):
+            owner = _literal(node.func.value.args[:1])  # of Path("name")
+    if not target and method in _DELETING_METHODS:
+        yield Finding("delete", node.lineno, f"calls .{method}()", owner or "")
+    elif path := _written_path(node, target, method, owner or ""):
+        yield Finding("overwrite", node.lineno, path, path)
+
+
+def _written_path(node: ast.Call, target: str, method: str, owner: str) -> str:
+    """Return the literal name of the file that a call replaces; "" if it does not seem to."""
+    if target == "os.truncate":
+        return _literal(node.args[:1])
+    if _CALLS.get(target) == "overwrite":
+        return _literal(node.args[1:2])
+    if "open" in (target, method):
+        arguments = node.args[1:] if target == "open" else node.args
+        mode = [*arguments[:1], *(key.value for key in node.keywords if key.arg == "mode")]
+        is_written = "w" in _literal(mode)
+        return (_literal(node.args[:1]) if target == "open" else owner) if is_written else ""
+    if method in ("write_text", "write_bytes"):
+        return owner
+    return _literal(node.args[:2]) if _WRITING_METHOD.fullmatch(method) else ""
+
+
+def _literal(nodes: Sequence[ast.expr]) -> str:
+    """Return the first of `nodes` that is a text; "" if there is none."""
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _look_at_text(text: str, line: int, allowed_paths: Sequence[str]) -> Iterator[Finding]:
@@ -154,10 +220,33 @@ def _look_at_words(code: str, allowed_paths: Sequence[str]) -> Iterator[Finding]
         for kind, pattern in _SHELL_WORDS:
             for word in pattern.finditer(text):
                 yield Finding(kind, number, " ".join(word[0].split()))
+        yield from _look_at_file_commands(text, number)
         for start in _PATH_START.finditer(text):
             path = _PATH.match(text, start.end())
             if path and not _is_allowed(path[0], allowed_paths):
                 yield Finding("outside_path", number, path[0])
+
+
+def _look_at_file_commands(text: str, number: int) -> Iterator[Finding]:
+    for command in _DELETING.finditer(text):
+        what = " ".join(command[0].split())[:_MAX_WHAT]
+        for path in _named_files(command["arguments"] or "") or [""]:
+            yield Finding("delete", number, what, path)
+    for command in _WRITING.finditer(text):
+        what, paths = " ".join(command[0].split())[:_MAX_WHAT], _named_files(command["arguments"])
+        for path in paths[-1:]:
+            yield Finding("overwrite", number, what, path)
+    for redirection in _REDIRECTION.finditer(text):
+        paths = _named_files(redirection["path"])
+        if paths and not _is_allowed(paths[0], ()):
+            yield Finding("overwrite", number, f"> {paths[0]}", paths[0])
+
+
+def _named_files(arguments: str) -> list[str]:
+    """Return the files in the arguments of a command; an empty list if one is not literal."""
+    words = [word.strip("'\"") for word in arguments.split()]
+    files = [word for word in words if word and not word.startswith(("-", ">", "<", "2>"))]
+    return [] if any(_NOT_LITERAL.search(word) for word in files) else files
 
 
 def _is_allowed(path: str, allowed_paths: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ from cellblock.cli.chat.conversation import Conversation
 from cellblock.cli.chat.demo import CASSETTE, DEMO_TASK, NORMALIZE
 from cellblock.cli.chat.model.turn import ModelTurn
 from cellblock.cli.chat.transcripts.transcript import Transcript
+from cellblock.cli.own_files import OwnFiles
 from cellblock.models import (
     CassetteChatCompletionClient,
     CreateResult,
@@ -148,7 +149,7 @@ async def record() -> None:
         async with session(folder) as executor:
             conversation = Conversation(
                 model=ModelTurn(client, "You solve the user's tasks.", transcript, output),
-                code=CodeTurn(executor, folder, transcript, output),
+                code=CodeTurn(executor, folder, transcript, output, OwnFiles(folder)),
                 approver=Approver("never", None),
                 transcript=transcript,
                 output=output,

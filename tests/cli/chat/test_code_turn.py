@@ -11,6 +11,7 @@ from cellblock import CancellationToken, CodeBlock, SessionError
 from cellblock.cli.chat.code_turn import CodeTurn
 from cellblock.cli.chat.transcripts.entries import RunEntry, model_message
 from cellblock.cli.chat.transcripts.transcript import Transcript
+from cellblock.cli.own_files import OwnFiles
 from tests.cli.chat.chat_parts import chat_output, session
 
 
@@ -28,6 +29,6 @@ async def run_in_ended_session(folder: str, transcript: Transcript) -> None:
     executor = session(folder)
     async with executor:
         pass  # a live executor must be started again after `async with`
-    turn = CodeTurn(executor, folder, transcript, chat_output(folder))
+    turn = CodeTurn(executor, folder, transcript, chat_output(folder), OwnFiles(folder))
     with pytest.raises(SessionError):
         await turn.run([CodeBlock("print(1)\n", "python")], CancellationToken(), is_edited=False)

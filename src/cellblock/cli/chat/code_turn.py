@@ -7,25 +7,36 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from ...blocks import CodeBlock
+from ...blocks import CodeBlock, file_name
 from ...cancellation import CancellationToken
 from ...errors import CellblockError
-from ...events import Ended
+from ...events import Ended, Started
 from ...executors.base import CodeExecutor
 from ...results import ResultBuilder
+from ..own_files import OwnFiles, replacement_note
 from .output import ChatOutput
 from .pictures.find import PictureFinder
 from .transcripts.entries import BlockRun, RunEntry, block_run
 from .transcripts.transcript import Transcript
 
+_MAX_LISTED_FILES = 20  # per block
+
 
 class CodeTurn:
-    """Run blocks in `executor`, whose work folder is `folder`."""
+    """Run blocks in `executor`, whose work folder is `folder`.
+
+    `own_files` are the files there that no block has written.
+    """
 
     def __init__(
-        self, executor: CodeExecutor, folder: str, transcript: Transcript, output: ChatOutput
+        self,
+        executor: CodeExecutor,
+        folder: str,
+        transcript: Transcript,
+        output: ChatOutput,
+        own_files: OwnFiles,
     ) -> None:
-        self._executor, self._folder = executor, folder
+        self._executor, self._folder, self._own_files = executor, folder, own_files
         self._transcript, self._output = transcript, output
 
     async def run(
@@ -71,13 +82,27 @@ class CodeTurn:
     ) -> AsyncGenerator[BlockRun, None]:
         """Print what happens, and yield each block that has ended."""
         builder, finder = ResultBuilder(), PictureFinder(self._folder)
+        replaced = await asyncio.to_thread(self._own_files.replaced_by, blocks)
         async with aclosing(self._executor.execute_stream(blocks, token)) as events:
             async for event in events:
                 builder.add_event(event)
                 finder.add_event(event)
                 await self._output.write_event(event)
+                if isinstance(event, Started) and event.block in replaced:
+                    self._output.note(replacement_note(replaced[event.block]))
                 if isinstance(event, Ended):
+                    block, result = blocks[event.block], builder.blocks[-1]
+                    await asyncio.to_thread(self._note_files, block, result.files)
                     pictures = await asyncio.to_thread(finder.pictures)
                     await self._output.show_pictures(pictures)
-                    yield block_run(blocks[event.block], builder.blocks[-1], pictures)
+                    yield block_run(block, result, pictures)
                     finder = PictureFinder(self._folder)
+
+    def _note_files(self, block: CodeBlock, files: Sequence[str]) -> None:
+        """Record what `block` has written, and print which files of the person it has deleted."""
+        self._own_files.add_written([*files, *filter(None, [file_name(block.code)])])
+        deleted = self._own_files.take_deleted()
+        for path in deleted[:_MAX_LISTED_FILES]:
+            self._output.note(f"deleted {path}, which was in the work folder before")
+        if len(deleted) > _MAX_LISTED_FILES:
+            self._output.note(f"deleted {len(deleted) - _MAX_LISTED_FILES} more files")

@@ -8,6 +8,7 @@ from pathlib import Path
 from .conversation import Conversation
 from .model.summary import SUMMARIZE, summarize
 from .model.turn import visible_answer
+from .settings import ApprovalMode
 from .setup import ChatSetup
 from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, UserEntry
 from .transcripts.file import SUFFIXES, has_content, write_transcript
@@ -17,14 +18,21 @@ _HELP = (
     ":undo        take back your last message and what followed; or :compact or :clear",
     ":compact     let the model shorten the conversation to a summary",
     ":clear       begin a new conversation",
+    ":approve     ask again before code runs, after [a]lways; :approve MODE sets --approve",
     ":model NAME  go on with another model",
     ":save FILE   save the conversation from now on, as Markdown (.md) or notebook (.ipynb)",
     ":quit        end the conversation; so does Ctrl-D",
     "Commands may begin with / instead. They never change files and variables of the code.",
     "Enter sends a message, Alt-Enter starts a new line in it. Ctrl-C stops the model or its code.",
 )
-_NAMES = ("help", "retry", "undo", "compact", "clear", "model", "save", "quit", "exit")
-_WITH_ARGUMENT = ("model", "save")
+_NAMES = ("help", "retry", "undo", "compact", "clear", "approve", "model", "save", "quit", "exit")
+_WITH_ARGUMENT = ("approve", "model", "save")
+_MODES: dict[ApprovalMode, str] = {
+    "always": "you are asked before code runs",
+    "once": "you are asked before the next code runs",
+    "risky": "you are asked before code runs that looks risky",
+    "never": "code runs without a question",
+}
 _EXITS = (":quit", ":exit", "/quit", "/exit", "exit", "quit")
 
 
@@ -64,6 +72,10 @@ class ChatCommands:
                 self._undo()
             case "clear":
                 self._start_anew([])
+                if self._conversation.approver.is_all_approved:
+                    self._approve("")
+            case "approve":
+                self._approve(argument)
             case "compact":
                 await self._compact()
             case "model":
@@ -151,6 +163,15 @@ class ChatCommands:
             self._start_anew([UserEntry(SUMMARIZE), AnswerEntry(summary)])
         else:
             self._note("there is no summary: the conversation is as it was")
+
+    def _approve(self, mode: str) -> None:
+        """Take back that all further code may run, and ask as `mode` says, if it is given."""
+        approver = self._conversation.approver
+        if mode and mode not in _MODES:
+            self._note(f":approve takes one of {', '.join(_MODES)}")
+            return
+        approver.ask_again(mode or None)
+        self._note(f"{_MODES[approver.mode]} (--approve {approver.mode})")
 
     async def _change_model(self, name: str) -> None:
         if not name:

@@ -23,6 +23,7 @@ from ..options.factory import (
     make_repl_session,
     work_folder,
 )
+from ..own_files import OwnFiles
 from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from ..terminal.stdio import has_colours, replace_unencodable
 from .approval.approver import Approver, AsksPerson
@@ -35,7 +36,7 @@ from .model.system_prompt import system_prompt
 from .model.turn import ModelTurn
 from .output import ChatOutput
 from .settings import LATEST, ChatSettings
-from .transcripts.entries import RunEntry
+from .transcripts.entries import RunEntry, files_of_blocks
 from .transcripts.file import has_content, read_transcript
 from .transcripts.saved_chats import latest_chat, new_chat
 from .transcripts.transcript import Transcript
@@ -140,10 +141,12 @@ class ChatSetup:
         prompt = system_prompt(self.settings, is_live=executor.is_live)
         is_recorded = self.settings.demo and ask is None
         mode = "never" if is_recorded else self.settings.approve
+        own_files = OwnFiles(self.folder, files_of_blocks(self.transcript.entries))
+        own_files.remember()
         return Conversation(
             model=ModelTurn(client, prompt, self.transcript, self.output),
-            code=CodeTurn(executor, self.folder, self.transcript, self.output),
-            approver=Approver(mode, ask),
+            code=CodeTurn(executor, self.folder, self.transcript, self.output, own_files),
+            approver=Approver(mode, ask, own_files),
             transcript=self.transcript,
             output=self.output,
             max_turns=self.settings.max_turns,

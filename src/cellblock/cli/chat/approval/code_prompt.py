@@ -36,6 +36,7 @@ class CodePrompt:
                 case "y":
                     return Approved(blocks, is_edited)
                 case "a":
+                    self._output.note("further code runs without a question; :approve asks again")
                     return Approved(blocks, is_edited, for_all=True)
                 case "n":
                     prompt = "Why not? (Enter: your turn) "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ....blocks import CodeBlock
+from ....blocks import CodeBlock, file_name
 from ....events import Outcome
 from ....models.image import Image
 from ....models.messages import AssistantMessage, LLMMessage, UserMessage
@@ -104,6 +104,14 @@ def block_run(block: CodeBlock, result: BlockResult, pictures: Sequence[CodePict
         files=tuple(result.files),
         pictures=tuple(pictures),
     )
+
+
+def files_of_blocks(entries: Sequence[Entry]) -> list[str]:
+    """Return the files that the blocks in `entries` have written, relative to the work folder."""
+    blocks = [block for entry in entries if isinstance(entry, RunEntry) for block in entry.blocks]
+    ran = [block for block in blocks if block.outcome is not None]
+    own_names = (file_name(block.code) for block in ran)
+    return [*chain.from_iterable(block.files for block in ran), *filter(None, own_names)]
 
 
 def model_message(entry: Entry, *, has_vision: bool) -> LLMMessage:

@@ -1,0 +1,106 @@
+"""Which files of the work folder are the person's: those that no block has written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from ..blocks import CodeBlock, file_name
+
+_MAX_FILES = 10_000  # of a very large folder, only so many are remembered
+_MAX_COMPARED_BYTES = 1 << 20
+_INSIDE = "/workspace"  # the work folder as sandboxed blocks see it
+
+
+class OwnFiles:
+    """The files in `folder`, except those that are `written` by blocks, relative to the folder."""
+
+    def __init__(self, folder: str, written: Iterable[str] = ()) -> None:
+        self._folder = os.path.realpath(os.path.expanduser(folder))
+        self._written = set(map(os.path.normpath, written))
+        self._before = set[str]()
+
+    def remember(self) -> None:
+        """Remember the files, so that they stay the person's, and `take_deleted` finds them."""
+        files = (path for path in _walk(self._folder) if path not in self._written)
+        self._before = set(islice(files, _MAX_FILES))
+
+    def add_written(self, paths: Iterable[str]) -> None:
+        """Record that blocks have written `paths`."""
+        self._written |= set(map(os.path.normpath, paths))
+
+    def has(self, path: str) -> bool:
+        """Return True if `path`, as code names it, is such a file, or a folder with one."""
+        inside = self._relative(path)
+        if inside is None or not os.path.lexists(os.path.join(self._folder, inside)):
+            return False
+        if os.path.isdir(os.path.join(self._folder, inside)):
+            return any(map(self._is_own, _walk(self._folder, inside)))
+        return self._is_own(inside)
+
+    def has_any(self) -> bool:
+        """Return True if there is such a file."""
+        return any(map(self._is_own, _walk(self._folder)))
+
+    def take_deleted(self) -> list[str]:
+        """Return those of the files remembered that are gone, each once."""
+        deleted = [path for path in self._before if not os.path.lexists(f"{self._folder}/{path}")]
+        self._before.difference_update(deleted)
+        return sorted(deleted)
+
+    def replaced_by(self, blocks: Sequence[CodeBlock]) -> dict[int, str]:
+        """Return which of the files `blocks` replace by their `# filename:`, by number."""
+        replaced: dict[int, str] = {}
+        for number, block in enumerate(blocks):
+            name = file_name(block.code)
+            inside = None if name is None else self._relative(name)
+            if inside is None or inside in replaced.values() or not self._is_own(inside):
+                continue
+            if not self._is_of_a_block(inside, block):
+                replaced[number] = inside
+        return replaced
+
+    def _is_own(self, path: str) -> bool:
+        return path in self._before or path not in self._written
+
+    def _relative(self, path: str) -> str | None:
+        """Return `path` relative to the folder; None if it is outside."""
+        if path == _INSIDE or path.startswith(f"{_INSIDE}/"):
+            path = path.removeprefix(_INSIDE).lstrip("/")
+        try:
+            real = os.path.realpath(os.path.join(self._folder, path))
+            if os.path.commonpath([real, self._folder]) != self._folder:
+                return None
+        except ValueError:  # a NUL, another drive
+            return None
+        return os.path.relpath(real, self._folder)
+
+    def _is_of_a_block(self, path: str, block: CodeBlock) -> bool:
+        """Return True if nothing is lost: the file is missing, the same, or says its own name."""
+        file = Path(self._folder, path)
+        try:
+            if file.stat().st_size > _MAX_COMPARED_BYTES:
+                return False
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return not file.exists()
+        if not text.strip():
+            return True
+        _, _, without_name = block.code.partition("\n")
+        is_same = text.rstrip("\n") in (block.code.rstrip("\n"), without_name.rstrip("\n"))
+        return is_same or file_name(text) == file_name(block.code)
+
+
+def replacement_note(path: str) -> str:
+    """Return the line that names a file of the person's that a block replaces."""
+    return f"{path} is replaced: it was in the work folder, and no block wrote it"
+
+
+def _walk(folder: str, inside: str = "") -> Iterator[str]:
+    """Yield the files in `inside`, except those in hidden folders below it."""
+    for parent, folders, names in os.walk(os.path.join(folder, inside)):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        prefix = parent[len(folder) :].strip(os.sep)
+        yield from (os.path.join(prefix, name) for name in names)
