@@ -243,3 +243,35 @@ def test_a_refused_block_and_a_message_are_joined_for_a_server_that_needs_it() -
         terminal.type_keys("second\r")
         terminal.wait_for("The end.")
         assert texts(service)[-1].endswith("\n\nsecond")
+
+
+def test_resume_finds_the_file_that_save_named(cwd: Path) -> None:
+    with chat("One.", "Two.", arguments=("first",)) as (terminal, _):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys(":save notes.md\r")
+        terminal.wait_for("saved in notes.md")
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("second\r")
+        terminal.wait_for("Two.")
+        terminal.wait_for(PROMPT)
+    with model_service("Three.") as service:
+        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *model, "third", "--resume")
+        assert done.returncode == 0
+        assert texts(service) == ["first", "One.", "second", "Two.", "third"]
+    assert "Three." in (cwd / "notes.md").read_text()
+
+
+def test_a_conversation_that_another_terminal_has_open_is_not_written(cwd: Path) -> None:
+    with chat("One.", "Two.", arguments=("--save", "notes.md", "first")) as (terminal, _):
+        terminal.wait_for(PROMPT)
+        with model_service("Other.") as service:
+            model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+            done = run_command("chat", *model, "more", "--resume", "notes.md")
+            assert (done.returncode, service.request_count) == (2, 0)
+            assert "notes.md is open in another terminal" in done.stderr
+            assert "--save OTHER.md" in done.stderr
+            copy = run_command("chat", *model, "more", "--resume", "--save", "copy.md")
+            assert copy.returncode == 0
+            assert texts(service) == ["first", "One.", "more"]
+        assert "Other." not in (cwd / "notes.md").read_text()

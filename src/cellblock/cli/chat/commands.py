@@ -11,7 +11,7 @@ from .model.turn import visible_answer
 from .settings import ApprovalMode
 from .setup import ChatSetup
 from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, UserEntry
-from .transcripts.file import SUFFIXES, has_content, write_transcript
+from .transcripts.file import SUFFIXES, has_content
 
 _HELP = (
     ":retry       ask the model again: go on after an error, or answer your last message anew",
@@ -189,8 +189,8 @@ class ChatCommands:
         if path != self._transcript.path and has_content(path):
             self._note(f"{path} exists: choose another name")
             return
-        write_transcript(path, self._transcript.entries)
-        before, self._transcript.path = self._transcript.path, path
+        before = self._transcript.path
+        self._setup.save_in(path)
         stale = f"; {before} is not changed any more" if before not in (None, path) else ""
         self._note(f"saved in {path} from now on{stale}")
 

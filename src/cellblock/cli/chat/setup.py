@@ -36,9 +36,10 @@ from .model.system_prompt import system_prompt
 from .model.turn import ModelTurn
 from .output import ChatOutput
 from .settings import LATEST, ChatSettings
+from .transcripts.chat_locks import ChatLocks
 from .transcripts.entries import RunEntry, files_of_blocks
-from .transcripts.file import has_content, read_transcript
-from .transcripts.saved_chats import latest_chat, new_chat
+from .transcripts.file import has_content, read_transcript, write_transcript
+from .transcripts.saved_chats import latest_chat, new_chat, remember_chat
 from .transcripts.transcript import Transcript
 
 _STARTING_NOTE_DELAY = 1.0  # seconds; a sandbox starts sooner
@@ -66,7 +67,10 @@ class ChatSetup:
             advisor=make_advisor(settings),
             has_colours=has_colours(os.environ),
         )
-        self.transcript = _open_transcript(settings)
+        self._locks = ChatLocks(os.environ)
+        self.transcript = _open_transcript(settings, self._locks)
+        if self.transcript.path is not None and not settings.demo:
+            self._remember(self.transcript.path)
         if self.transcript.path is None and not (settings.no_save or settings.demo):
             self.save_by_default()
         self._price = None if settings.demo else find_price(settings)
@@ -74,9 +78,25 @@ class ChatSetup:
     def save_by_default(self) -> None:
         """Save the conversation in a new file of the state folder."""
         try:
-            self.transcript.path = new_chat(os.environ, self.folder)
+            path = new_chat(os.environ, self.folder)
+            self._locks.acquire(path)
         except WorkspaceError as error:
             self.output.note(f"this conversation is not saved: {error}")
+        else:
+            self.transcript.path = path
+
+    def save_in(self, path: Path) -> None:
+        """Save the conversation in `path` from now on. Raise `WorkspaceError` if that fails."""
+        self._locks.acquire(path)
+        write_transcript(path, self.transcript.entries)
+        self.transcript.path = path
+        self._remember(path)
+
+    def _remember(self, path: Path) -> None:
+        try:
+            remember_chat(os.environ, path)
+        except WorkspaceError as error:
+            self.output.note(f"--resume without a file does not find {path}: {error}")
 
     @asynccontextmanager
     async def open_client(self) -> AsyncGenerator[ChatCompletionClient]:
@@ -200,7 +220,7 @@ def _with_latest(settings: ChatSettings) -> ChatSettings:
     return replace(settings, resume=str(path))
 
 
-def _open_transcript(settings: ChatSettings) -> Transcript:
+def _open_transcript(settings: ChatSettings, locks: ChatLocks) -> Transcript:
     """Return the transcript to go on with, or a new one. Raise `click.UsageError`."""
     path = None if settings.no_save else settings.save or settings.resume
     if settings.save and settings.save != settings.resume and has_content(Path(settings.save)):
@@ -209,6 +229,14 @@ def _open_transcript(settings: ChatSettings) -> Transcript:
             "name to --save",
             click.get_current_context(),
         )
+    if path is not None:
+        try:
+            locks.acquire(Path(path))
+        except WorkspaceError as error:
+            raise click.UsageError(
+                f"{error}: end the conversation there, or pass --save OTHER.md to go on in a copy",
+                click.get_current_context(),
+            ) from error
     try:
         entries = [] if settings.resume is None else read_transcript(Path(settings.resume))
     except ValueError as error:

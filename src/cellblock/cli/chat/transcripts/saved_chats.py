@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -21,7 +22,7 @@ def new_chat(environment: Mapping[str, str], work_dir: str) -> Path:
     Raise `WorkspaceError` if none can be saved, or code in `work_dir` could change it.
     """
     try:
-        folder = _folder(environment)
+        folder = chats_folder(environment)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_usable = os.access(folder, os.W_OK)
         for old in _newest_first(folder, "*.md")[_MAX_CHATS - 1 :]:
@@ -40,12 +41,32 @@ def new_chat(environment: Mapping[str, str], work_dir: str) -> Path:
 def latest_chat(environment: Mapping[str, str]) -> Path | None:
     """Return the file of the latest conversation of the current folder, None if there is none."""
     try:
-        return next(iter(_newest_first(_folder(environment), f"*{_ending()}")), None)
+        path = next(iter(_newest_first(chats_folder(environment), f"*{_ending()}")), None)
+        return Path(os.readlink(path)) if path is not None and path.is_symlink() else path
     except (OSError, RuntimeError):
         return None
 
 
-def _folder(environment: Mapping[str, str]) -> Path:
+def remember_chat(environment: Mapping[str, str], path: Path) -> None:
+    """Let `latest_chat` find the conversation in a file of the user's, by a link to it.
+
+    Raise `WorkspaceError` if that fails.
+    """
+    try:
+        target, folder = path.absolute(), chats_folder(environment)
+        if target.parent.resolve() == folder.resolve():
+            return
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = hashlib.sha256(os.fsencode(target)).hexdigest()[:16]
+        link = folder / f"link-{name}{_ending()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    except (OSError, RuntimeError) as error:
+        raise WorkspaceError(str(error)) from error
+
+
+def chats_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the files. Raise `RuntimeError` if there is no home directory."""
     return history_file(environment).with_name("chats")
 
 
@@ -55,4 +76,8 @@ def _ending() -> str:
 
 
 def _newest_first(folder: Path, pattern: str) -> list[Path]:
-    return sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+    times: dict[Path, float] = {}
+    for path in folder.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):  # of a link
+            times[path] = path.stat().st_mtime
+    return sorted(times, key=times.__getitem__, reverse=True)
