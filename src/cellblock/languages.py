@@ -36,7 +36,7 @@ LANGUAGES: tuple[Language, ...] = (
     # Executors replace "python" with the path of their own interpreter.
     Language(
         "python",
-        ("py", "py3", "python3", "ipython", "ipython3", *_PYTHON_VERSIONS),
+        ("py", "py3", "python3", "ipython", "ipython3", "tool_code", *_PYTHON_VERSIONS),
         "py",
         ("python",),
         "execute",

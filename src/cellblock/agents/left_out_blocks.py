@@ -32,7 +32,7 @@ def left_out_languages(markdown: str, languages: Sequence[str]) -> list[str]:
 
 def left_out_programs(markdown: str, languages: Sequence[str]) -> list[str]:
     """Return those of `left_out_languages` that are programming languages for certain."""
-    return [tag for tag in left_out_languages(markdown, languages) if _is_program(tag)]
+    return [tag for tag in left_out_languages(markdown, languages) if is_program(tag)]
 
 
 def describe_left_out(left_out: Sequence[str], languages: Sequence[str]) -> str:
@@ -47,7 +47,8 @@ def _is_data(tag: str) -> bool:
     return language is not None and language.policy == "ignore"
 
 
-def _is_program(tag: str) -> bool:
+def is_program(tag: str) -> bool:
+    """Return True if `tag` is that of a programming language for certain."""
     language = find_language(tag)
     name = tag.strip().lower()
     return name in _PROGRAMS if language is None else language.policy == "execute"

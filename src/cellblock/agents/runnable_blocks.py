@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..blocks import CodeBlock, extract_code_blocks
+from ..blocks import CodeBlock, action_for_block, extract_code_blocks, file_name
 from ..languages import find_language
 
 # Models use these names for the same thing.
@@ -18,10 +18,23 @@ def language_family(tag: str) -> str:
     return _FAMILIES.get(name, name)
 
 
-def runnable_blocks(markdown: str, languages: Sequence[str]) -> list[CodeBlock]:
+def is_named_data(block: CodeBlock) -> bool:
+    """Return True if executors save `block` under the name on its first line, and do not run it."""
+    language = find_language(block.language)
+    return (
+        language is not None
+        and file_name(block.code) is not None
+        and action_for_block(block, language) == "save"
+    )
+
+
+def runnable_blocks(
+    markdown: str, languages: Sequence[str], *, with_named_data: bool = False
+) -> list[CodeBlock]:
     """Return the blocks of `markdown` in one of `languages`. Their code ends with a line end.
 
     Fences without a tag count only if no other fence does: beside code, they often hold its output.
+    `with_named_data` adds those that executors save under the name on their first line.
     """
     families = {language_family(tag) for tag in languages}
     for infer in (False, True):
@@ -29,6 +42,7 @@ def runnable_blocks(markdown: str, languages: Sequence[str]) -> list[CodeBlock]:
             CodeBlock(f"{block.code}\n", block.language)
             for block in extract_code_blocks(markdown, infer_languages=infer)
             if language_family(block.language) in families
+            or (with_named_data and is_named_data(block))
         ]
         if blocks:
             return blocks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_blocks_that_did_not_run_are_named_beside_the_output_of_the_others() -> 
         assert TOLD in service.messages()[-1][1]
 
 
-@pytest.mark.parametrize("tag", ["dockerfile", "html"])
+@pytest.mark.parametrize("tag", ["dockerfile", "diff", "json"])
 def test_other_text_that_does_not_run_is_named_and_the_answer_counts(tag: str) -> None:
     with model_service(f"Save this:\n\n```{tag}\nFROM x\n```\n") as service:
         done = chat(service)
@@ -52,8 +53,48 @@ def test_other_text_that_does_not_run_is_named_and_the_answer_counts(tag: str) -
         assert f"blocks in {tag} were not run" in done.stderr
 
 
-def test_data_in_an_answer_needs_no_word() -> None:
-    with model_service('It has:\n\n```json\n{"a": 1}\n```\n') as service:
+@pytest.mark.parametrize("tag", ["sql", "html"])
+def test_only_sql_or_a_page_is_no_answer_and_the_model_is_told(tag: str) -> None:
+    with model_service(f"Done:\n\n```{tag}\nSELECT 1\n```\n") as service:
+        done = chat(service)
+        assert done.returncode == 1
+        assert f"Blocks in {tag} were not run" in service.messages()[-1][1]
+        assert "`# filename: NAME`" in service.messages()[-1][1]
+
+
+@pytest.mark.parametrize("tag", ["sql", "diff", "json", "html"])
+def test_the_model_is_told_of_all_that_did_not_run_beside_its_output(tag: str) -> None:
+    code = f"```python\nprint(6 * 7)\n```\n\n```{tag}\nx\n```\n"
+    with model_service(code, "It is 42.") as service:
+        assert f"blocks in {tag} were not run" in chat(service).stderr
+        assert f"Blocks in {tag} were not run" in service.messages()[-1][1]
+
+
+def test_a_block_of_gemini_is_python() -> None:
+    with model_service("```tool_code\nprint(6 * 7)\n```\n", "It is 42.") as service:
+        assert chat(service).returncode == 0
+        assert service.messages()[-1] == ("user", "42\n")
+
+
+@pytest.mark.parametrize(
+    ("block", "content"),
+    [
+        ("```csv\n# filename: report.csv\na,b\n```\n", "a,b\n"),
+        ("```html\n<!-- filename: report.csv -->\n<p>\n```\n", None),
+    ],
+)
+def test_data_that_names_a_file_is_saved(cwd: Path, block: str, content: str | None) -> None:
+    reader = "```python\nprint(open('report.csv').read())\n```\n"
+    with model_service(f"{block}\n{reader}", "Done.") as service:
+        done = chat(service)
+        assert (done.returncode, "were not run" in done.stderr) == (0, False)
+        saved = (cwd / "coding" / "report.csv").read_text()
+        assert saved.strip() in service.messages()[-1][1]
+        assert content in (saved, None)
+
+
+def test_output_in_an_answer_needs_no_word() -> None:
+    with model_service("It printed:\n\n```text\n42\n```\n") as service:
         done = chat(service)
         assert (done.returncode, "not run" in done.stderr) == (0, False)
 

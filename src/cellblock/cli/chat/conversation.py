@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...agents.left_out_blocks import describe_left_out, left_out_languages, left_out_programs
-from ...agents.runnable_blocks import runnable_blocks
+from ...agents.left_out_blocks import describe_left_out
 from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
 from .approval.approver import Approver, Refused
 from .code_turn import CodeTurn
-from .languages import LANGUAGES
+from .languages import LANGUAGES, are_no_answer, blocks_of, describe, left_out_of
 from .model.turn import ModelTurn, visible_answer
 from .output import ChatOutput
 from .repeats import Repeats
@@ -72,24 +71,24 @@ class Conversation:
             if not visible_answer(answer.text).strip():
                 return "no answer"
             left_out = self._note_left_out(answer)
-            if blocks := runnable_blocks(answer.text, LANGUAGES):
+            if blocks := blocks_of(answer.text):
                 end = await self._run(blocks, answer, left_out)
                 if end in (None, "failed"):
                     result = self.transcript.entries[-1]
                     end = repeats.add(blocks, result, has_failed=end == "failed")
                 if end is not None:
                     return end
-            elif not left_out_programs(answer.text, LANGUAGES):
+            elif not are_no_answer(left_out):
                 return "answered"
             elif was_told:
                 return "not run"
             else:
-                self.transcript.add(RefusalEntry(f"{left_out} {_USE_OTHERS}"))
+                self.transcript.add(RefusalEntry(f"{describe(left_out)} {_USE_OTHERS}"))
                 was_told = True
         return "too many turns"
 
     async def _run(
-        self, blocks: Sequence[CodeBlock], answer: AnswerEntry, left_out: str
+        self, blocks: Sequence[CodeBlock], answer: AnswerEntry, left_out: Sequence[str]
     ) -> TurnEnd | Literal["failed"] | None:
         """Run `blocks` of `answer`. Return why it is the user's turn.
 
@@ -111,19 +110,17 @@ class Conversation:
         with self.interruptible() as token:
             run = await self.code.run(decision.blocks, token, is_edited=decision.is_edited)
         if left_out:
-            self._tell_left_out(run, left_out)
+            self._tell_left_out(run, describe(left_out))
         if any(block.outcome == "cancelled" for block in run.blocks):
             return "interrupted"
         return "failed" if any(block.exit_code for block in run.blocks) else None
 
-    def _note_left_out(self, answer: AnswerEntry) -> str:
-        """Print and return which blocks of `answer` do not run; "" if all do."""
-        left_out = left_out_languages(answer.text, LANGUAGES)
-        if not left_out:
-            return ""
-        text = describe_left_out(left_out, LANGUAGES)
-        self.output.note(text[0].lower() + text[1:].removesuffix("."))
-        return text
+    def _note_left_out(self, answer: AnswerEntry) -> list[str]:
+        """Print and return the languages of the blocks of `answer` that do not run."""
+        if left_out := left_out_of(answer.text):
+            text = describe_left_out(left_out, LANGUAGES)
+            self.output.note(text[0].lower() + text[1:].removesuffix("."))
+        return left_out
 
     def _tell_left_out(self, run: RunEntry, left_out: str) -> None:
         """Tell the model beside the output of `run` which blocks did not run."""

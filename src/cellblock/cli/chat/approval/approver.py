@@ -10,6 +10,7 @@ from typing import Protocol
 from ....agents.static_look import Finding, look_at
 from ....blocks import CodeBlock
 from ...own_files import OwnFiles, replacement_note
+from ..languages import is_run
 from ..settings import ApprovalMode
 
 _ALLOWED_PATHS = ("/workspace", "/tmp")
@@ -103,7 +104,7 @@ def risks(blocks: Sequence[CodeBlock], own_files: OwnFiles | None = None) -> lis
     ]
     others: list[str] = []
     for number, block in enumerate(blocks, start=1):
-        for finding in look_at(block, _ALLOWED_PATHS):
+        for finding in look_at(block, _ALLOWED_PATHS) if is_run(block) else ():
             text = (
                 f"{_where(number, len(blocks))}line {finding.line}: "
                 f"{finding.activity.replace('_', ' ')} ({finding.what})"

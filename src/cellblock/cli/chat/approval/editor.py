@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ....agents.runnable_blocks import runnable_blocks
 from ....blocks import CodeBlock
-from ..languages import LANGUAGES
+from ..languages import blocks_of
 from ..transcripts.fences import fenced
 
 _EDITORS = ("sensible-editor", "nano", "vim", "vi")
@@ -58,7 +57,7 @@ async def edit(blocks: Sequence[CodeBlock], environment: Mapping[str, str]) -> l
             text = await asyncio.to_thread(path.read_text, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise EditorError(f"the edited file cannot be read: {error}") from error
-    edited = [CodeBlock(text, blocks[0].language)] if is_single else _from_markdown(text)
+    edited = [CodeBlock(text, blocks[0].language)] if is_single else blocks_of(text)
     if not any(block.code.strip() for block in edited):
         raise EditorError("there is no code left")
     return edited
@@ -76,7 +75,3 @@ async def _run(command: list[str]) -> None:
 
 def _to_markdown(blocks: Sequence[CodeBlock]) -> str:
     return "\n\n".join(fenced(block.code, block.language) for block in blocks) + "\n"
-
-
-def _from_markdown(text: str) -> list[CodeBlock]:
-    return runnable_blocks(text, LANGUAGES)

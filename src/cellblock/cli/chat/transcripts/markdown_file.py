@@ -14,10 +14,9 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from ....agents.runnable_blocks import runnable_blocks
 from ....blocks import CodeBlock
 from ....fences import Fence, commonmark_fences
-from ..languages import LANGUAGES
+from ..languages import blocks_of
 from .entries import AnswerEntry, BlockRun, CodePicture, Entry, RefusalEntry, RunEntry, UserEntry
 from .fences import fenced
 from .saved_block import SavedBlock
@@ -133,7 +132,7 @@ def _proposed(entries: Sequence[Entry], number: int) -> CodeBlock:
     """Return block `number` of the last answer; an empty one if the file was changed."""
     for entry in reversed(entries):
         if isinstance(entry, AnswerEntry):
-            blocks = runnable_blocks(entry.text, LANGUAGES)
+            blocks = blocks_of(entry.text)
             if number < len(blocks):
                 return blocks[number]
             break
