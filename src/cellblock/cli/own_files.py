@@ -44,6 +44,10 @@ class OwnFiles:
         """Return True if there is such a file."""
         return any(map(self._is_own, _walk(self._folder)))
 
+    def was_there(self, path: str) -> bool:
+        """Return True if `path` is one of the files remembered, or written by blocks."""
+        return path in self._before or path in self._written
+
     def take_deleted(self) -> list[str]:
         """Return those of the files remembered that are gone, each once."""
         deleted = [path for path in self._before if not os.path.lexists(f"{self._folder}/{path}")]

@@ -30,12 +30,15 @@ async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: s
     """
     replace_unencodable()
     folder = WORK_DIR if settings.work_dir is None else settings.work_dir
+    own_files = OwnFiles(folder)
+    own_files.remember()
     renderer = Renderer(
         blocks,
         folder=folder,
         same_destination=have_same_destination(),
         advisor=make_advisor(settings),
         has_colours=has_colours(os.environ),
+        was_there=own_files.was_there,
     )
 
     def note(text: str) -> None:
@@ -53,7 +56,7 @@ async def execute(blocks: Sequence[CodeBlock], settings: RunSettings, skipped: s
             with install_progress(note):
                 await executor.start()
             interrupts.set_running()
-            replaced = OwnFiles(folder).replaced_by(blocks)
+            replaced = own_files.replaced_by(blocks)
             exit_code = await _run_and_print(
                 executor, blocks, settings, renderer, replaced, interrupts.token
             )

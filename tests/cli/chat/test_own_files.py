@@ -159,3 +159,26 @@ def test_approve_chooses_when_to_ask() -> None:
         terminal.wait_for(PROMPT)
         terminal.type_keys("more\r")
         assert QUESTION not in terminal.wait_for("\nsecond")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_file_of_the_conversation_is_no_file_of_a_block(cwd: Path) -> None:
+    code = "```sh\necho 1 >> log.txt\n```\n"
+    with model_service(code, code.replace("1", "2"), "Done.") as service:
+        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *model, "--work-dir", ".", "--save", "notes.ipynb", "task")
+        files = [note for note in notes(done.stderr) if note.startswith(("created", "changed"))]
+        assert files == ["created ./log.txt (2 bytes)", "changed ./log.txt (4 bytes)"]
+        assert "notes.ipynb" not in str(service.messages())
+
+
+def test_run_tells_new_files_from_those_that_it_changed(cwd: Path) -> None:
+    (cwd / "old.txt").write_text("old\n")
+    code = "```sh\necho 1 >> old.txt\necho 1 >> new.txt\n```\n```sh\necho 2 >> new.txt\n```\n"
+    done = run_locally("--work-dir", ".", given=code)
+    files = [note for note in notes(done.stderr) if note.startswith(("created", "changed"))]
+    assert [note.split(" (")[0] for note in files] == [
+        "created ./new.txt",
+        "changed ./old.txt",
+        "changed ./new.txt",
+    ]

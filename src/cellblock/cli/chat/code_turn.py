@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 from ...blocks import CodeBlock, file_name
 from ...cancellation import CancellationToken
 from ...errors import CellblockError
-from ...events import Ended, Started
+from ...events import Ended, FileCreated, Started
 from ...executors.base import CodeExecutor
 from ...results import ResultBuilder
 from ..own_files import OwnFiles, replacement_note
@@ -47,7 +48,7 @@ class CodeTurn:
         Raise the errors of the executor. What happened until then is in the transcript, which also
         says that a block has begun: a killed command cannot add that.
         """
-        self._output.start_blocks(blocks)
+        self._output.start_blocks(blocks, self._own_files.was_there)
         done: list[BlockRun] = []
         try:
             self._transcript.add(self._entry_of_running(blocks, done, is_edited))
@@ -85,6 +86,8 @@ class CodeTurn:
         replaced = await asyncio.to_thread(self._own_files.replaced_by, blocks)
         async with aclosing(self._executor.execute_stream(blocks, token)) as events:
             async for event in events:
+                if isinstance(event, FileCreated) and self._is_transcript(event.path):
+                    continue
                 builder.add_event(event)
                 finder.add_event(event)
                 await self._output.write_event(event)
@@ -97,6 +100,11 @@ class CodeTurn:
                     await self._output.show_pictures(pictures)
                     yield block_run(block, result, pictures)
                     finder = PictureFinder(self._folder)
+
+    def _is_transcript(self, path: str) -> bool:
+        """Return True if `path` is the file of this conversation, which no block has changed."""
+        saved = self._transcript.path
+        return saved is not None and saved.resolve() == Path(self._folder, path).resolve()
 
     def _note_files(self, block: CodeBlock, files: Sequence[str]) -> None:
         """Record what `block` has written, and print which files of the person it has deleted."""

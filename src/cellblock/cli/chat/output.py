@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,20 +46,23 @@ class ChatOutput:
         )
         self._answer: AnswerText | None = None
         self._plain_answer = ""
-        self._renderer = self._make_renderer([])
+        self._renderer = self._make_renderer([], lambda _: False)
         self._protocol: PictureProtocol | None = None
         self._is_protocol_known = False
         self._has_code_output = False  # since the last answer
         self._is_mid_line = False  # True if code left a line of stdout unfinished
         self.progress = PrintProgress()
 
-    def _make_renderer(self, blocks: Sequence[CodeBlock]) -> Renderer:
+    def _make_renderer(
+        self, blocks: Sequence[CodeBlock], was_there: Callable[[str], bool]
+    ) -> Renderer:
         return Renderer(
             blocks,
             folder=self._folder,
             same_destination=self._same_destination,
             advisor=self._advisor,
             has_colours=self._has_colours,
+            was_there=was_there,
         )
 
     def note(self, text: str) -> None:
@@ -135,9 +138,9 @@ class ChatOutput:
 
     # code
 
-    def start_blocks(self, blocks: Sequence[CodeBlock]) -> None:
-        """Record that `blocks` run next."""
-        self._renderer = self._make_renderer(blocks)
+    def start_blocks(self, blocks: Sequence[CodeBlock], was_there: Callable[[str], bool]) -> None:
+        """Record that `blocks` run next. `was_there` knows the files in the work folder."""
+        self._renderer = self._make_renderer(blocks, was_there)
 
     async def write_event(self, event: Event) -> None:
         """Print what running code did."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,6 +48,7 @@ class Renderer:
     folder             the work folder, as the user wrote it
     advisor            knows the limits and the network of the blocks
     has_colours        True if the output goes to a terminal with colours
+    was_there          returns True for a file, relative to `folder`, that is not new
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Renderer:
         same_destination: bool,
         advisor: Advisor | None = None,
         has_colours: bool = False,
+        was_there: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        self._was_there, self._created = was_there, set[str]()
         self._has_colours = has_colours
         self._coloured = dict[Stream, bool]()  # whether the stream's last colour is on
         self._blocks, self._folder, self._same_destination = blocks, folder, same_destination
@@ -129,9 +132,12 @@ class Renderer:
         for file in files[:_MAX_LISTED_FILES]:
             path = os.path.join(self._folder, file.path)
             warning = "; other programs may run it" if is_startup_file(file.path) else ""
-            yield from self.note(f"created {path} ({format_size(file.size_bytes)}){warning}")
+            is_new = not (file.path in self._created or self._was_there(file.path))
+            verb = "created" if is_new else "changed"
+            yield from self.note(f"{verb} {path} ({format_size(file.size_bytes)}){warning}")
         if len(files) > _MAX_LISTED_FILES:
             yield from self.note(f"created {len(files) - _MAX_LISTED_FILES} more files")
+        self._created.update(file.path for file in files)
         if summary := self._summary(ended):
             yield from self.note(summary, "bold")
         for advice in self._advisor.advise(ended):
