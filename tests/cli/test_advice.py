@@ -172,3 +172,16 @@ def test_run_without_file_at_a_terminal_is_a_usage_error() -> None:
     )
     assert done.returncode == 2
     assert "give either a FILE or -c CODE" in done.stdout
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("executor", ["local", "session"])
+def test_input_without_anybody_to_ask_says_where_it_works(executor: str) -> None:
+    done = run_command("run", "--executor", executor, "-c", "input()")
+    assert "EOFError" in done.stderr
+    assert any("`cellblock repl`" in note for note in notes(done.stderr))
+
+
+def test_a_crash_is_named_beside_its_exit_code() -> None:
+    done = run_locally("-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    assert "exit code 139 (SIGSEGV: Segmentation fault)" in notes(done.stderr)

@@ -17,6 +17,11 @@ _NO_NETWORK = re.compile(
     r"|No address associated with hostname|Could not resolve host|unable to resolve host"
 )
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)")
+_NO_INPUT = re.compile(r"EOFError: (?:EOF when reading a line|input\(\) is not available)")
+_NO_INPUT_ADVICE = (
+    "input() has nothing to read here: at a terminal, `cellblock repl` and `cellblock chat` with "
+    "--executor session ask you"
+)
 _NO_NETWORK_ADVICE = (
     "blocks have no network here: --network allows it, --package NAME installs a package first"
 )
@@ -78,6 +83,8 @@ class Advisor:
         for module in dict.fromkeys(_MISSING_MODULE.findall(output)):
             package = _DISTRIBUTIONS.get(module, module)
             yield f"{module} is not installed for the blocks: --package {package} installs it"
+        if _NO_INPUT.search(output):
+            yield _NO_INPUT_ADVICE
 
     def _missed_file(self, name: str) -> str:
         found = f"{name} is in the current folder, but blocks run in the folder {self._folder}"

@@ -275,3 +275,11 @@ def test_a_conversation_that_another_terminal_has_open_is_not_written(cwd: Path)
             assert copy.returncode == 0
             assert texts(service) == ["first", "One.", "more"]
         assert "Other." not in (cwd / "notes.md").read_text()
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_end() -> None:
+    with chat(arguments=()) as (terminal, _):
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("\x03")
+        terminal.wait_for("Ctrl-D ends the conversation")
+        terminal.wait_for(PROMPT)

@@ -119,6 +119,13 @@ def test_a_model_that_does_not_come_to_an_end_is_stopped() -> None:
         assert "answered 3 times (--max-turns)" in done.stderr
 
 
+def test_one_answer_is_once() -> None:
+    with model_service("```sh\nexit 1\n```\n") as service:
+        arguments = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        done = run_command("chat", *arguments, "--max-turns", "1", "a task")
+        assert "answered once (--max-turns)" in done.stderr
+
+
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize(
     ("approve", "code"), [("never", "1 / 0"), ("risky", "import socket"), ("never", "import nope")]

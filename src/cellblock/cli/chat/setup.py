@@ -51,7 +51,7 @@ _ENDS: dict[TurnEnd, str] = {
     "cut off": "the code did not run: its end may be missing",
     "repeated": "the model repeats code that fails",
     "nothing new": "the model repeats code whose output stays the same",
-    "too many turns": "the model has answered {turns} times (--max-turns) and is not done",
+    "too many turns": "the model has answered {turns} (--max-turns) and is not done",
 }
 
 
@@ -193,7 +193,9 @@ class ChatSetup:
         finally:
             self.print_usage(before, conversation.model.usage)
         if end in _ENDS:
-            self.output.note(_ENDS[end].format(turns=self.settings.max_turns))
+            count = self.settings.max_turns
+            turns = "once" if count == 1 else f"{count} times"
+            self.output.note(_ENDS[end].format(turns=turns))
         return end
 
     def print_usage(self, before: RequestUsage, after: RequestUsage) -> None:

@@ -75,6 +75,7 @@ class TerminalLoop:
         try:
             text = await self._terminal.read_message()
         except KeyboardInterrupt:
+            self._output.note("Ctrl-D ends the conversation")
             return ""
         except EOFError:
             return None

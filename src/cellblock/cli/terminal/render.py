@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -27,6 +28,7 @@ from ..advice import Advisor
 from ..options.sizes import format_size
 
 Style = Literal["plain", "dim", "bold"]
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)  # on all systems
 _MAX_LISTED_FILES = 20  # per block
 # Executors replace the escape character by U+FFFD. What follows it can only change the colours.
 _COLOUR = re.compile(r"\ufffd(\[[0-9;]{0,30}m)")
@@ -160,9 +162,17 @@ def _join_parts(reason: str, ended: Ended) -> str:
     parts = [reason]
     # The exit code of a cancelled block differs from that of the command and would confuse.
     if ended.exit_code and ended.outcome != "cancelled":
-        parts.append(f"exit code {ended.exit_code}")
+        parts.append(f"exit code {ended.exit_code}{_crash(ended.exit_code)}")
     parts.append(ended.notice)
     return "; ".join(part.rstrip(".") for part in parts if part)
+
+
+def _crash(exit_code: int) -> str:
+    """Return the signal of a crash that `exit_code` stands for, such as " (SIGSEGV: ...)"."""
+    for number in _CRASHES:
+        if exit_code == 128 + number:
+            return f" ({number.name}: {signal.strsignal(number)})"
+    return ""
 
 
 def printable_line(text: str) -> str:
