@@ -202,7 +202,7 @@ def test_clients_of_a_server_run_blocks_and_save_pictures_on(system: str, tmp_pa
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            endpoint = server.stderr.readline().split()[-1]
+            endpoint = next(line for line in server.stderr if "serving on" in line).split()[-1]
             assert run_elsewhere(system, RUN_BLOCKS, [endpoint]) == [[".png"], "42\n"]
         finally:
             server.terminate()

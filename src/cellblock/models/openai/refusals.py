@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..service_errors import is_too_long_text
 
+Message = dict[str, Any]  # and the body of a request: JSON
 Feature = Literal["stream_options", "name", "system role", "same role in a row"]
 USAGE_OPTION: Mapping[str, Any] = {"include_usage": True}
 # Servers that fill a template of the model answer with status 500 to what it refuses.
@@ -71,13 +72,13 @@ def _features(body: Mapping[str, Any]) -> set[Feature]:
     return features
 
 
-def without(body: Mapping[str, Any], refused: Collection[Feature]) -> dict[str, Any]:
+def without(body: Mapping[str, Any], refused: Collection[Feature]) -> Message:
     """Return `body` without the features `refused`.
 
     The system messages begin the user's first message, and messages of one role in a row become
     one.
     """
-    messages: list[dict[str, Any]] = body["messages"]
+    messages: list[Message] = body["messages"]
     if "name" in refused:
         messages = [{key: message[key] for key in message if key != "name"} for message in messages]
     if "system role" in refused:
@@ -88,7 +89,7 @@ def without(body: Mapping[str, Any], refused: Collection[Feature]) -> dict[str, 
     return {**{key: body[key] for key in body if key not in options}, "messages": messages}
 
 
-def _fold_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fold_system(messages: Sequence[Message]) -> list[Message]:
     system = [message["content"] for message in messages if message["role"] == "system"]
     rest = [message for message in messages if message["role"] != "system"]
     if not system:
@@ -100,8 +101,8 @@ def _fold_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*rest[:first], _joined(folded, rest[first]), *rest[first + 1 :]]
 
 
-def _merge(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    merged: list[dict[str, Any]] = []
+def _merge(messages: Sequence[Message]) -> list[Message]:
+    merged: list[Message] = []
     for message in messages:
         if merged and _can_be_merged(merged[-1], message):
             merged[-1] = _joined(merged[-1], message)
@@ -115,7 +116,7 @@ def _can_be_merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return first["role"] == second["role"] in ("user", "assistant") and not has_calls
 
 
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> Message:
     """Return one message with the content of both; with the name of the second, if it has one."""
     contents = [first["content"], second["content"]]
     if all(isinstance(content, str) for content in contents):
@@ -123,5 +124,5 @@ def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
     return {**second, "content": [part for content in contents for part in _parts(content)]}
 
 
-def _parts(content: str | Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def _parts(content: str | Sequence[Message]) -> Sequence[Message]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -12,11 +12,6 @@ from pathlib import Path
 from ....errors import WorkspaceError
 from .saved_chats import chats_folder
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 
 class ChatLocks:
     """Locks that this process holds until it ends.
@@ -45,7 +40,11 @@ class ChatLocks:
         digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).digest()
         position = int.from_bytes(digest[:4]) >> 1
         if sys.platform == "win32":
+            import msvcrt
+
             os.lseek(self._descriptor, position, os.SEEK_SET)
             msvcrt.locking(self._descriptor, msvcrt.LK_NBLCK, 1)
         else:
+            import fcntl
+
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, position)
