@@ -159,11 +159,12 @@ class ServiceClient(ChatCompletionClient):
             with contextlib.suppress(ValueError):  # the reader of the stream reports other content
                 raise_reported_error(self._described_service(), json.loads(await response.aread()))
 
-    async def _post(self, body: dict[str, Any], *, stream: bool) -> Any:
-        options = {name: body.pop(name) for name in _SDK_OPTIONS & set(body)}
-        named = {name: body.pop(name) for name in _NAMED_FIELDS & set(body)}
+    async def _post(self, body: Mapping[str, Any], *, stream: bool) -> Any:
+        options = {name: body[name] for name in _SDK_OPTIONS & set(body)}
+        named = {name: body[name] for name in _NAMED_FIELDS & set(body)}
         # Everything else as it is, whatever the installed version of the SDK knows.
-        options["extra_body"] = {**body, **(options.get("extra_body") or {})}
+        rest = {name: body[name] for name in body if name not in options | named}
+        options["extra_body"] = {**rest, **(options.get("extra_body") or {})}
         return await self._endpoint(**named, stream=stream, **options)
 
     @with_parameters_of(ChatCompletionClient.create)

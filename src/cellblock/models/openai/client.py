@@ -25,7 +25,7 @@ from .convert import (
     to_tools,
     with_instruction,
 )
-from .refusals import USAGE_OPTION, Feature, refused_feature, refuses_stream, without
+from .refusals import USAGE_OPTION, Body, Feature, refused_feature, refuses_stream, without
 from .stream import CompletionStream
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class BaseOpenAIChatCompletionClient(ServiceClient):
         options = body.pop("stream_options", USAGE_OPTION)
         return {**body, "stream_options": options} if stream and options else body
 
-    async def _post(self, body: dict[str, Any], *, stream: bool) -> Any:
+    async def _post(self, body: Body, *, stream: bool) -> Any:
         """Send `body`; if the server refuses a part of it, from then on without that."""
         while True:
             accepted = without(body, self._refused)
             try:
-                return await super()._post(dict(accepted), stream=stream)
+                return await super()._post(accepted, stream=stream)
             except import_openai().APIStatusError as error:
                 feature = refused_feature(error.status_code, f"{error} {error.body}", accepted)
                 if feature is None:

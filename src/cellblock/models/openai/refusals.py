@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from ..service_errors import is_too_long_text
 
-Message = dict[str, Any]  # and the body of a request: JSON
 Feature = Literal["stream_options", "name", "system role", "same role in a row"]
+Body = Mapping[str, Any]
+Message = Mapping[str, Any]
 USAGE_OPTION: Mapping[str, Any] = {"include_usage": True}
 # Servers that fill a template of the model answer with status 500 to what it refuses.
 _STATUSES = (400, 422, 500)
@@ -44,7 +45,7 @@ def refuses_stream(status: int | None, text: str) -> bool:
     return status in _STATUSES and bool(_STREAM.search(text) and _REFUSAL.search(text))
 
 
-def refused_feature(status: int, text: str, body: Mapping[str, Any]) -> Feature | None:
+def refused_feature(status: int, text: str, body: Body) -> Feature | None:
     """Return the feature of the request `body` that a server refuses with `status` and `text`.
 
     None means another one, or one that the caller asked for.
@@ -57,8 +58,8 @@ def refused_feature(status: int, text: str, body: Mapping[str, Any]) -> Feature 
     )
 
 
-def _features(body: Mapping[str, Any]) -> set[Feature]:
-    messages: Sequence[Mapping[str, Any]] = body["messages"]
+def _features(body: Body) -> set[Feature]:
+    messages: Sequence[Message] = body["messages"]
     roles = [message["role"] for message in messages]
     features = set[Feature]()
     if body.get("stream_options") == USAGE_OPTION:
@@ -72,13 +73,13 @@ def _features(body: Mapping[str, Any]) -> set[Feature]:
     return features
 
 
-def without(body: Mapping[str, Any], refused: Collection[Feature]) -> Message:
+def without(body: Body, refused: Collection[Feature]) -> Body:
     """Return `body` without the features `refused`.
 
     The system messages begin the user's first message, and messages of one role in a row become
     one.
     """
-    messages: list[Message] = body["messages"]
+    messages: Sequence[Message] = body["messages"]
     if "name" in refused:
         messages = [{key: message[key] for key in message if key != "name"} for message in messages]
     if "system role" in refused:
@@ -111,12 +112,12 @@ def _merge(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def _can_be_merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def _can_be_merged(first: Message, second: Message) -> bool:
     has_calls = "tool_calls" in first or "tool_calls" in second
     return first["role"] == second["role"] in ("user", "assistant") and not has_calls
 
 
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> Message:
+def _joined(first: Message, second: Message) -> Message:
     """Return one message with the content of both; with the name of the second, if it has one."""
     contents = [first["content"], second["content"]]
     if all(isinstance(content, str) for content in contents):
