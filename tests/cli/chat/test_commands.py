@@ -150,6 +150,12 @@ def test_undo_after_compact_gives_the_conversation_from_before(cwd: Path) -> Non
         terminal.wait_for("Two.")
         assert texts(service) == ["first", "One.", "second"]
         assert "second" in (cwd / "notes.md").read_text()
+        terminal.wait_for(PROMPT)
+        terminal.type_keys("\x04")
+        terminal.wait()
+    with chat("Three.", arguments=("third", "--resume")) as (terminal, service):
+        terminal.wait_for("Three.")
+        assert texts(service) == ["first", "One.", "second", "Two.", "third"]
 
 
 def test_undo_after_clear_gives_the_conversation_from_before() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....models.messages import LLMMessage
-from .entries import Entry, model_message
+from .entries import Entry
 from .file import write_transcript
 
 
@@ -31,7 +30,3 @@ class Transcript:
         self.entries = list(entries)
         if self.path is not None:
             write_transcript(self.path, self.entries)
-
-    def model_messages(self, *, has_vision: bool) -> list[LLMMessage]:
-        """Return what the model is shown."""
-        return [model_message(entry, has_vision=has_vision) for entry in self.entries]
