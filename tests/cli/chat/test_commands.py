@@ -289,3 +289,29 @@ def test_ctrl_c_at_the_prompt_says_how_to_end() -> None:
         terminal.type_keys("\x03")
         terminal.wait_for("Ctrl-D ends the conversation")
         terminal.wait_for(PROMPT)
+
+
+@pytest.mark.parametrize("name", ["notes.md", "notes.ipynb"])
+def test_resume_uses_the_options_with_which_the_conversation_ran(name: str) -> None:
+    code = "```python\nx = 1\n```\n```python\nprint('x' in globals())\n```\n"
+    with model_service(code, "One.", code, "Two.", "Three.") as service:
+        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        options = ("--executor", "sandbox", "--timeout", "77", "--memory", "500M")
+        run_command("chat", *model, *options, "--save", name, "first")
+        assert "False" in service.messages()[-1][1]
+        done = run_command("chat", *model, "second", "--resume", name)
+        assert "it ran with --executor sandbox --timeout 77 --memory 500M" in done.stderr
+        assert "False" in service.messages()[-1][1]
+        given = ("--executor", "session", "--timeout", "60")
+        done = run_command("chat", *model, *given, "third", "--resume", name)
+        assert "it ran with --memory 500M" in done.stderr
+
+
+def test_a_file_cannot_ask_for_less_protection(cwd: Path) -> None:
+    with model_service("One.", "Two.") as service:
+        model = ("--base-url", service.url, "--model", "local", "--approve", "never")
+        options = ("--network", "--work-dir", ".")
+        run_command("chat", *model, *options, "--save", "notes.md", "first")
+        done = run_command("chat", *model, "second", "--resume", "notes.md")
+        assert "it ran with --network, --work-dir, which no file can ask for" in done.stderr
+        assert "There is no network" in service.messages()[0][1]

@@ -35,7 +35,7 @@ async def run_once(settings: ChatSettings) -> int:
                 conversation = chat.make_conversation(
                     client, executor, lambda: nullcontext(interrupts.token), None
                 )
-                chat.note_lost_run()
+                chat.note_resumed()
                 end = await chat.take_turn(conversation, task)
     return interrupts.exit_code or (0 if end == "answered" else _EXIT_UNFINISHED)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ...errors import WorkspaceError
 from ...executors.base import CodeExecutor
@@ -23,6 +24,7 @@ from ..options.factory import (
     make_repl_session,
     work_folder,
 )
+from ..options.shared import check_env
 from ..own_files import OwnFiles
 from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from ..terminal.stdio import has_colours, replace_unencodable
@@ -40,6 +42,7 @@ from .transcripts.chat_locks import ChatLocks
 from .transcripts.entries import RunEntry, files_of_blocks
 from .transcripts.file import has_content, read_transcript, write_transcript
 from .transcripts.saved_chats import latest_chat, new_chat, remember_chat
+from .transcripts.saved_options import SavedOptions, read_options
 from .transcripts.transcript import Transcript
 
 _STARTING_NOTE_DELAY = 1.0  # seconds; a sandbox starts sooner
@@ -60,7 +63,8 @@ class ChatSetup:
 
     def __init__(self, settings: ChatSettings) -> None:
         replace_unencodable()
-        self.settings = settings = _with_latest(settings)
+        settings, self.options_note = _with_saved_options(_with_latest(settings))
+        self.settings = settings
         self.folder = WORK_DIR if settings.work_dir is None else settings.work_dir
         self.output = ChatOutput(
             folder=self.folder,
@@ -88,7 +92,7 @@ class ChatSetup:
     def save_in(self, path: Path) -> None:
         """Save the conversation in `path` from now on. Raise `WorkspaceError` if that fails."""
         self._locks.acquire(path)
-        write_transcript(path, self.transcript.entries)
+        write_transcript(path, self.transcript.entries, self.transcript.options)
         self.transcript.path = path
         self._remember(path)
 
@@ -173,8 +177,9 @@ class ChatSetup:
             interruptible=interruptible,
         )
 
-    def note_lost_run(self) -> None:
-        """Print that the last code of a resumed conversation never ended, if so."""
+    def note_resumed(self) -> None:
+        """Print the saved options of a resumed conversation, and if its last code never ended."""
+        self.output.note(self.options_note)
         entries = self.transcript.entries
         if entries and isinstance(entries[-1], RunEntry) and entries[-1].has_no_end:
             self.output.note(
@@ -222,6 +227,21 @@ def _with_latest(settings: ChatSettings) -> ChatSettings:
     return replace(settings, resume=str(path))
 
 
+def _with_saved_options(settings: ChatSettings) -> tuple[ChatSettings, str]:
+    """Return `settings` with the options of the conversation to go on with, and a note on them."""
+    if settings.resume is None:
+        return settings, ""
+
+    context = click.get_current_context()
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+    settings, note = read_options(Path(settings.resume)).add_to(settings, is_given)
+    check_env(settings.env, settings.executor)
+    return settings, note
+
+
 def _open_transcript(settings: ChatSettings, locks: ChatLocks) -> Transcript:
     """Return the transcript to go on with, or a new one. Raise `click.UsageError`."""
     path = None if settings.no_save else settings.save or settings.resume
@@ -243,4 +263,5 @@ def _open_transcript(settings: ChatSettings, locks: ChatLocks) -> Transcript:
         entries = [] if settings.resume is None else read_transcript(Path(settings.resume))
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
-    return Transcript(None if path is None else Path(path), entries)
+    options = SavedOptions.of(settings)
+    return Transcript(None if path is None else Path(path), entries, options)

@@ -64,7 +64,7 @@ class TerminalLoop:
         if not entries:
             return
         self._output.note(f"the conversation in {self._setup.settings.resume} goes on")
-        self._setup.note_lost_run()
+        self._setup.note_resumed()
         for entry in entries[-2:]:
             if isinstance(entry, UserEntry | AnswerEntry):
                 speaker = "you" if isinstance(entry, UserEntry) else "model"

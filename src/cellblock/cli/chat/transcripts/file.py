@@ -12,6 +12,7 @@ from .entries import Entry
 from .markdown_file import from_markdown, to_markdown
 from .notebook_file import to_notebook
 from .notebook_reader import from_notebook
+from .saved_options import SavedOptions, options_comment
 
 _NOTEBOOK = ".ipynb"
 SUFFIXES = (".md", _NOTEBOOK)
@@ -22,13 +23,16 @@ def has_content(path: Path) -> bool:
     return path.exists() and (not path.is_file() or path.stat().st_size > 0)
 
 
-def write_transcript(path: Path, entries: Sequence[Entry]) -> None:
+def write_transcript(
+    path: Path, entries: Sequence[Entry], options: SavedOptions | None = None
+) -> None:
     """Replace the file `path` in one step. Raise `WorkspaceError` if it cannot be written."""
     path = path.absolute()
     if path.suffix == _NOTEBOOK:
-        text = to_notebook(entries)
+        text = to_notebook(entries, options)
     else:
-        text = to_markdown(entries, str(path.parent))
+        comment = "" if options is None else options_comment(options)
+        text = comment + to_markdown(entries, str(path.parent))
     try:
         _replace(path, text)
     except OSError as error:

@@ -12,21 +12,24 @@ from typing import Any
 from .answer_parts import split_answer
 from .entries import AnswerEntry, BlockRun, Entry, RefusalEntry, RunEntry, UserEntry
 from .saved_block import SavedBlock
+from .saved_options import SavedOptions
 
 TITLES = {"user": "### You", "answer": "### Assistant", "refusal": "**Not run**"}
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
-    "cellblock": {"version": 1},
 }
+_OURS = {"version": 1}
 
 
-def to_notebook(entries: Sequence[Entry]) -> str:
-    """Return the text of the file with `entries`."""
+def to_notebook(entries: Sequence[Entry], options: SavedOptions | None = None) -> str:
+    """Return the text of the file with `entries`, and with the options with which they ran."""
     cells = [
         {"id": f"cell-{number}", **cell} for number, cell in enumerate(_all_cells(entries), start=1)
     ]
-    notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": _METADATA, "cells": cells}
+    saved = {} if options is None else options.model_dump(mode="json", exclude_defaults=True)
+    metadata = {**_METADATA, "cellblock": {**_OURS, **({"options": saved} if saved else {})}}
+    notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 

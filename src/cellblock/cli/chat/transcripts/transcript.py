@@ -7,13 +7,22 @@ from pathlib import Path
 
 from .entries import Entry
 from .file import write_transcript
+from .saved_options import SavedOptions
 
 
 class Transcript:
-    """Keep `entries`, and save them in the file `path` whenever one is added; None: nowhere."""
+    """Keep `entries`, and save them in the file `path` whenever one is added; None: nowhere.
 
-    def __init__(self, path: Path | None, entries: Sequence[Entry] = ()) -> None:
-        self.path = path
+    `options` are those with which the conversation runs.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        entries: Sequence[Entry] = (),
+        options: SavedOptions | None = None,
+    ) -> None:
+        self.path, self.options = path, options
         self.entries = list(entries)
 
     def add(self, entry: Entry) -> None:
@@ -29,4 +38,4 @@ class Transcript:
         """Replace what happened by `entries`. Raises as `add` does."""
         self.entries = list(entries)
         if self.path is not None:
-            write_transcript(self.path, self.entries)
+            write_transcript(self.path, self.entries, self.options)
