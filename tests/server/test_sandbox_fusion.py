@@ -166,3 +166,36 @@ def test_the_client_from_the_registry(server: Server, key: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["Success", "42", "Failed", "TimeLimitExceeded"]
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "stdout", "stderr"),
+    [
+        ("bash", "echo a; echo b > /dev/stdout; echo c", "a\nb\nc\n", ""),
+        ("bash", "echo a >&2; echo warn > /dev/stderr; echo c >&2", "", "a\nwarn\nc\n"),
+        ("python", "import shutil, os; shutil.rmtree(os.getcwd(), True)\nprint(42)", "42\n", ""),
+        ("python", "import os; print(os.listdir('.'), input())", "['main.py'] given\n", ""),
+    ],
+    ids=["stdout opened again", "stderr opened again", "folder removed", "folder listed"],
+)
+def test_output_does_not_depend_on_files_of_the_program(
+    client: httpx.Client, language: str, code: str, stdout: str, stderr: str
+) -> None:
+    run = _run(client, code, language=language, stdin="given\n")["run_result"]
+    assert (run["stdout"], run["stderr"]) == (stdout, stderr)
+
+
+def test_what_is_left_out_of_an_answer_is_named(client: httpx.Client) -> None:
+    code = "open('big', 'wb').truncate(65 << 20)\nprint('x' * (65 << 20))"
+    done = _run(client, code, fetch_files=["big"])
+    assert (done["status"], done["files"]) == ("Success", {})
+    assert "big is larger than 67108864 bytes" in done["message"]
+    assert "The middle of the output was left out" in done["message"]
+
+
+def test_the_limit_that_ended_a_program_is_named(client: httpx.Client) -> None:
+    done = _run(
+        client, "data = bytearray(6 << 30)\nfor i in range(0, len(data), 4096): data[i] = 1"
+    )
+    assert done["status"] == "Failed"
+    assert "memory" in done["message"] + done["run_result"]["stderr"].lower()

@@ -92,11 +92,11 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
 
     If the job is another program, execute it instead. The job has a short script's text as `code`;
     a longer one is read from its file. With `shows_value`, it prints the value of its last line, as
-    a notebook does. `streams` are the paths of its standard streams, if they are files, and
-    `address_space` is how many bytes more than now the code may map.
+    a notebook does. `stdin` is the path of a file to read its standard input from, which it does
+    not see, and `address_space` is how many bytes more than now the code may map.
     """
-    for descriptor, path in enumerate(job.get("streams", ())):
-        _redirect(descriptor, path)
+    if job.get("stdin"):
+        _take_stdin(job["stdin"])
     if job.get("address_space"):
         _limit_address_space(job["address_space"], is_script=job.get("script") is not None)
     if job.get("env"):
@@ -143,10 +143,10 @@ def _compile_showing_value(code: bytes, path: str) -> CodeType:
     return compile(tree, path, "exec", dont_inherit=True)
 
 
-def _redirect(descriptor: int, path: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC if descriptor else os.O_RDONLY
-    file = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    os.dup2(file, descriptor)
+def _take_stdin(path: str) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    os.unlink(path)
+    os.dup2(file, 0)
     os.close(file)
 
 

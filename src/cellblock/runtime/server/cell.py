@@ -15,6 +15,7 @@ from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ..linux.pidfd import PidFd
 from ..linux.safe_folder import create_file_at, write_new_file_at
+from ..output_limit import OutputLimit
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
 from .faults import describe
@@ -213,6 +214,8 @@ class Cell:
     def start_run(self, job: Job, folders: WritableFolders) -> None:
         """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
         run = self.run = Run(job, self._limits, folders)
+        if (max_output := job.request.get("output_bytes")) and self.pipes is not None:
+            self.pipes.limit = OutputLimit(max_output)
         first_check = run.started + run.storage.check_after(_FIRST_CHECK)
         run.next_check = min(first_check, run.deadline)
         try:

@@ -53,14 +53,16 @@ class Program:
 
     argv            its arguments, unless it is a `script` in Python
     code_file       the name and the text of a file to write before. No file has this name
-    streams         the files of its standard input, output and error, if they are files
+    stdin           the name of the file of its standard input, which it does not see; "": none
+    output_bytes    how many bytes of output to keep, instead of the limit `output_bytes`
     address_space   how many bytes it may map; a script: besides what Python has mapped
     """
 
     argv: Sequence[str] = ()
     script: str = ""
     code_file: tuple[str, str] | None = None
-    streams: Sequence[str] = ()
+    stdin: str = ""
+    output_bytes: int | None = None
     address_space: int | None = None
 
     def request(self) -> dict[str, object]:
@@ -68,7 +70,8 @@ class Program:
         return {
             "script": f"{DATA_DIR}/{self.script}" if self.script else None,
             "argv": list(self.argv),
-            "streams": [os.path.join(DATA_DIR, name) for name in self.streams],
+            "stdin": f"{DATA_DIR}/{self.stdin}" if self.stdin else None,
+            "output_bytes": self.output_bytes,
             "address_space": self.address_space,
             "shows_value": False,
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...sessions.executors import Program
@@ -26,13 +25,12 @@ class Toolchain:
         """The program that has to be installed."""
         return (self.compile or self.run).partition(" ")[0]
 
-    def run_program(self, streams: Sequence[str], memory_bytes: int | None) -> Program:
+    def run_program(self, memory_bytes: int | None) -> Program:
         """Return the program that runs the code. `memory_bytes` limits the address space."""
         is_script = self.run.startswith(_PYTHON)
         return Program(
             argv=self.run.split(),
             script=self.run.removeprefix(_PYTHON) if is_script else "",
-            streams=streams,
             address_space=memory_bytes,
         )
 

@@ -74,6 +74,15 @@ def command_result(result: CodeResult, stdout: str, stderr: str) -> dict[str, An
     }
 
 
+def limits_reached(result: CodeResult) -> list[str]:
+    """Describe the limits that ended a command or cut its output."""
+    is_named = result.limit is not None and result.outcome != "timeout"
+    notes = [f"The limit {result.limit} ended the program."] if is_named else []
+    if result.truncated:
+        notes.append("The middle of the output was left out, because it was too long.")
+    return notes
+
+
 def answer(
     status: Status,
     message: str = "",

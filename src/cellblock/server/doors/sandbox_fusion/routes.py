@@ -29,12 +29,11 @@ from ...sessions.store import Execute
 from .attempts import Attempts
 from .cpu_place import CpuPlace
 from .languages import TOOLCHAINS, Toolchain
-from .messages import RunCodeRequest, answer, command_result
+from .messages import RunCodeRequest, answer, command_result, limits_reached
 
 T = TypeVar("T")
-# In files, output of any size stays complete.
-_STDIN, _STDOUT, _STDERR = ".stdin", ".stdout", ".stderr"
-_MAX_FILE_BYTES = 64 * MIB  # of one stream or file in an answer
+_STDIN = ".stdin"
+_MAX_BYTES = 64 * MIB  # of the output, or of a file, in an answer
 _SMALL_BYTES = 64 * KIB
 _CHECK_SECONDS = 10.0
 
@@ -97,10 +96,12 @@ async def _compile_and_run(
         compiled = await execute(compiler, body.compile_timeout)
         if compiled.exit_code != 0:
             return compiled, None
-    streams = _STDIN if body.stdin else "/dev/null", _STDOUT, _STDERR
-    program = toolchain.run_program(streams, body.memory_bytes)
-    if compiled is None:
-        program = replace(program, code_file=code)
+    program = replace(
+        toolchain.run_program(body.memory_bytes),
+        stdin=_STDIN if body.stdin else "",
+        output_bytes=_MAX_BYTES,
+        code_file=code if compiled is None else None,
+    )
     return compiled, await execute(program, body.run_timeout)
 
 
@@ -111,18 +112,16 @@ async def _answer(
     compiled = compiler and command_result(compiler, compiler.stdout, compiler.stderr)
     if program is None:
         return answer("Failed", compiled=compiled)
-    stdout, stderr = [await _read(files, name) or b"" for name in (_STDOUT, _STDERR)]
-    ran = command_result(
-        program,
-        stdout.decode(errors="replace"),
-        stderr.decode(errors="replace") + program.stderr,
-    )
-    fetched = dict[str, str]()
+    ran = command_result(program, program.stdout, program.stderr)
+    fetched, notes = dict[str, str](), limits_reached(program)
     for name in names:
-        if (content := await _read(files, name)) is not None:
+        content = await _read(files, name)
+        if content is not None and len(content) > _MAX_BYTES:
+            notes.append(f"{name} is larger than {_MAX_BYTES} bytes, so it is not in the answer.")
+        elif content is not None:
             fetched[name] = base64.b64encode(content).decode()
     status = "Success" if program.exit_code == 0 else "Failed"
-    return answer(status, compiled=compiled, ran=ran, files=fetched)
+    return answer(status, " ".join(notes), compiled=compiled, ran=ran, files=fetched)
 
 
 async def _write_files(
@@ -139,7 +138,8 @@ async def _write_files(
 async def _read(files: SessionFiles, name: str) -> bytes | None:
     """Return the head of a file; None if it does not exist, as when the program has removed it."""
     with contextlib.suppress(FileMissing), files.open(name) as file:
-        return await _call(partial(file.read, _MAX_FILE_BYTES), os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size
+        return await _call(partial(file.read, _MAX_BYTES + 1), size)
     return None
 
 
