@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ....errors import WorkspaceError
-from .saved_chats import chats_folder
+from ...repl.history import history_file
 
 
 class ChatLocks:
@@ -34,9 +34,9 @@ class ChatLocks:
 
     def _lock(self, path: Path) -> None:
         if self._descriptor is None:
-            folder = chats_folder(self._environment)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            file = history_file(self._environment).with_name("chat_locks")
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).digest()
         position = int.from_bytes(digest[:4]) >> 1
         if sys.platform == "win32":

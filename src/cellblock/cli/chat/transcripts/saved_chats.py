@@ -22,7 +22,7 @@ def new_chat(environment: Mapping[str, str], work_dir: str) -> Path:
     Raise `WorkspaceError` if none can be saved, or code in `work_dir` could change it.
     """
     try:
-        folder = chats_folder(environment)
+        folder = _folder(environment)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_usable = os.access(folder, os.W_OK)
         for old in _newest_first(folder, "*.md")[_MAX_CHATS - 1 :]:
@@ -41,7 +41,7 @@ def new_chat(environment: Mapping[str, str], work_dir: str) -> Path:
 def latest_chat(environment: Mapping[str, str]) -> Path | None:
     """Return the file of the latest conversation of the current folder, None if there is none."""
     try:
-        path = next(iter(_newest_first(chats_folder(environment), f"*{_ending()}")), None)
+        path = next(iter(_newest_first(_folder(environment), f"*{_ending()}")), None)
         return Path(os.readlink(path)) if path is not None and path.is_symlink() else path
     except (OSError, RuntimeError):
         return None
@@ -53,7 +53,7 @@ def remember_chat(environment: Mapping[str, str], path: Path) -> None:
     Raise `WorkspaceError` if that fails.
     """
     try:
-        target, folder = path.absolute(), chats_folder(environment)
+        target, folder = path.absolute(), _folder(environment)
         if target.parent.resolve() == folder.resolve():
             return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,8 +65,7 @@ def remember_chat(environment: Mapping[str, str], path: Path) -> None:
         raise WorkspaceError(str(error)) from error
 
 
-def chats_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder of the files. Raise `RuntimeError` if there is no home directory."""
+def _folder(environment: Mapping[str, str]) -> Path:
     return history_file(environment).with_name("chats")
 
 
