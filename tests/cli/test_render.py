@@ -127,7 +127,7 @@ def test_display_without_text_or_file_is_noted_by_type() -> None:
 def test_session_notice_is_in_the_summary() -> None:
     assert (
         text_on("stderr", render(Ended(0, 139, "error", notice="It was restored.")))
-        == "--- exit code 139; It was restored\n"
+        == "--- exit code 139 (SIGSEGV: Segmentation fault); It was restored\n"
     )
 
 
