@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cellblock import CheckpointError, Limits, SandboxSessionServer
+from cellblock import CheckpointError, Limits, SandboxSessionServer, SessionError
 
-from .live_session import LiveSession, forked, open_session
+from .live_session import RESTORED, LiveSession, forked, open_session
 
 CRASH = "import os; os._exit(3)"
 PYTHON_THREAD = (
@@ -55,12 +55,11 @@ def live(shared: SandboxSessionServer) -> Iterator[LiveSession]:
 def crash(live: LiveSession) -> None:
     """Run a block that ends the session, and check that at most a Python thread is lost."""
     result = live.run(CRASH)
-    restored = "The session was restored: its variables are as they were before this block."
     without_thread = (
         "The session was restored without what could not be saved: the Python thread 'waiter'. "
         "The other variables are as they were before this block."
     )
-    expected = {True: restored, False: without_thread}[result.session_restored]
+    expected = {True: RESTORED, False: without_thread}[result.session_restored]
     assert (result.lost_blocks, result.notice) == (0, expected)
 
 
@@ -83,6 +82,16 @@ def test_the_block_that_starts_a_thread_says_what_changes_and_no_other_does(
     assert live.run("x = 1").notice == ""
     crash(live)
     assert live.run("x").notice == ""
+
+
+def test_a_restored_session_says_nothing_about_threads_of_earlier_blocks(
+    live: LiveSession,
+) -> None:
+    live.run_ok("import asyncio, threading\nended = threading.Event()")
+    assert "'Thread-" in live.run("t = threading.Thread(target=ended.wait); t.start()").notice
+    live.run_ok("ended.set(); t.join()")
+    crash(live)
+    assert live.run("await asyncio.to_thread(len, '')").notice == ""  # its thread can be ended
 
 
 def test_all_variables_come_back_after_a_crash(threaded: LiveSession) -> None:
@@ -195,6 +204,61 @@ def test_a_checkpoint_names_the_variable_that_it_could_not_save(live: LiveSessio
             copy()
     live.run_ok("del odd")
     live.checkpoint()
+
+
+def check_restored(live: LiveSession) -> None:
+    """Run a block that ends the session, and check that nothing is lost."""
+    result = live.run(CRASH)
+    assert (result.session_restored, result.notice) == (True, RESTORED)
+
+
+def test_what_an_earlier_restore_lost_is_not_named_again(threaded: LiveSession) -> None:
+    threaded.run_ok("odd = (n for n in [1])")
+    assert "odd (generator)" in threaded.run(CRASH).notice
+    threaded.run_ok("odd, k = (n for n in [7, 8, 9]), [1]")
+    check_restored(threaded)
+    assert threaded.run_ok("next(odd)") == "7"
+    checkpoint = threaded.checkpoint()
+    threaded.run_ok("next(odd); k.append(2)")
+    threaded.restore(checkpoint)
+    assert threaded.run_ok("next(odd), k") == "(8, [1])"
+    with forked(threaded) as now, forked(threaded, checkpoint=checkpoint) as earlier:
+        for branch, following in (now[0], "9"), (earlier[0], "8"):
+            check_restored(branch)
+            assert branch.run_ok("next(odd)") == following
+
+
+def test_a_checkpoint_that_cannot_be_loaded_whole_says_so_each_time_and_no_later_one_does(
+    live: LiveSession,
+) -> None:
+    live.run(NATIVE_THREAD)
+    live.run_ok(f"kept = 1{ODD['refuses']}")
+    checkpoint = live.checkpoint()
+    with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Refuses\)$"):
+        live.fork(checkpoint=checkpoint)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"could not be loaded: odd \(Refuses\)$"):
+            live.restore(checkpoint)
+        check_restored(live)
+        assert live.run_ok("kept, 'odd' in globals()") == "(1, False)"
+    later = live.checkpoint()
+    live.restore(later)
+    check_restored(live)
+
+
+def test_what_was_lost_between_blocks_is_named_after_the_next_block(threaded: LiveSession) -> None:
+    threaded.run_ok("odd = (n for n in [1])")
+    threaded.run_ok(
+        "class Ends:\n    def tolist(self): import os; os._exit(1)\nends = Ends(); first = 2"
+    )
+    with pytest.raises(SessionError, match="process ended"):
+        threaded.get("ends")
+    threaded.checkpoint()  # of a session that a fork can copy exactly
+    result = threaded.run(CRASH)
+    assert not result.session_restored
+    assert "could not be saved: odd (generator)" in result.notice
+    check_restored(threaded)
+    assert threaded.run_ok("first") == "2"
 
 
 def test_out_of_memory_costs_only_its_block() -> None:

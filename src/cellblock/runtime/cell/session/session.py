@@ -63,7 +63,7 @@ class Session:
         hidden_children.hide_children(self._checkpoints)
         self._held_frames = b""  # sent together with the answer
         self._displays = DisplayEncoder()
-        self._lost_variables: list[str] | None = None  # at a restore by values
+        self._lost_variables: list[str] = []  # at a restore by values, until it is reported
         self._threads = MissingThreads(shell)
         shell.publish, shell.publish_last = self._publish, self._publish_last
         shell.event_loop.start()
@@ -110,10 +110,10 @@ class Session:
 
     def _send_hello(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        hello: dict[str, Any] = {"pid": os.getpid(), "checkpoint_pids": [*self._checkpoints]}
-        if self._lost_variables is not None:
-            hello["lost_variables"] = self._lost_variables
-        self._control.send(protocol.SESSION_REPLY, 0, hello)
+        # Not kept: forks of this process are sessions that have lost nothing more.
+        lost, self._lost_variables = self._lost_variables, []
+        hello = {"pid": os.getpid(), "checkpoint_pids": [*self._checkpoints]}
+        self._control.send(protocol.SESSION_REPLY, 0, hello | {"lost_variables": lost})
 
     def _handle_frame(self, frame: protocol.Frame, descriptors: list[int]) -> None:
         self._run = frame.run
@@ -405,6 +405,7 @@ class Session:
         self._control = Control(request.control)
         self._checkpoints.clear()
         self._checkpoints |= request.checkpoints
+        self._threads = MissingThreads(self._shell)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         with contextlib.suppress(PermissionError):  # a checkpoint already leads its own group
             os.setsid()

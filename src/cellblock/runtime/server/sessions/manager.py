@@ -26,6 +26,7 @@ from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
 from ..storage import WritableFolders, mounted_folders
 from .pending import PendingRequests
+from .restored_state import RestoredState
 from .session import LiveSession
 
 _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
@@ -37,6 +38,7 @@ _OPENING = frozenset({"open", "fork", "checkpoint", "program"})  # need descript
 _BRANCH_TIMEOUT = 30.0  # seconds, far more than a loaded machine needs
 _NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
 _PARTLY_RESUMED = "The session was restored without the variables that could not be loaded: "
+_PARTLY_FORKED = "it would be without the variables that could not be loaded: "
 _NOT_FORKED_BY_VALUES = (
     "the checkpoint holds values of variables only, because of threads. In a container no branch "
     "can start from it"
@@ -267,9 +269,13 @@ class SessionManager:
         def on_ready() -> None:
             session.on_ready = lambda: None
             state = session.restored_state
-            partly = state.lost_variables and _PARTLY_RESUMED + ", ".join(state.lost_variables)
-            error = _NOT_RESUMED if state.was_lost else partly
-            self._pending.answer(job, {"error": error} if error else {})
+            answer: dict[str, Any] = {}
+            if state.was_lost:
+                answer["error"] = _NOT_RESUMED
+            elif state.lost_variables:
+                answer["error"] = _PARTLY_RESUMED + ", ".join(state.lost_variables)
+                session.restored_state = RestoredState()  # this answer reports it
+            self._pending.answer(job, answer)
             session.begin_rollback_checkpoint(job.request)
 
         session.on_ready = on_ready
@@ -388,6 +394,9 @@ class SessionManager:
     def _on_branch_open(self, job: Job, branch: LiveSession) -> None:
         if branch.base_blocks is None and branch.restored_state.was_lost:
             branch.on_gone("its process was killed")
+            return
+        if lost := branch.restored_state.lost_variables:
+            branch.on_gone(_PARTLY_FORKED + ", ".join(lost))
             return
         number = job.request["new_session"]
         self._pending_branches.pop(branch, None)

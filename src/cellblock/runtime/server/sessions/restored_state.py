@@ -10,7 +10,7 @@ class RestoredState:
 
     def __init__(self) -> None:
         self._state, self._lost_blocks = "kept", 0
-        self.lost_variables: list[str] = []  # that a restore by values left out
+        self.lost_variables: list[str] = []  # that restores by values left out
 
     @property
     def was_lost(self) -> bool:
@@ -23,9 +23,14 @@ class RestoredState:
         if self._state == "kept":
             self._state = "restored"
 
+    def record_lost_variables(self, descriptions: list[str]) -> None:
+        """Record what a restore by values left out, if it is not recorded yet."""
+        self.lost_variables = list(dict.fromkeys([*self.lost_variables, *descriptions]))
+
     def record_restart(self, lost_blocks: int, *, is_branch: bool) -> None:
         """Record that the session is empty again, or as it was when a branch began."""
         self._lost_blocks += lost_blocks
+        self.lost_variables = []
         # An empty process is as good as restored if there was nothing to lose.
         self._state = "new" if self._lost_blocks and not is_branch else "restored"
 

@@ -151,7 +151,7 @@ class LiveSession:
         self._main_ready, self._start_by, self._failures = True, FOREVER, 0
         self.init.main_pid = self.main.pid
         self._main_inner_pid = hello["pid"]
-        self.restored_state.lost_variables = hello.get("lost_variables", [])
+        self.restored_state.record_lost_variables(hello.get("lost_variables") or [])
         self._assign_checkpoint_pids(hello)
         if not self.init.namespaces:  # a new branch is measured after it was reported
             self.init.measure_main()
