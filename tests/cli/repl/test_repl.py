@@ -21,7 +21,7 @@ from tests.command_server import CommandProcess
 
 SEGFAULT = "import ctypes; ctypes.string_at(0)"
 LOOP = "if True:\rprint('beg' + 'un')\rwhile True: pass\r\r"
-RESTORED = "exit code 139; The session was restored"
+RESTORED = "exit code 139 (SIGSEGV: Segmentation fault); The session was restored"
 
 
 @pytest.fixture(autouse=True)
