@@ -109,6 +109,22 @@ def test_an_interrupt_ends_the_cell_and_keeps_the_variables(kernel: LiveKernel, 
     assert kernel.run("kept").value == "5"
 
 
+@pytest.mark.parametrize(("command", "end"), [(":", "SIGINT: 2"), ("trap '' INT", "SIGKILL: 9")])
+def test_an_interrupt_ends_a_script_with_its_processes(
+    kernel: LiveKernel, command: str, end: str
+) -> None:
+    def interrupt(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream" and message["content"]["text"] == "go\n":
+            kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))
+
+    reply = kernel.run(f"%%bash\n{command}\necho go\nsleep 601\necho on", on_message=interrupt)
+    assert (reply.status, reply.content["ename"]) == ("error", "CalledProcessError")
+    assert reply.content["evalue"].endswith(f"died with <Signals.{end}>."), reply.content
+    assert reply.text() == "go\n" + "Process was interrupted.\n" * (end == "SIGINT: 2")
+    find = "subprocess.run(['pgrep', '-f', 'sleep 601'], capture_output=True).stdout"
+    assert kernel.run(f"import subprocess\nwhile {find}: pass").status == "ok"
+
+
 def test_a_second_interrupt_kills_a_cell_that_goes_on(kernel: LiveKernel) -> None:
     kernel.run("kept = 5")
 

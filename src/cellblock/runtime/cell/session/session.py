@@ -36,7 +36,7 @@ from .fork_state import ForkState
 from .missing_threads import MissingThreads
 from .prefault import Prefaulter
 from .saved_values import Variables
-from .shell import Shell
+from .shell import Shell, interrupt_script
 
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed
@@ -202,6 +202,7 @@ class Session:
         # What runs no user code must not be interrupted: its answer would be lost.
         is_ours = code is not None and code.f_code is Session._run_interruptible.__code__
         if not is_ours and not self._control.defers_interrupt(code):
+            interrupt_script(code)
             raise KeyboardInterrupt
 
     def _on_unraisable(self, unraisable: Any) -> None:
