@@ -102,9 +102,8 @@ DIFFERENCES = {
     ): "import sys\nsys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))\n"
     "names = set()\nprint()\nsys.setprofile(None)\nprint(names)",
     "a source with a NUL character gives a shorter error": "print(1)\n\0\n",
-    (
-        "a source in an unknown encoding gives another error text"
-    ): "# -*- coding: nonsense -*-\nprint(1)\n",
+    "a coding cookie is ignored": "# -*- coding: latin-1 -*-\nprint(len('\u00e9'))\n",
+    "a coding cookie that Python does not know is ignored": "# coding: nonsense\nprint(1)\n",
 }
 
 FILES = {
