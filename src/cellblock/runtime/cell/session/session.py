@@ -33,10 +33,11 @@ from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
 from .displays import DisplayEncoder
 from .fork_state import ForkState
+from .interrupted_script import interrupt_script
 from .missing_threads import MissingThreads
 from .prefault import Prefaulter
 from .saved_values import Variables
-from .shell import Shell, interrupt_script
+from .shell import Shell
 
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed

@@ -10,19 +10,17 @@ import asyncio
 import builtins
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...linux import process_tree
 from ..stdio import text_stream
 from .event_loop import BlockLoop
 from .fast_path import FastPath, forget_old_inputs
 from .helper_threads import join_threads
+from .interrupted_script import kill_script
 
 Publish = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 Ask = Callable[[str, bool], str]
@@ -32,7 +30,6 @@ _MATPLOTLIB_BACKEND = "module://matplotlib_inline.backend_inline"
 _INPUT_FUNCTIONS = "Shell._install_input.<locals>."
 _SHELL_PACKAGES = ("IPython", "matplotlib_inline", __name__.partition(".")[0])
 INTERRUPT_HANDLER = "_on_interrupt"  # the method of `Session`
-_SCRIPT_MODULE = "IPython.core.magics.script"
 _MAX_COMPLETIONS = 500
 _TRACEBACK_MODE = "Context"  # IPython's default
 _SCRIPT_GRACE = 0.5  # seconds for scripts and threads that are about to end
@@ -316,7 +313,7 @@ def _ipython_class(owner: Shell) -> Any:
             error = sys.exc_info()[1]  # None for `%tb`
             if error is not None:
                 _drop_own_frames(error)
-                _kill_script(error)
+                kill_script(error)
                 if _is_shell_code(sys._getframe(1)):
                     owner.shown_error = error
             if not isinstance(error, SystemExit):
@@ -356,43 +353,6 @@ def _drop_own_frames(error: BaseException) -> None:
             trace.tb_next = None
             return
         trace = trace.tb_next
-
-
-def interrupt_script(frame: Any) -> None:
-    """Interrupt the processes of the script that `frame` waits for, if any, as a terminal does.
-
-    IPython interrupts a shell alone, which waits until its command has ended.
-    """
-    if (script := _find_script(frame)) is not None:
-        _signal_script(script, signal.SIGINT)
-
-
-def _kill_script(error: BaseException) -> None:
-    """Kill the script that IPython gave up after an interrupt, which leaves `error` incomplete."""
-    if isinstance(error, subprocess.CalledProcessError) and error.returncode is None:  # pyright: ignore[reportUnnecessaryComparison]
-        trace = error.__traceback__
-        while trace is not None:
-            if (script := _find_script(trace.tb_frame)) is not None:
-                _signal_script(script, signal.SIGKILL)
-                error.returncode = -signal.SIGKILL
-                return
-            trace = trace.tb_next
-
-
-def _signal_script(script: Any, number: int) -> None:
-    with contextlib.suppress(OSError):  # too many open files
-        # The shell first: otherwise it would begin its next command.
-        for pid in (script.pid, *process_tree.descendants(script.pid)):
-            process_tree.send_signal(pid, number)
-
-
-def _find_script(frame: Any) -> Any:
-    """Return the process of `%%bash` or a similar magic that `frame` is part of, if any."""
-    while frame is not None:
-        if frame.f_globals.get("__name__") == _SCRIPT_MODULE and "p" in frame.f_locals:
-            return frame.f_locals["p"]
-        frame = frame.f_back
-    return None
 
 
 def _exit_function() -> Any:

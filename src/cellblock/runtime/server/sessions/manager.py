@@ -26,7 +26,6 @@ from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
 from ..storage import WritableFolders, mounted_folders
 from .pending import PendingRequests
-from .restored_state import RestoredState
 from .session import LiveSession
 
 _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
@@ -36,8 +35,6 @@ _MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
 _RELEASE_INTERVAL = 1.0  # seconds for which files that need not stay open may do so
 _OPENING = frozenset({"open", "fork", "checkpoint", "program"})  # need descriptors of the server
 _BRANCH_TIMEOUT = 30.0  # seconds, far more than a loaded machine needs
-_NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
-_PARTLY_RESUMED = "The session was restored without the variables that could not be loaded: "
 _PARTLY_FORKED = "it would be without the variables that could not be loaded: "
 _NOT_FORKED_BY_VALUES = (
     "the checkpoint holds values of variables only, because of threads. In a container no branch "
@@ -268,14 +265,8 @@ class SessionManager:
     def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
         def on_ready() -> None:
             session.on_ready = lambda: None
-            state = session.restored_state
-            answer: dict[str, Any] = {}
-            if state.was_lost:
-                answer["error"] = _NOT_RESUMED
-            elif state.lost_variables:
-                answer["error"] = _PARTLY_RESUMED + ", ".join(state.lost_variables)
-                session.restored_state = RestoredState()  # this answer reports it
-            self._pending.answer(job, answer)
+            error = session.restored_state.take_error()
+            self._pending.answer(job, {"error": error} if error else {})
             session.begin_rollback_checkpoint(job.request)
 
         session.on_ready = on_ready

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+_NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
+_PARTLY_RESUMED = "The session was restored without the variables that could not be loaded: "
+
 
 class RestoredState:
     """Whether the state was kept, restored or is new, and how many blocks and what it lost."""
@@ -22,6 +25,13 @@ class RestoredState:
         self._lost_blocks += lost_blocks
         if self._state == "kept":
             self._state = "restored"
+
+    def take_error(self) -> str | None:
+        """Return why a restore that was asked for is not complete, if so. Forget lost variables."""
+        if self.was_lost:
+            return _NOT_RESUMED
+        lost, self.lost_variables = self.lost_variables, []
+        return _PARTLY_RESUMED + ", ".join(lost) if lost else None
 
     def record_lost_variables(self, descriptions: list[str]) -> None:
         """Record what a restore by values left out, if it is not recorded yet."""
