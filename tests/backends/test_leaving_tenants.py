@@ -30,9 +30,11 @@ async def until_it_requests_a_zygote(server: int, before: dict[str, str]) -> Non
     """Wait until a new tenant has its stream, twice, and a socket for its zygote; no mounts."""
 
     def has_requested() -> bool:
-        new = [target for name, target in open_files(server).items() if name not in before]
-        sockets = {target for target in new if target.startswith("socket:")}
-        return len(sockets) >= 2 and len(set(new)) < len(new) and set(new) == sockets
+        now = open_files(server)  # the numbers of closed descriptors are used again
+        new = [target for name, target in now.items() if before.get(name) != target]
+        sockets = [target for target in new if target.startswith("socket:")]
+        has_mounts = any(target.startswith("/") for target in new)
+        return 2 <= len(set(sockets)) < len(sockets) and not has_mounts
 
     await wait_until("no zygote is requested", has_requested)
 

@@ -77,6 +77,7 @@ def test_programs_run_in_a_container_of_their_own(api: httpx.Client, server: Ser
     code = "print(input(), open('in').read(), __name__)\nopen('/mnt/data/out', 'w').write('made')"
     body = {"language": "python", "stdin": "line", "memory_limit_MB": 64}
     files = {"files": {"in": "ZmlsZQ=="}, "fetch_files": ["out"]}
+    of_sessions = set(containers(server))  # of earlier tests
     done = api.post(f"{server.url}/run_code", json={"code": code, **body, **files}).json()
     assert (done["status"], done["run_result"]["stdout"]) == ("Success", "line file __main__\n")
     assert done["files"] == {"out": "bWFkZQ=="}
@@ -85,7 +86,7 @@ def test_programs_run_in_a_container_of_their_own(api: httpx.Client, server: Ser
     assert run(api, "", "import os; os.getcwd(), os.path.exists('out')")["stdout"] == (
         "('/mnt/data', False)\n"
     )
-    wait_for(lambda: not containers(server))
+    wait_for(lambda: set(containers(server)) <= of_sessions)
 
 
 def test_a_session_keeps_variables_and_files(api: httpx.Client, session: str) -> None:

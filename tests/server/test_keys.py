@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from cellblock.server.keys.tables import KeyRow
 from cellblock.server.owners import Quotas
 
+from .rest.requesting import wait_for
 from .serving import NEW, OLD, Server, run_old, serving
 
 
@@ -163,8 +164,8 @@ def test_keys_are_not_in_the_database_or_the_log(server: Server, key: str, tmp_p
     database = Path(str(server.keys._engine.url.database))
     for file in database.parent.glob("server.db*"):
         assert key.encode() not in file.read_bytes()
+    wait_for(lambda: '"operation": "azure.execute"' in "".join(server.lines))
     log = "".join(server.lines)
-    assert '"operation": "azure.execute"' in log
     assert key not in log
     assert "private" not in log
 
