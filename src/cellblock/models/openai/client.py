@@ -141,9 +141,9 @@ class OpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
     `ANTHROPIC_API_KEY` or `LLAMA_API_KEY`. A model that is not known needs `model_info`. Streams
     ask for the usage; `stream_options={}` does not.
 
-    What a server refuses of a request although nobody asked for it is left out from then on: the
-    usage, the names of speakers, streams, the system role and several messages of one role in a
-    row. System messages then begin the first message of a user, and the others are joined.
+    If a server refuses a part of a request that the caller did not ask for, later requests leave it
+    out: the usage, the names of speakers, streams, the system role and several messages of one role
+    in a row. System messages then begin the first message of a user, and the others are joined.
     """
 
     service_host: ClassVar[str | None] = "api.openai.com"

@@ -177,7 +177,7 @@ def _run_once(loop: Any) -> None:
 
 
 def _separate(loop: Any) -> None:
-    """Give `loop` in a fork a selector and a pipe to itself instead of those of the parent."""
+    """In a fork, give `loop` a new selector and pipe. Those of the parent stay the parent's."""
     if not isinstance(loop, asyncio.SelectorEventLoop):
         return  # of another library, which may not survive a fork
     inner: Any = loop
