@@ -173,7 +173,9 @@ async def main():
     server.close()
 
 if __name__ == "__main__":
-    threading.Thread(target=print, args=("thread",)).start()
+    thread = threading.Thread(target=print, args=("thread",))
+    thread.start()
+    thread.join()
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as pool:
             print(pool.map(square, range(4)))
