@@ -28,7 +28,6 @@ from cellblock.server.sessions.files import SessionFiles
 
 _FLAGS = ("_FOLDER", "_READ", "_CREATE")
 _USES, _SWAPS = 300, 3000  # of each function, at least
-_MAX_USES = 20_000
 _SECRET_BYTES = 1 << 20
 _ERRORS = (OSError, CellblockError, OutsideWorkspace, Refusal)
 
@@ -52,13 +51,16 @@ def reset(name, target):
         os.unlink("." + name)
     os.symlink(target, "." + name)
 
-while True:
+def prepare():
     reset("inner", outside)
     reset("file", outside + "/file")
     open("file", "a").close()
-    with contextlib.suppress(OSError):  # it is being removed
-        os.makedirs("inner", exist_ok=True)
-        open("inner/file", "a").close()
+    os.makedirs("inner", exist_ok=True)
+    open("inner/file", "a").close()
+
+while True:
+    with contextlib.suppress(OSError):  # what it prepares is being removed
+        prepare()
     for name in (b"inner", b"file") * 16:
         if renameat2(here, name, here, b"." + name, exchange):
             break  # one has been removed
@@ -69,6 +71,8 @@ while True:
 
 class Attack:
     """A folder `work`, where links to what is in `outside` replace a folder and a file."""
+
+    process: subprocess.Popen[bytes]  # which replaces them
 
     def __init__(self, top: Path) -> None:
         self.work, self.outside, self.copies = top / "work", top / "outside", top / "copies"
@@ -99,6 +103,7 @@ def attack(tmp_path: Path) -> Iterator[Attack]:
     attack = Attack(tmp_path)
     paths = [str(path) for path in (attack.work, attack.outside, attack.counter)]
     with subprocess.Popen([sys.executable, "-S", "-c", SWAP, *paths]) as process:
+        attack.process = process
         yield attack
         process.kill()
 
@@ -274,6 +279,7 @@ def uses_outside(use: Use, attack: Attack) -> bool:
 def test_nothing_outside_is_used_while_links_replace_the_names(use: Use, attack: Attack) -> None:
     count = 0
     while count < _USES or attack.swaps < _SWAPS:
+        assert attack.process.poll() is None, "nothing swaps the names any more"
         assert not uses_outside(use, attack)
         count += 1
 
@@ -283,10 +289,8 @@ def test_without_its_flags_each_use_reaches_outside(
 ) -> None:
     for name in _FLAGS:
         monkeypatch.setattr(safe_folder, name, getattr(safe_folder, name) & ~os.O_NOFOLLOW)
-    for _ in range(_MAX_USES):
-        if uses_outside(use, attack):
-            return
-    pytest.xfail("no swap came between the look and the use, which needs luck on a quiet machine")
+    while not uses_outside(use, attack):
+        assert attack.process.poll() is None, "nothing swaps the names any more"
 
 
 def test_an_emptied_folder_keeps_its_permissions(tmp_path: Path) -> None:
