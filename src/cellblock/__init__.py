@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         fold,
     )
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "ACADynamicSessionsCodeExecutor",
