@@ -29,7 +29,7 @@ class _SupportsCancel(Protocol):
 
 FutureT = TypeVar("FutureT", bound=_SupportsCancel)
 
-# In seconds. What is cancelled is ended after this time if nobody can cancel it a second time.
+# In seconds. If nobody can cancel a second time, the run is ended after this time.
 ABANDONED_GRACE = 5.0
 
 

@@ -21,7 +21,7 @@ CellblockError
 ├── ModelError (RuntimeError)           a chat model could not be asked
 │   ├── ModelOutputError (ValueError)   the model's answer is not what was requested
 │   └── CassetteMismatch                a request differs from the recorded one
-├── AgentError (RuntimeError)           an agent or a team could not go on
+├── AgentError (RuntimeError)           an agent or a team could not continue
 │   └── TerminatedException             a termination condition must be reset first
 ├── ComponentError (ValueError)         a saved configuration is damaged or not allowed
 └── ExecutionError (RuntimeError)       raised by `result.check()` only; see `results`
@@ -42,7 +42,7 @@ class BackendError(CellblockError, RuntimeError):
 
 
 class SandboxUnavailable(BackendError):
-    """This machine cannot provide the requested protection. The message lists what is missing.
+    """This machine cannot provide the requested protection. The message lists the missing features.
 
     `advice` is the last part of the message: which parameters choose a weaker protection.
     """
@@ -154,7 +154,7 @@ class CassetteMismatch(ModelError):
 
 
 class AgentError(CellblockError, RuntimeError):
-    """An agent or a team could not go on. The message says which one and why."""
+    """An agent or a team could not continue. The message says which one and why."""
 
 
 class TerminatedException(AgentError):

@@ -47,7 +47,7 @@ class Fence:
 
 
 def without_thoughts(text: str) -> str:
-    """Return `text` without what is between `<think>` and `</think>`, except inside fences."""
+    """Return `text` without the parts between `<think>` and `</think>`, except inside fences."""
     if "think>" not in text:
         return text
     kept, start = "", 0

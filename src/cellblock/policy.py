@@ -1,4 +1,4 @@
-"""Policy: what a sandboxed block may read, write and reach. What is not listed is denied."""
+"""Policy: what a sandboxed block may read, write and reach. Everything else is denied."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class CodeResult:
     files       the files that the blocks created or changed, relative to the work folder
     displays    the MIME bundles that the blocks displayed
     truncated   True if output over the limit `output_bytes` was left out
-    notice      what happened beside the blocks, such as a session that was restored or lost
+    notice      what happened apart from the blocks, such as a session that was restored or lost
                 variables; "" if nothing did
     blocks      one `BlockResult` for each block that ran or was refused
 

@@ -1,7 +1,7 @@
 """The synchronous interface: the same executors with plain calls instead of coroutines.
 
 Each class wraps the asynchronous executor of the same name. The background loop runs the blocks.
-If the executor is not busy, the calling thread runs them itself, which is faster.
+If the executor is not busy, the calling thread runs them directly, which is faster.
 """
 
 from __future__ import annotations

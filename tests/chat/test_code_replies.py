@@ -109,7 +109,7 @@ def test_the_home_folder_is_refused_as_work_folder_unless_it_is_allowed(
     with pytest.raises(ValueError, match="your home folder.*allow_home: True"):
         in_sandbox(home)
     for above in (tmp_path, Path("/")):
-        with pytest.raises(ValueError, match="Use a folder for the code alone"):
+        with pytest.raises(ValueError, match="Use a separate folder for the code"):
             in_sandbox(above, allow_home=True)
     assert reply_and_print(in_sandbox(home, allow_home=True), HELLO)[0] == f"{SUCCESS}\nhi\n"
     in_sandbox(home, sandbox=False)

@@ -107,7 +107,7 @@ def test_a_session_needs_ipython_and_the_command_installs_it(tmp_path: Path) -> 
 def test_what_is_no_environment_is_a_usage_error(command: str, tmp_path: Path) -> None:
     done = run_command(command, "--env", str(tmp_path))
     assert done.returncode == 2
-    assert f"{tmp_path} is no virtual environment" in done.stderr
+    assert f"{tmp_path} is not a virtual environment" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,9 @@ def test_home_folder_and_root_are_refused_as_work_folder(
     (cwd / "user").mkdir()
     monkeypatch.setenv("HOME", str(cwd / "user"))
     for folder, reason in (
-        ("~", "your home folder. Use a folder for the code alone, or add --allow-home"),
+        ("~", "your home folder. Use a separate folder for the code, or add --allow-home"),
         ("user", "your home folder."),
-        ("/", "the whole machine. Use a folder for the code alone"),
+        ("/", "the whole machine. Use a separate folder for the code"),
         ("..", "the folders of all users."),
     ):
         done = run_command(*command, "--work-dir", folder)

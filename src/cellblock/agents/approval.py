@@ -21,7 +21,7 @@ _SHOWN_REASONS = 5
 
 
 class ApprovalRequest(BaseModel):
-    """The code that is to run, as Markdown, and the messages that led to it.
+    """The code that waits for approval, as Markdown, and the messages that led to it.
 
     `hints` say what a static look at the code found, if `ApprovalRules` ask.
     """
@@ -58,7 +58,7 @@ class ApprovalRules(Component):
 
     This is a hint for attentive people and models, and no protection. A static look does not
     understand code: it misses what is computed, hidden or renamed, and it can be wrong. What code
-    can do is limited by the executor, its policy and its limits alone.
+    can do is limited by the executor, its policy and its limits, not by this.
 
     Each rule is "allow", "ask" or "deny". The strictest rule that applies to a block wins, and the
     strictest block decides for all.
@@ -78,7 +78,7 @@ class ApprovalRules(Component):
                     container call the work folder /workspace.
     ask             the function that decides where a rule says "ask". Without it, "ask" denies.
 
-    Raise `ValueError` for a rule that does not exist, and if `ask` is no function.
+    Raise `ValueError` for a rule that does not exist, and if `ask` is not a function.
     """
 
     component_type: ClassVar[str] = "approval_rules"

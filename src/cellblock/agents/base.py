@@ -1,4 +1,4 @@
-"""The interfaces of agents, and BaseChatAgent: the base class for an agent of your own.
+"""The interfaces of agents, and BaseChatAgent: the base class of your own agents.
 
 The names are those of `autogen_agentchat.base` and `autogen_agentchat.agents` 0.7.5.
 """
@@ -50,7 +50,7 @@ class TaskRunner(Protocol):
     ) -> TaskResult:
         """Do `task` and return the transcript.
 
-        `task` is a text, a message or several. None goes on where the last run stopped.
+        `task` is a text, a message or several. None continues where the last run stopped.
         The task's own messages are in the transcript if `output_task_messages`.
         """
         ...
@@ -111,7 +111,7 @@ class ChatAgent(Component, ABC):
 
     @abstractmethod
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Prepare to go on after a pause."""
+        """Prepare to continue after a pause."""
 
     @abstractmethod
     async def save_state(self) -> Mapping[str, Any]:
@@ -127,7 +127,7 @@ class ChatAgent(Component, ABC):
 
 
 class BaseChatAgent(ChatAgent, ABC):
-    """An agent of your own: implement `on_messages`, `on_reset` and `produced_message_types`.
+    """Base of your own agents: implement `on_messages`, `on_reset` and `produced_message_types`.
 
     Raise `ValueError` if `name` is not a Python identifier.
     """

@@ -89,8 +89,8 @@ class CodeExecutorAgent(BaseChatAgent):
     A run that ends early says why in a `ThoughtEvent`, and in the metadata "stop_reason" of the
     answer.
 
-    Raise `ValueError` for a name that is no identifier, and if `max_retries_on_error` is above 0
-    without a model.
+    Raise `ValueError` for a name that is not an identifier, and if `max_retries_on_error` is above
+    0 without a model.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION = (
@@ -194,7 +194,7 @@ class CodeExecutorAgent(BaseChatAgent):
         """Yield what happens, and the `Response` last. Its inner messages are the events.
 
         Raise the errors of the executor, the model client and the approval function, `AgentError`
-        if the agent's model is at work already, and `CancelledError` if the token is cancelled.
+        if the agent's model is in use, and `CancelledError` if the token is cancelled.
         What the context has until then stays there.
         """
         _check_messages(messages)
@@ -236,7 +236,7 @@ class CodeExecutorAgent(BaseChatAgent):
         raise AssertionError("a run ends with a CodeRun")
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the conversation with the model. The executor is left alone."""
+        """Forget the conversation with the model. The executor does not change."""
         await self._context.clear()
 
     async def save_state(self) -> Mapping[str, Any]:

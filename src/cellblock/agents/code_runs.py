@@ -1,4 +1,4 @@
-"""Run blocks for an agent: approval, live output, and what is shown of the result."""
+"""Run blocks for an agent: approval, live output, and the text that the model reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class RunsCodeBlocks(Protocol):
-    """An executor: one of ours, AutoGen's, or an AutoGen user's own."""
+    """An executor: Cellblock's, AutoGen's, or one that implements AutoGen's interface."""
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -82,7 +82,7 @@ class CodeRunner:
         """Run `blocks` if they are approved. Yield events as they happen, and the `CodeRun` last.
 
         Raise `CancelledError` if `token` is cancelled before the blocks run. If it is cancelled
-        then, the result says so; an executor that is not one of ours is interrupted. Raise the
+        then, the result says so; an executor that is not Cellblock's is interrupted. Raise the
         errors of the executor and of the approval function.
         """
         if self.approval is not None:
@@ -145,7 +145,7 @@ async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
 
 
 async def _finish(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
-    """Return the result of `work`, which ends by itself after `token` is cancelled.
+    """Return the result of `work`, which ends after `token` is cancelled.
 
     A cancellation of this task for the sake of `token` does not interrupt it: the output would be
     lost.
@@ -162,7 +162,7 @@ async def _finish(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
 
 
 def _our_result(result: Any) -> CodeResult:
-    """Return the result of a foreign executor as one of ours."""
+    """Return the result of a foreign executor as a `CodeResult`."""
     if isinstance(result, CodeResult):
         return result
     exit_code = int(result.exit_code)

@@ -97,9 +97,10 @@ class CodeTask:
     """Write code for the conversation in the context, run it, and answer with what it showed.
 
     The run ends without another attempt if the code succeeds, the attempts are used up, the model
-    decides so, or going on makes no sense: the model repeats its code or its error, or answers with
-    nothing, with nonsense or with half an answer. In these cases a `ThoughtEvent` and the metadata
-    "stop_reason" of the answer say so. If `budget` is used up, the run ends without an answer.
+    decides so, or continuing makes no sense: the model repeats its code or its error, or answers
+    with nothing, with nonsense or with half an answer. In these cases a `ThoughtEvent` and the
+    metadata "stop_reason" of the answer say so. If `budget` is used up, the run ends without an
+    answer.
     """
 
     def __init__(self, coder: Coder, budget: RunBudget) -> None:
@@ -160,7 +161,7 @@ class CodeTask:
     async def _ask(self, error: str) -> AsyncGenerator[AgentMessage, None]:
         """Ask the model, and put its answer into the context. Yield its pieces and its thought.
 
-        Raise `ModelOutputError` with the message `error` if it is no text.
+        Raise `ModelOutputError` with the message `error` if it is not text.
         """
         coder, message_id = self._coder, str(uuid.uuid4())
         messages: list[LLMMessage] = [*coder.system_messages, *await coder.context.get_messages()]
@@ -284,7 +285,7 @@ class CodeTask:
                 cancellation_token=token,
             )
         self._budget.add_usage(answer.usage)
-        text = _text_of(checked_output(answer, RetryDecision), "The decision is no text.")
+        text = _text_of(checked_output(answer, RetryDecision), "The decision is not text.")
         return RetryDecision.model_validate_json(text)
 
     def _generation(self, attempt: int, blocks: list[CodeBlock]) -> CodeGenerationEvent:

@@ -1,4 +1,4 @@
-"""Handoff: a tool by which a model lets another agent go on."""
+"""Handoff: a tool by which a model lets another agent continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Handoff(BaseModel):
     name          the name of the tool
     message       what the target is told
 
-    What is not given is made from the name of the target.
+    Missing values are derived from the name of the target.
     """
 
     target: str

@@ -8,7 +8,7 @@ from ..blocks import extract_code_blocks
 from ..languages import find_language
 from .runnable_blocks import language_family
 
-# Of programs that models write, beside those that executors run.
+# Of programs that models write, in addition to those that executors run.
 _PROGRAMS = frozenset(
     "applescript bat batch c c++ cc clojure cmd cpp cs csharp dart elixir erlang f# fish fsharp go "
     "golang groovy haskell hs java jl jsx julia kotlin kt lua matlab nim objc octave ocaml perl "

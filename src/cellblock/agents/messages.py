@@ -62,7 +62,7 @@ class _Envelope(BaseMessage, ABC):
 
 
 class BaseChatMessage(_Envelope, ABC):
-    """A message from one agent to others. Subclass it for a type of your own."""
+    """A message from one agent to others. Subclass it to define your own type."""
 
     @abstractmethod
     def to_model_text(self) -> str:
@@ -70,7 +70,7 @@ class BaseChatMessage(_Envelope, ABC):
 
     @abstractmethod
     def to_model_message(self) -> UserMessage:
-        """Return the message as a model is to see it."""
+        """Return the message in the form that a model reads."""
 
 
 class BaseAgentEvent(_Envelope, ABC):
@@ -96,7 +96,7 @@ class BaseTextChatMessage(BaseChatMessage, ABC):
         return self.content
 
     def to_model_message(self) -> UserMessage:
-        """Return the message as a model is to see it."""
+        """Return the message in the form that a model reads."""
         return UserMessage(content=self.content, source=self.source)
 
 
@@ -113,7 +113,7 @@ class StopMessage(BaseTextChatMessage):
 
 
 class HandoffMessage(BaseTextChatMessage):
-    """A request that agent `target` goes on. `context` is what its model should see first."""
+    """A request that agent `target` continues. `context` is what its model should see first."""
 
     target: str
     context: list[LLMMessage] = Field(default_factory=list[LLMMessage])
@@ -147,7 +147,7 @@ class MultiModalMessage(BaseChatMessage):
         return "\n".join(parts)
 
     def to_model_message(self) -> UserMessage:
-        """Return the message as a model is to see it."""
+        """Return the message in the form that a model reads."""
         return UserMessage(content=self.content, source=self.source)
 
 

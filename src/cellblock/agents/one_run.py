@@ -1,4 +1,4 @@
-"""Refuse a run of an agent while another one is going on."""
+"""Refuse a run of an agent while another one is in progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OneRun:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Record that a run goes on while the context is open.
+        """Record that a run is in progress while the context is open.
 
         Raise `AgentError` if another task runs the agent. A run that this task began, or one whose
         task has ended, was left in the midst of its stream: it is replaced.
@@ -28,7 +28,7 @@ class OneRun:
         if self._task not in (None, task) and not self._task.done():
             raise AgentError(
                 f"{self._name} is running already. Wait for its answer, or make another agent: two "
-                "runs at once would mix up its conversation."
+                "concurrent runs would mix up its conversation."
             )
         self._task = task
         try:

@@ -14,7 +14,7 @@ class RunBudget:
     """The time and the tokens of one run. A context manager around the run.
 
     `token` is cancelled if the caller's token is, or if the time is over. `stop_reason` says why
-    the run has to end; None as long as it may go on.
+    the run has to end; None while it may continue.
     """
 
     def __init__(

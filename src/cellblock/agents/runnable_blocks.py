@@ -33,7 +33,7 @@ def runnable_blocks(
 ) -> list[CodeBlock]:
     """Return the blocks of `markdown` in one of `languages`. Their code ends with a line end.
 
-    Fences without a tag count only if no other fence does: beside code, they often hold its output.
+    Fences without a tag count only if no other fence does: with code, they often hold its output.
     `with_named_data` adds those that executors save under the name on their first line.
     """
     families = {language_family(tag) for tag in languages}

@@ -25,7 +25,7 @@ class CrossLoopLock:
         self.waiters = deque[_Acquisition]()
 
     def acquire(self) -> _Acquisition:
-        """Return a context manager that holds the lock. Enter it at once."""
+        """Return a context manager that holds the lock. Enter it immediately."""
         return _Acquisition(self)
 
 

@@ -132,7 +132,7 @@ class Connection:
         The last frame has the kind ENDED; then no process of the block is left. A request with the
         key ``op`` is for a live session: `value` is sent with it, and `on_input` returns the line
         that its code asks for. Closing the generator early, or cancelling its task, cancels the
-        run and waits for its end. Cancelling `token` a second time kills a session's block at once.
+        run and waits for its end. Cancelling `token` a second time kills a session's block now.
 
         Raise `BackendLost` if the server or the session ends, `ExecutorStopped` after `close`,
         `BackendError` if no cell could be started, and `WorkspaceError` if a file of the block
@@ -208,7 +208,7 @@ class Connection:
         self.check_open()
         self._run_loops.add(run.loop)
         left = self._drop_runs_of_closed_loops(run) if len(self._run_loops) > 1 else []
-        # Under a lock: two runs that start at once must see each other, or both would move the
+        # Under a lock: two concurrent runs must see each other, or both would move the
         # reader to their loop.
         with self._add_lock:
             self._runs[number] = run
@@ -297,7 +297,7 @@ class Connection:
         return BackendLost(f"{self._lost_reason} {self.loss_advice}".strip())
 
     def has_lost_server(self) -> bool:
-        """Return True if the server has ended by itself."""
+        """Return True if the server has ended without being stopped."""
         return not self._was_stopped and (not self.is_open or self.transport.has_ended())
 
     async def monitor(self) -> None:

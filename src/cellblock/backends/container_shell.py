@@ -1,8 +1,8 @@
-"""Programs in a container without Python: each block is an exec of its own.
+"""Programs in a container without Python: each block is a separate exec.
 
 `ShellTransport` does in our process what a runtime server does in the container. Blocks run one at
-a time, because a signal to every process in the container ends what is left of a block. The shell
-that sends this signal stays, and ends the container when the caller is gone.
+a time, because a signal to every process in the container ends a block's remaining processes. The
+shell that sends this signal stays, and ends the container when the caller is gone.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ async def _is_running(execution: Exec) -> bool:
 
 @dataclass
 class ShellBackend(Backend):
-    """Run programs in a container without Python, each with an exec of its own."""
+    """Run programs in a container without Python, each with a separate exec."""
 
     container: Container
     limits: Limits

@@ -10,7 +10,7 @@ from ..startup_files import READ_ONLY_INNER_NAMES, READ_ONLY_NAMES, READ_ONLY_SU
 
 
 class ProtectedPath(NamedTuple):
-    """A path in a work folder, relative to it, to mount on itself.
+    """A path in a work folder, relative to it, to bind-mount in place.
 
     A mount point cannot be removed, renamed or replaced. `writable` is for a folder with protected
     paths in it, which could otherwise be moved away together with them.

@@ -268,7 +268,7 @@ class SandboxBackend(Backend):
         if "/" in folders:
             raise BackendError(
                 f"{self.interpreter.program} has the prefix /, so the sandbox would show the whole "
-                "file system. Use a Python that is installed in a folder of its own."
+                "file system. Use a Python that is installed in a separate folder."
             )
         return sorted(
             folder
@@ -310,7 +310,7 @@ async def sandbox_unavailable(error: BackendError) -> SandboxUnavailable:
     """Return an error that adds to `error` what this machine lacks and what to do."""
     return SandboxUnavailable(
         await asyncio.to_thread(_unavailable_text, str(error)),
-        "Cellblock never chooses a weaker protection by itself: pass isolation='landlock', or use "
+        "Cellblock never silently weakens the protection: pass isolation='landlock', or use "
         "LocalCommandLineCodeExecutor, which has none.",
     )
 
@@ -320,7 +320,7 @@ def _unavailable_text(error: str) -> str:
         [
             f"The sandbox cannot be started on this machine. {error}",
             unavailable_reason()
-            or "Each feature that it needs works when tested alone. Try again, or report a bug.",
+            or "Each feature that it needs works in a separate test. Try again, or report a bug.",
             "Run `cellblock doctor` to see what this machine supports.",
         ]
     )

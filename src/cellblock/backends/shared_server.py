@@ -125,7 +125,7 @@ class SharedSandboxBackend(Backend):
 
     @property
     def mounts(self) -> list[dict[str, Any]]:
-        """The mounts of this executor alone."""
+        """The mounts of this executor only."""
         return executor_mounts(
             self.work_dir,
             self.scratch,

@@ -1,4 +1,4 @@
-"""The byte stream to a runtime server, and what is at its other end."""
+"""The byte stream to a runtime server, and the process at its other end."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def _spawn(
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for `process` to exit, and kill it after `seconds`. Return True if it exited itself."""
+    """Wait for `process` to exit, and kill it after `seconds`. Return True if it exited in time."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

@@ -46,7 +46,7 @@ __all__ = [
 WIN32 = sys.platform == "win32"
 """Whether this machine runs Windows."""
 PATH_SEPARATOR = os.sep
-"""What is between the parts of a path."""
+"""The separator of the parts of a path."""
 UNKNOWN = "unknown"
 """The language of text in which no code was found."""
 DEFAULT_MODEL = "gpt-4"

@@ -243,7 +243,7 @@ class ConversableAgent(ReplyingAgent):
         """Send `message` to `recipient`, and return the chat when it is over.
 
         Without `max_turns` the chat is over when one agent has no reply. One turn is a message of
-        this agent and its answer. What is stored from earlier chats of the two is cleared unless
+        this agent and its answer. Messages from their earlier chats are cleared unless
         `clear_history` is False. `summary_method` is `"last_msg"`, `"reflection_with_llm"` (the
         model gets `summary_args["summary_prompt"]` with `summary_args["summary_role"]`), a
         function (sender, recipient, summary_args), or None. `carryover` (text, or a list) is added
@@ -365,12 +365,12 @@ class ConversableAgent(ReplyingAgent):
         use_async: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Hold the chats of `chat_queue` whenever a message from `trigger` is to be answered.
+        """Hold the chats of `chat_queue` before the reply to each message from `trigger`.
 
         The reply is the summary of the last chat. Each entry has the arguments of `initiate_chat`.
         The agent is the sender unless the entry has another. A function as `message` has the
         arguments (recipient, messages, sender, config); a chat is left out if its message is empty.
-        The first chat opens with the message that is to be answered if it has none of its own.
+        The first chat opens with the message that it replies to if it has none.
 
         A function as `reply_func_from_nested_chats` has the arguments (chat_queue, recipient,
         messages, sender, config) and returns (final, reply). With `use_async` the chats run only in

@@ -29,7 +29,7 @@ class ReplyingAgent(AgentState):
     """
 
     def _register_own_replies(self) -> None:
-        """Register what is tried last first."""
+        """Register the reply functions; the one to try last comes first."""
         functions: list[Callable[..., Any]] = [
             ReplyingAgent.generate_oai_reply,
             ReplyingAgent.a_generate_oai_reply,
@@ -95,7 +95,7 @@ class ReplyingAgent(AgentState):
     def process_all_messages_before_reply(
         self, messages: list[ChatMessage]
     ) -> Steps[list[ChatMessage]]:
-        """Return `messages` as the hooks change them, for one reply. What is stored stays."""
+        """Return `messages` as the hooks change them, for one reply. Stored messages stay."""
         return self._parts.hooks.all_messages_steps(messages)
 
     a_process_all_messages_before_reply = asynchronous(process_all_messages_before_reply)
@@ -119,7 +119,7 @@ class ReplyingAgent(AgentState):
     ) -> Steps[Reply]:
         """Return `(True, reply)` for the reply of a person, and `(True, None)` for the end.
 
-        Return `(False, None)` if the agent replies by itself.
+        Return `(False, None)` if the agent replies automatically.
         """
         messages = self._parts.messages.given_or_stored(messages, sender)
         return self._parts.people.reply_steps(self, messages, sender)

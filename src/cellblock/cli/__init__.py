@@ -31,7 +31,7 @@ _COMMANDS = {
 }
 # Instead of the advice of `SandboxUnavailable`, which names Python's parameters.
 _WEAKER_PROTECTION = (
-    "Cellblock never chooses a weaker protection by itself: --executor docker runs the blocks in a "
+    "Cellblock never silently weakens the protection: --executor docker runs the blocks in a "
     "container, --executor local without any protection."
 )
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_INTERRUPTED = 3, 2, 130
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         code = _cellblock.main(arguments, prog_name="cellblock", standalone_mode=False)
-    except NoArgsIsHelpError as error:  # a group without a command: help is no error
+    except NoArgsIsHelpError as error:  # a group without a command: help is not an error
         click.echo(error.ctx.get_help())
         code = 0
     except click.UsageError as error:

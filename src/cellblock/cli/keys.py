@@ -101,7 +101,7 @@ def list_keys(as_json: bool, database: str | None) -> int:
 def revoke(name: str, database: str | None) -> int:
     """Revoke the key with this NAME or ID. Servers refuse it within one second.
 
-    Runs that were accepted go on.
+    Accepted runs continue.
     """
     with _open_keys(database) as keys:
         click.echo(keys.revoke(name).id)

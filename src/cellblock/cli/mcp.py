@@ -32,7 +32,7 @@ _TERMINAL_ADVICE = (
 def _resolve_folders(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return absolute paths. Refuse what is no folder, the home folder and what contains it."""
+    """Return absolute paths. Refuse files, the home folder and folders above it."""
     folders = tuple(os.path.realpath(os.path.expanduser(value)) for value in values)
     for value, folder in zip(values, folders, strict=True):
         if not os.path.isdir(folder):

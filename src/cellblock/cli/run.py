@@ -59,7 +59,7 @@ def _check_language(
 )
 def command(**options: Any) -> int:
     """Run the code blocks of FILE, a Markdown message. If FILE is "-", or is
-    missing while standard input is no terminal, read standard input.
+    missing while standard input is not a terminal, read standard input.
 
     A file with the suffix of a language, such as .py or .sh, is one block. The output of the blocks
     goes to standard output and standard error. Notes about blocks and the files that they created

@@ -84,7 +84,7 @@ async def _run_and_print(
 ) -> int:
     """Run `blocks` and print their output while they run, or at the end, as `settings` ask.
 
-    Return the exit code of the last block. Output that is printed at once is not kept: it is
+    Return the exit code of the last block. Output that is printed immediately is not kept: it is
     unlimited. `replaced` are files of the person's that blocks replace, by number.
     """
     builder, pending, exit_code = ResultBuilder(), list[StyledText](), 0

@@ -84,7 +84,7 @@ _COUNT = click.IntRange(min=1)
               help="TLS certificate (PEM).")  # fmt: skip
 @click.option("--private-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Private key of the certificate (PEM).")  # fmt: skip
-@click.option("--self-signed", is_flag=True, help="Use TLS with a certificate of our own.")
+@click.option("--self-signed", is_flag=True, help="Use TLS with a self-signed certificate.")
 def command(**options: Any) -> int:
     """Serve sandboxed sessions to clients of Azure dynamic sessions and other code interpreters.
 

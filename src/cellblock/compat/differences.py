@@ -24,7 +24,7 @@ _VERSION_7 = {
     "LocalCommandLineCodeExecutor": _HOST,
     "DockerCommandLineCodeExecutor": _CONTAINERS,
     "DockerJupyterCodeExecutor": _CONTAINERS,
-    "JupyterCodeExecutor": "The time limit ends the block with exit code 124; the kernel goes on.",
+    "JupyterCodeExecutor": "The time limit ends the block with exit code 124; the kernel stays.",
     "ACADynamicSessionsCodeExecutor": (
         "A time limit or a cancelled token is a result and no exception. No block runs after one "
         "that fails. sh and bash blocks run."

@@ -76,7 +76,7 @@ class CompatFinder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         """Return the specification of a module of the table.
 
-        Raise `NotOffered` if its parent is one of ours, and the module is not offered.
+        Raise `NotOffered` if its parent is one of Cellblock's, and the module is not offered.
         """
         name = fullname.removeprefix(_PREFIX)
         top = name.partition(".")[0]

@@ -233,7 +233,7 @@ ADVICE: dict[str, str] = {
     for advice, names in rows.items()
     for name in names.split()
 }
-"""Advice by the full name of what is not offered."""
+"""Advice by the full name of each missing class, function or module."""
 
 METHODS = {
     "Cache.cosmos_db": "Use Cache.disk.",

@@ -57,7 +57,7 @@ class EngineClient:
     @property
     def is_rootless(self) -> bool:
         """Whether the engine runs as an unprivileged user, which is root inside containers."""
-        # Older versions of Podman report it only under a key of their own.
+        # Older versions of Podman report it only under another key.
         return "name=rootless" in self._security_options() or self.info.get("Rootless") is True
 
     @property
@@ -155,7 +155,7 @@ async def _engine_info(docker: Docker) -> tuple[dict[str, Any], dict[str, Any]]:
     requests = (docker._query_json(path, versioned_api=False) for path in ("info", "version"))
     info, version = await asyncio.gather(*requests)
     if not isinstance(info, dict):
-        raise TypeError("its description of itself is not a JSON object")
+        raise TypeError("its description is not a JSON object")
     if engine is not None:
         _info_cache[engine] = _EngineInfo(now, info, version)
     return cast("dict[str, Any]", info), version

@@ -22,7 +22,7 @@ _USE_SANDBOX = "SandboxCommandLineCodeExecutor separates blocks."
 class ContainerSettings:
     """The settings of a container that guarantees depend on.
 
-    folders         what is mounted
+    folders         the mounts
     variables       names of environment variables that the caller gives
     filters_blocks  whether the runtime server filters the system calls of blocks where the engine
                     does not, in images with Python
@@ -74,7 +74,7 @@ def container_guarantees(settings: ContainerSettings) -> tuple[Guarantee, ...]:
 
 def _network(settings: ContainerSettings) -> Guarantee:
     if settings.network == "none":
-        return Guarantee("network", "enforced", "network namespace with its own loopback alone")
+        return Guarantee("network", "enforced", "network namespace with only its own loopback")
     return Guarantee(
         "network",
         "given by policy",

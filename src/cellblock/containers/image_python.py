@@ -77,7 +77,7 @@ class ImagePython:
 async def inspect_python(
     client: EngineClient, image: str, image_info: Mapping[str, Any]
 ) -> ImagePython:
-    """Run the image's Python in a temporary container, and return what it reports about itself.
+    """Run the image's Python in a temporary container, and return its report.
 
     `image_info` is the engine's description of the image. Raise `PackageError` if the image has no
     CPython, `BackendError` if its Python does not work.

@@ -170,7 +170,7 @@ class ContainerLifecycle:
     async def release(self, *, restarting: bool = False) -> None:
         """Stop and remove the container, or keep it, as configured.
 
-        `restarting`: the executor acquires a container again at once, so this one is not kept
+        `restarting`: the executor acquires a container again immediately, so this one is not kept
         running.
         """
         container, self._container = self._container, None

@@ -122,9 +122,9 @@ def profile_json() -> str:
 def profile() -> dict[str, Any]:
     """Return the profile, in the format of Docker and Podman. The default is to refuse a call.
 
-    It leaves out what is not needed around a container: checks of ioctl and fcntl, because the
-    caller's terminal is outside and the runtime keeps output blocking itself; and fallocate, which
-    the runtime needs for its memory reserve.
+    It leaves out rules that are not needed around a container: checks of ioctl and fcntl, because
+    the caller's terminal is outside and the runtime keeps output blocking itself; and fallocate,
+    which the runtime needs for its memory reserve.
     """
     missing = {
         "names": [*NOT_IMPLEMENTED, *_LATER],

@@ -144,7 +144,7 @@ class ContainerSpec:
     network         "none", "bridge", "host", or the name of a network of the engine
     environment     variables in addition to PATH, HOME and those of the image
     ports           container port -> host port on 127.0.0.1, None: a free one, or (address, port)
-    protected       paths in the work folder to mount on themselves, and whether they are writable
+    protected       paths in the work folder to bind-mount in place, and whether they are writable
     volumes         source -> {"bind": path in the container, "mode": "rw" or "ro"}
     hosts           name -> address, for /etc/hosts
     devices         DeviceRequests, as the engine takes them

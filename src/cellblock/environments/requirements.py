@@ -96,7 +96,7 @@ def _local_file_state(requirement: str) -> list[int]:
 
 def file_state(path: str) -> list[int]:
     """Return the size and time of a file, which change with its content. Does not read it."""
-    with contextlib.suppress(OSError):  # uv reports what is wrong with it
+    with contextlib.suppress(OSError):  # uv reports the error
         found = os.stat(path)
         return [found.st_size, found.st_mtime_ns]
     return []

@@ -1,4 +1,4 @@
-"""Run uv in a folder of its own, under a lock, and report every line that it writes.
+"""Run uv in a separate folder, under a lock, and report every line that it writes.
 
 A crash leaves files in that folder, which the next build of the same thing removes.
 """

@@ -61,7 +61,7 @@ class CodeExecutor(Component, ABC):
         self._init_state()
 
     def _init_state(self) -> None:
-        """Initialize what is not a setting, of a new executor or of a copy."""
+        """Initialize the state that is not a setting, of a new executor or of a copy."""
         self._is_open = False
         self._was_left = False  # the `with` block of a live executor has ended
         self._opened_by = 0  # the process ID of the process that opened the backend
@@ -178,7 +178,7 @@ class CodeExecutor(Component, ABC):
         return cls(**from_config(config))
 
     def can_run_inline(self) -> bool:
-        """Return True if a thread without an event loop should run blocks itself.
+        """Return True if a thread without an event loop should run blocks directly.
 
         Otherwise the background loop should run them. See `aio.inline_loop`.
         """
@@ -223,7 +223,7 @@ class CodeExecutor(Component, ABC):
         if self._was_left:
             raise SessionError(
                 "The session ended with its `with` block, and its variables are gone. "
-                "Call start() to begin a new session."
+                "Call start() to start a new session."
             )
         await self._start()
 

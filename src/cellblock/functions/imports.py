@@ -38,7 +38,7 @@ POSTPONED_ANNOTATIONS = ImportFromModule("__future__", ("annotations",))
 
 
 def to_import(item: object) -> Import:
-    """Return an import as one of ours. AutoGen's classes are recognised by their attributes.
+    """Return an import as Cellblock's object. AutoGen's classes are recognised by their attributes.
 
     Raise `FunctionError` if it is not an import.
     """

@@ -94,7 +94,7 @@ def with_requirements(
 
 
 def as_own_class(item: object) -> object:
-    """Return AutoGen's function with requirements as an object of ours; all else unchanged."""
+    """Return AutoGen's function with requirements as Cellblock's object; others unchanged."""
     if isinstance(item, FunctionWithRequirements | FunctionWithRequirementsStr | type):
         return cast(object, item)
     if not all(hasattr(item, name) for name in ("func", "python_packages", "global_imports")):

@@ -1,6 +1,6 @@
 """AutoGenCodeExecutor: any executor as one of AutoGen's own. Needs `autogen-core`."""
 
-# AutoGen is no dependency, so a type checker need not find it.
+# AutoGen is not a dependency, so a type checker may not find it.
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations

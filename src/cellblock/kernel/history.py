@@ -35,7 +35,7 @@ class CellHistory:
     def inputs(self, start: int, stop: int) -> list[tuple[int, str]]:
         """Return the code of each number from `start` up to, but without, `stop`.
 
-        It is empty for what is not kept, and for old cells beyond `_MAX_CHARACTERS` in all.
+        It is empty for cells that are not kept, and for old cells beyond `_MAX_CHARACTERS` in all.
         """
         first = max(start, stop - _MAX_CELLS)
         codes, unused = dict(self.range(first, stop)), _MAX_CHARACTERS

@@ -99,7 +99,7 @@ class CellOutput:
         for note in self._notes.lines():
             yield _stream("stderr", note)
         if ended.exit_code == 0:
-            # Code can show a traceback and go on. `sys.exit()` must stop the cells after it.
+            # Code can show a traceback and continue. `sys.exit()` must stop the cells after it.
             if self.error is not None and self.error["ename"] != "SystemExit":
                 self.error = None
         elif self.error is None:
@@ -128,7 +128,7 @@ class _Notes:
 
     def lines(self) -> Iterator[str]:
         """Yield the notes."""
-        # Beside a chart that is drawn from data, a script alone only loads a library for it.
+        # Next to a chart that is drawn from data, a lone script only loads a library for it.
         if self._has_removed or (self._has_removed_all and not self._has_chart):
             yield _REMOVED_NOTE
         if self._has_widget:

@@ -32,7 +32,7 @@ class ReportReader:
     def read(self, display: Display) -> SessionReport | None:
         """Return the report that `display` completes. Return None for a piece or a forgery.
 
-        A display that is no report is one of the kind `display_data`.
+        A display that is not a report has the kind `display_data`.
         """
         if REPORT_TYPE not in display.data:
             content = {"data": display.data, "metadata": display.metadata}

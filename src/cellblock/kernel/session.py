@@ -15,7 +15,7 @@ from .endings import as_notebook_text, describe_end
 
 
 class KernelSession(SandboxSessionCodeExecutor):
-    """A session whose client shows displays itself. Two settings apply to the next block:
+    """A session whose client shows the displays. Two settings apply to the next block:
 
     is_silent      True if the block shows no value and is not counted
     allows_input   True if the client can answer `input()`
@@ -27,7 +27,7 @@ class KernelSession(SandboxSessionCodeExecutor):
         "input() is not available: nobody answers it, for example under nbconvert. "
         "Run the notebook in a client with a prompt, or put the value into the cell."
     )
-    _loss_advice: ClassVar[str] = "The next cell begins a new session."
+    _loss_advice: ClassVar[str] = "The next cell starts a new session."
     input_is_timed = False
     is_silent = False
     allows_input = False

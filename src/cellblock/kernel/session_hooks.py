@@ -72,7 +72,7 @@ class SessionHooks:
             raise SystemExit(1)
 
     def inspect(self, code: str, cursor: int, level: int) -> None:
-        """Reply with what is known about the name at `cursor`; an empty bundle means nothing."""
+        """Reply with information about the name at `cursor`; an empty bundle means none."""
         from IPython.utils.tokenutil import token_at_cursor
 
         name = token_at_cursor(code, cursor)

@@ -24,7 +24,7 @@ class AgentRuntime(ABC):
     ) -> AgentType:
         """Create agents of `type` by calling `agent_factory`, which may be asynchronous.
 
-        Raise `ValueError` if `type` is taken, or `agent_factory` is no function.
+        Raise `ValueError` if `type` is taken, or `agent_factory` is not a function.
         """
 
     @abstractmethod

@@ -50,7 +50,7 @@ class _Registration:
 class SingleThreadedAgentRuntime(AgentRuntime):
     """Deliver messages between agents, on one event loop.
 
-    Messages are handled in the order in which they were sent; each is handled in a task of its own.
+    Messages are handled in the order in which they were sent; each is handled in its own task.
 
     An exception of a handler whose reply is not awaited ends the runtime, and `stop`, `stop_when`
     and `stop_when_idle` raise it. With `ignore_unhandled_exceptions` it is logged instead.
@@ -182,7 +182,7 @@ class SingleThreadedAgentRuntime(AgentRuntime):
         self._loop_task = running_loop().create_task(self._deliver())
 
     async def stop(self) -> None:
-        """Stop now: cancel the handlers that run. What is not delivered stays in the queue."""
+        """Stop now: cancel the handlers that run. Undelivered messages stay in the queue."""
         await self._end()
 
     async def stop_when_idle(self) -> None:

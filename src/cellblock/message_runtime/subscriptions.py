@@ -1,4 +1,4 @@
-"""Which agents receive what is published to a topic."""
+"""Which agents receive the messages that are published to a topic."""
 
 from __future__ import annotations
 

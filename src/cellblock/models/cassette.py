@@ -28,7 +28,7 @@ class CassetteChatCompletionClient(ChatCompletionClient):
     """Replay the turns in the file `path`, in order; then record the turns of `client`.
 
     Without a client, a request for which no turn is recorded raises `CassetteMismatch`. So does
-    every request that differs from the recorded one. To record anew, delete the file.
+    every request that differs from the recorded one. To record again, delete the file.
 
     normalize   pairs of a regular expression and a replacement, for text in requests that differs
                 from machine to machine, such as `(r"/tmp/\\w+", "/tmp/folder")`. Recorded and new

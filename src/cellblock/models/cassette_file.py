@@ -45,7 +45,7 @@ class CassetteFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return what is in the file `path`; nothing if there is none.
+        """Return the contents of the file `path`; nothing if it does not exist.
 
         Raise `ValueError` if it is damaged.
         """

@@ -97,7 +97,7 @@ class ChatCompletionClient(Component, ABC):
         json_output         True for any JSON; a pydantic class for JSON of its schema
         extra_create_args   more arguments of the service, which win over those of the client
 
-        Raise `ValueError` if the model cannot do what is requested, according to `model_info`.
+        Raise `ValueError` if the model does not support the request, according to `model_info`.
         """
 
     @abstractmethod

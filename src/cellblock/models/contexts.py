@@ -20,7 +20,7 @@ _TOOLS = TypeAdapter(list[dict[str, Any]])
 class ChatCompletionContext(Component, ABC):
     """Keep the messages of a conversation, `initial_messages` first.
 
-    Subclass it for a choice of your own: implement `get_messages`.
+    Subclass it to choose in your own way: implement `get_messages`.
     """
 
     component_type: ClassVar[str] = "chat_completion_context"
@@ -35,7 +35,7 @@ class ChatCompletionContext(Component, ABC):
 
     @abstractmethod
     async def get_messages(self) -> list[LLMMessage]:
-        """Return the messages that the model is to see, in a list of the caller's own.
+        """Return the messages for the model, in a new list.
 
         The results of tool calls are never without the message that requested the calls, since
         services refuse them.

@@ -20,7 +20,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT N
 
 
 class DiskCache:
-    """Keep JSON values in `folder`. Several threads and processes can use it at once.
+    """Keep JSON values in `folder`. Several threads and processes can use it at the same time.
 
     The folder is created when the first value is set. Raise `OSError` if it cannot be used.
     """

@@ -45,7 +45,7 @@ class UserMessage(BaseModel):
 class AssistantMessage(BaseModel):
     """What the model answered: text, or the tool calls that it requests.
 
-    `thought` is the model's reasoning, or the text beside tool calls.
+    `thought` is the model's reasoning, or the text with tool calls.
     """
 
     content: str | list[FunctionCall]
@@ -116,7 +116,7 @@ class CreateResult(BaseModel):
     content         the text, or the tool calls that the model requests
     usage           tokens of this request
     cached          True if the answer comes from a cache or a recording
-    thought         the model's reasoning, or the text beside tool calls; None if there is none
+    thought         the model's reasoning, or the text with tool calls; None if there is none
     """
 
     finish_reason: FinishReasons

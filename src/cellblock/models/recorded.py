@@ -1,4 +1,4 @@
-"""What is kept of a request and its answer: JSON values, for caches and cassettes."""
+"""The recorded form of a request and its answer: JSON values, for caches and cassettes."""
 
 from __future__ import annotations
 

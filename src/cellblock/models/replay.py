@@ -93,7 +93,7 @@ class ReplayChatCompletionClient(ChatCompletionClient):
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the words of the next answer if it is a text, then the whole answer.
 
-        Of a `CreateResult` in the list nothing is yielded but itself.
+        A `CreateResult` in the list is yielded as it is, without pieces of its text.
         """
         request = ModelRequest(*arguments, **options)
         item = self._next_item()

@@ -19,7 +19,7 @@ _MAX_EXCERPT = 200
 def strict_schema(output_type: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of `output_type` in the form that OpenAI's strict mode requires.
 
-    Objects have no other properties, and all of theirs are required. Nothing stands beside a
+    Objects have no other properties, and all of theirs are required. Nothing stands next to a
     reference.
     """
     return _strict_node(output_type.model_json_schema())

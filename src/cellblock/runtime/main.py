@@ -92,7 +92,7 @@ def _start_zygote(
 ) -> dict[str, Any]:
     try:
         if launch_sandbox is None:
-            from .cell import zygote  # a sandbox's zygote is a program of its own
+            from .cell import zygote  # a sandbox's zygote is a separate program
 
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
             return zygote.serve(server, spec["zygote"])

@@ -29,7 +29,7 @@ class OutputLimit:
         self.is_empty = True  # `finish` would return nothing
 
     def add(self, stream: Stream, data: bytes) -> bytes:
-        """Add output. Return the part of it that can be passed on at once."""
+        """Add output. Return the part of it that can be passed on immediately."""
         if self.max_bytes is None:
             return data
         if not self._head_room:
@@ -79,7 +79,7 @@ class OutputLimit:
             self._lost[old_stream] += len(piece)
 
     def _trim_tail(self) -> None:
-        """Cut the oldest piece, so that the last half is no larger than its share."""
+        """Cut the oldest piece, so that the last half is at most its share."""
         if (excess := self._tail_size - self._tail_room) > 0:
             stream, piece = self._tail[0]
             self._tail[0] = (stream, piece[excess:])

@@ -1,6 +1,6 @@
 """Test what this machine allows, by doing it in child processes.
 
-Runs in a process of its own, without threads.
+Runs in a separate process, without threads.
 """
 
 from __future__ import annotations

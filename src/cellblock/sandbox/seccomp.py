@@ -181,7 +181,7 @@ def session_program() -> bytes:
     """Return the rest of the filter, for a live session that has inherited `zygote_program`.
 
     A session may enter namespaces: it can only reach those that are made for its own branches. It
-    may not signal all processes at once, because its checkpoints are among them.
+    may not signal all processes with one call, because its checkpoints are among them.
     """
     refused = {name: REFUSED[name] for name in _NEEDED_TO_MAKE_CELLS if name != "setns"}
     return _assemble(

@@ -85,7 +85,7 @@ class TooManyRuns(Refusal):
 
 
 class NotInTime(Refusal):
-    """The program has not ended in the time for which clients wait. It goes on for a while."""
+    """The program has not ended in the time for which clients wait. It continues for a while."""
 
 
 class DiskQuotaExceeded(Refusal):

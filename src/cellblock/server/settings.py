@@ -23,7 +23,7 @@ class ServedSettings:
     packages, preload  see `SandboxSessionServer`; `preload` applies to the sandbox only
     env                folder of a virtual environment whose Python and packages code uses; not
                        for containers
-    limits, policy     what one run may use and reach, where its key has nothing of its own.
+    limits, policy     what one run may use and reach, where its key sets none.
                        Containers use only the policy's network
     run_seconds        longest time of one run
     idle_seconds       a session ends when it was not used for this time

@@ -15,7 +15,7 @@ from ..components import Component
 class Team(Component, ABC):
     """Several agents that do a task together. A team can be a participant of another team.
 
-    A team keeps its conversation between runs: a run without a task goes on with it.
+    A team keeps its conversation between runs: a run without a task continues it.
     """
 
     component_type: ClassVar[str] = "team"
@@ -50,12 +50,12 @@ class Team(Component, ABC):
     ) -> AsyncGenerator[AgentMessage | TaskResult, None]:
         """Do `task` and yield each message and event as it happens, then the `TaskResult`.
 
-        `task` is a text, a message or several. None goes on where the last run stopped.
+        `task` is a text, a message or several. None continues where the last run stopped.
         The task's own messages are in the transcript if `output_task_messages`.
 
         Raise `ValueError` for a wrong task or while the team is running, and
         `asyncio.CancelledError` if the token is cancelled. An exception of a participant is passed
-        on. After each of them the team can go on, or be reset.
+        on. After each of them the team can continue, or be reset.
         """
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Team(Component, ABC):
 
     @abstractmethod
     async def pause(self) -> None:
-        """Call `on_pause` of every participant. The run itself goes on."""
+        """Call `on_pause` of every participant. The run itself continues."""
 
     @abstractmethod
     async def resume(self) -> None:

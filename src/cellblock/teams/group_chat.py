@@ -35,14 +35,14 @@ class _EndOfTurn:
 
 
 class BaseGroupChat(Team, ABC):
-    """A team of your own: implement `_select_speaker` and the state of the turn order.
+    """Base of your own teams: implement `_select_speaker` and the state of the turn order.
 
     participants            agents and teams with different names
     name, description       None means the defaults of the class
     termination_condition   when the team stops; None means never
     max_turns               the team stops after so many turns; None means never
     runtime                 is accepted, and not used: a team is a plain loop
-    custom_message_types    message and event classes of your own. Without it, a run refuses them,
+    custom_message_types    your own message and event classes. Without it, a run refuses them,
                             and so does `load_state`
     emit_team_events        report each choice of a speaker as a `SelectSpeakerEvent`
     """
@@ -168,7 +168,7 @@ class BaseGroupChat(Team, ABC):
             self._is_running = False
 
     async def _receive(self, messages: Sequence[BaseChatMessage]) -> str | None:
-        """Add the messages of a task, and return why the team stops at once, or None."""
+        """Add the messages of a task, and return why the team stops immediately, or None."""
         new = [message for message in messages if message.id not in self._unanswered]
         if not new:
             return None

@@ -17,9 +17,9 @@ from .termination import TerminationCondition
 class Swarm(BaseGroupChat):
     """A team in which a `HandoffMessage` chooses the next speaker.
 
-    The first participant starts, and the speaker goes on until it hands over. Participants are
+    The first participant starts, and the speaker continues until it hands over. Participants are
     agents; the first one must produce handoff messages. Use `HandoffTermination` to hand over to
-    the caller, and go on with a `HandoffMessage` to a participant as the task.
+    the caller, and continue with a `HandoffMessage` to a participant as the task.
 
     For the other parameters see `BaseGroupChat`.
     """
@@ -78,7 +78,7 @@ class Swarm(BaseGroupChat):
         return (
             f"The handoff target {handoff.target} is not one of the participants "
             f"{list(self._participants)}. Stop there with HandoffTermination({handoff.target!r}), "
-            "and go on with a HandoffMessage to a participant as the task."
+            "and continue with a HandoffMessage to a participant as the task."
         )
 
     def _save_turn_order(self) -> ManagerState:

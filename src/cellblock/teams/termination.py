@@ -45,7 +45,7 @@ class TerminationCondition(Component, ABC):
 
 
 class BaseTerminationCondition(TerminationCondition, ABC):
-    """A condition of your own: implement `find_reason`, and `reset` if it keeps more state.
+    """Base of your own conditions: implement `find_reason`, and `reset` if it keeps more state.
 
     `arguments` are those that the condition was created from. They are its saved configuration.
     """

@@ -1,4 +1,4 @@
-"""BaseTool: the base class for a tool of your own."""
+"""BaseTool: the base class of your own tools."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BaseTool(Component, ABC, Generic[ArgsT, ReturnT]):
 
     @abstractmethod
     async def run(self, args: ArgsT, cancellation_token: CancellationToken) -> ReturnT:
-        """Do the work and return its result. What is raised is shown to the model."""
+        """Do the work and return its result. The model is shown any exception."""
 
     async def run_json(
         self,

@@ -28,7 +28,7 @@ class CodeExecutionResult(BaseModel):
 
 
 class PythonCodeExecutionTool(BaseTool[CodeExecutionInput, CodeExecutionResult]):
-    """Run Python code in `executor`. Like AutoGen's, it shows the model the output alone.
+    """Run Python code in `executor`. Like AutoGen's, it shows the model only the output.
 
     Code that fails without output is an empty text. `CodeSessionTool` says the exit code. Errors
     are those of the executor.

@@ -90,7 +90,7 @@ class Workbench(Component, ABC):
 class StaticWorkbench(Workbench):
     """A workbench whose tools stay the same.
 
-    tool_overrides   for the name of a tool, the name and description that the model is to see
+    tool_overrides   for the name of a tool, the name and description that the model sees
 
     Raise `ValueError` if two tools have one name, or an override names no tool.
     """
@@ -208,7 +208,7 @@ async def _call(
     with on_cancel(token, loop, task.cancel):
         value = await task
     if token.is_cancelled():
-        raise asyncio.CancelledError  # an executor's result says so; its caller shall stop too
+        raise asyncio.CancelledError  # an executor's result says so; its caller must stop too
     return value
 
 
@@ -217,7 +217,7 @@ def _error_result(name: str, text: str) -> ToolResult:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return the message of `error`; with its class where the message alone says too little."""
+    """Return the message of `error`; with its class where the message says too little."""
     if isinstance(error, BaseExceptionGroup):
         return "\n".join(map(_error_text, cast(BaseExceptionGroup[Any], error).exceptions))
     if isinstance(error, KeyError) or not str(error):

@@ -161,7 +161,7 @@ def test_visual_counts_before_editor() -> None:
     ("environment", "message"),
     [
         ({"PATH": "/nowhere"}, "there is no editor: set EDITOR"),
-        ({"EDITOR": "a 'b"}, r"\$EDITOR is no command"),
+        ({"EDITOR": "a 'b"}, r"\$EDITOR is not a command"),
         ({"EDITOR": "/nowhere/editor"}, "/nowhere/editor cannot be started: No such file"),
         ({"EDITOR": "false"}, "false ended with exit code 1"),
         ({"EDITOR": "truncate -s 0"}, "there is no code left"),

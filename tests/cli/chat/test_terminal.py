@@ -366,5 +366,5 @@ def test_the_demo_ends_if_its_code_may_not_run() -> None:
         terminal.type_keys("n")
         terminal.wait_for("Why not?")
         terminal.type_keys("no reason\r")
-        terminal.wait_for("the recording goes on only with the recorded code")
+        terminal.wait_for("the recording continues only with the recorded code")
         assert terminal.wait() == 0

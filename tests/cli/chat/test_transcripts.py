@@ -158,7 +158,7 @@ def test_a_notebook_that_was_changed_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.md", "# Notes\n", "it is no transcript of cellblock chat"),
+        ("a.md", "# Notes\n", "it is not a transcript of cellblock chat"),
         ("a.md", "<!-- cellblock:song {} -->\n", "unknown kind 'song'"),
         (
             "a.md",
@@ -166,9 +166,9 @@ def test_a_notebook_that_was_changed_can_be_read() -> None:
             "the comment of an entry is damaged",
         ),
         ("a.md", "<!-- cellblock:run {x} -->\n", "the comment of an entry is damaged"),
-        ("a.ipynb", "no JSON", "it is no notebook"),
-        ("a.ipynb", '{"cells": [1]}', "it is no notebook"),
-        ("a.ipynb", '{"cells": []}', "it is no transcript of cellblock chat"),
+        ("a.ipynb", "no JSON", "it is not a notebook"),
+        ("a.ipynb", '{"cells": [1]}', "it is not a notebook"),
+        ("a.ipynb", '{"cells": []}', "it is not a transcript of cellblock chat"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(

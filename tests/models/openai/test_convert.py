@@ -142,7 +142,7 @@ def test_a_class_becomes_a_strict_schema() -> None:
     assert field["json_schema"]["strict"] is True
     schema = field["json_schema"]["schema"]
     assert (schema["required"], schema["additionalProperties"]) == (["first"], False)
-    # Nothing stands beside a reference, and nothing has a default.
+    # Nothing stands next to a reference, and nothing has a default.
     described = {"anyOf": [{"$ref": "#/$defs/Step"}], "description": "What to do first."}
     assert schema["properties"]["first"] == described
     step = schema["$defs"]["Step"]

@@ -1,8 +1,8 @@
 """CodePlaces: where code runs if a `code_execution_config` names no executor.
 
-The dict form of AutoGen 0.2 names what is wanted, not an executor: Docker and its image, a folder,
-a time limit. Here it means an executor of ours, which is kept, so that later code finds the files
-and packages of earlier code.
+The dict form of AutoGen 0.2 does not name an executor, but Docker and its image, a folder,
+a time limit. Here it means an executor of Cellblock, which is kept, so that later code finds the
+files and packages of earlier code.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT = 600
 TIMEOUT_MSG = "Timeout"
 """The end of the output of code that ran too long."""
 DEFAULT_IMAGES = ("python:3-slim", "python:3")
-"""The images of which the first that there is runs the code in Docker."""
+"""The images for code in Docker; the first that exists is used."""
 _VISIBLE_WORK_DIR = "/workspace"  # in the sandbox and in containers
 
 
@@ -63,9 +63,9 @@ def _refuse_exposed_folder(folder: str | os.PathLike[str], *, allow_home: bool) 
     what = exposure_of(folder)
     if what is None or (what == "your home folder" and allow_home):
         return
-    advice = "Use a folder for the code alone."
+    advice = "Use a separate folder for the code."
     if what == "your home folder":
-        advice = f"{advice[:-1]}, or allow it with allow_home: True beside work_dir."
+        advice = f"{advice[:-1]}, or allow it with allow_home: True next to work_dir."
     raise ValueError(
         f"Code could read and change all files that you can, because work_dir {str(folder)!r} is "
         f"{what}. {advice}"

@@ -48,7 +48,7 @@ def decide_use_docker(use_docker: Any = None) -> Any:
 
 
 def check_can_use_docker_or_throw(use_docker: Any) -> None:
-    """Raise `RuntimeError` if code is to run in Docker and no engine responds.
+    """Raise `RuntimeError` if code should run in Docker and no engine responds.
 
     Inside a container there need not be an engine: the code then runs in the sandbox.
     """

@@ -97,7 +97,7 @@ def result_text(result: Any) -> str:
 def unrun_language(result: Any) -> str | None:
     """Return the language of the last block if no block of `result` was run or saved, else None.
 
-    Executors leave out blocks that are no code, such as JSON, and end with exit code 0.
+    Executors leave out blocks that are not code, such as JSON, and end with exit code 0.
     """
     blocks = result.blocks if isinstance(result, CodeResult) else ()
     if not blocks or any(block.code_file is not None for block in blocks):

@@ -30,7 +30,7 @@ class CodeExtractor(Protocol):
 
 @runtime_checkable
 class CodeExecutor(Protocol):
-    """What runs code blocks. An executor of your own needs these three methods."""
+    """The interface of what runs code blocks. Your own executor needs these three methods."""
 
     @property
     def code_extractor(self) -> CodeExtractor:

@@ -1,4 +1,4 @@
-"""DockerCommandLineCodeExecutor: run blocks in a container that starts at once, as AutoGen's."""
+"""DockerCommandLineCodeExecutor: run blocks in a container that the constructor starts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Conversations of two agents: alone, one after the other, nested; their results."""
+"""Conversations of two agents: single, one after the other, nested; their results."""

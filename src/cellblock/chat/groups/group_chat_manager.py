@@ -119,11 +119,12 @@ class GroupChatManager(ConversableAgent):
         remove_termination_string: RemoveTermination = None,
         silent: bool | None = False,
     ) -> Steps[tuple[ConversableAgent, ChatMessage]]:
-        """Load `messages`, and return the last speaker and its message to go on with.
+        """Load `messages`, and return the last speaker and its message to continue with.
 
-        `speaker.initiate_chat(manager, message=message, clear_history=False)` goes on. `messages`
-        are `groupchat.messages` of an earlier chat, or their JSON text. `remove_termination_string`
-        is text to remove from the last message, or a function that returns its new text.
+        `speaker.initiate_chat(manager, message=message, clear_history=False)` continues the chat.
+        `messages` are `groupchat.messages` of an earlier chat, or their JSON text.
+        `remove_termination_string` is text to remove from the last message, or a function that
+        returns its new text.
 
         Raise ValueError if there is no message, the text is not JSON, or a message is by an agent
         that is not in the group chat.

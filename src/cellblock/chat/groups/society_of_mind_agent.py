@@ -63,7 +63,7 @@ class SocietyOfMindAgent(ConversableAgent):
 
     @property
     def chat_manager(self) -> GroupChatManager | None:
-        """The manager of the group chat; None: this agent has no reply of its own."""
+        """The manager of the group chat; None if this agent has none."""
         return self._chat_manager
 
     def update_chat_manager(self, chat_manager: GroupChatManager | None) -> None:

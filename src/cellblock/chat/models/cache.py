@@ -44,7 +44,7 @@ class AbstractCache(Protocol):
 class Cache:
     """A cache that is chosen by a configuration. `Cache.disk` creates it.
 
-    config   `cache_seed`: name of the folder, another one asks the models anew; None means 42
+    config   `cache_seed`: name of the folder, another name starts an empty cache; None means 42
              `cache_path_root`: where the folder is; None means ".cache"
 
     A context manager. Raise `ValueError` for other keys.

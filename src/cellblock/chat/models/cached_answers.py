@@ -35,7 +35,7 @@ def _describe(value: object) -> object:
 def kept_answer(cache: AbstractCache, params: Mapping[str, Any]) -> Any:
     """Return the answer to the request `params` from `cache`, or None.
 
-    A `ChatCompletion`, or for a client of your own an object with the same attributes.
+    A `ChatCompletion`, or for your own client an object with the same attributes.
     """
     value = cache.get(_hash(params))
     if not isinstance(value, dict):

@@ -50,7 +50,7 @@ def client_of(config: Mapping[str, Any]) -> ChatCompletionClient:
             return _anthropic(config)
         case "bedrock":
             raise ValueError(
-                "api_type 'bedrock' is not offered. Pass a client of your own in the entry of "
+                "api_type 'bedrock' is not offered. Pass your own client in the entry of "
                 "config_list: as 'model_client', or as a class with 'model_client_cls'."
             )
         case _:
@@ -86,8 +86,8 @@ def _refuse_unknown_service(config: Mapping[str, Any], service: str) -> None:
 def copied_config(llm_config: dict[str, Any]) -> dict[str, Any]:
     """Return a deep copy of `llm_config` that has the same model clients.
 
-    Raise `TypeError` if a value cannot be copied, and `ValueError` if `config_list` is no list of
-    dicts.
+    Raise `TypeError` if a value cannot be copied, and `ValueError` if `config_list` is not a list
+    of dicts.
     """
     check_config_list(llm_config.get("config_list"))
     entries = cast(list[dict[str, Any]], llm_config.get("config_list") or [])
@@ -105,7 +105,7 @@ def _given_client(given: object) -> ChatCompletionClient:
     if not isinstance(given, ChatCompletionClient):
         raise ValueError(
             f"'model_client' in an entry of config_list is {given!r:.100}. Pass a client of "
-            "cellblock.models; a class of your own goes by its name in 'model_client_cls'."
+            "cellblock.models; name your own class in 'model_client_cls'."
         )
     return given
 

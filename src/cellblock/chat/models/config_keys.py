@@ -1,11 +1,11 @@
-"""The keys of a configuration: where a model is, what the wrapper reads, what is requested."""
+"""The keys of a configuration: the model's address, the wrapper's options, the request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# Keys that decide how to connect; they are no parameters of a request.
+# Keys that decide how to connect; they are not parameters of a request.
 ADDRESS_KEYS = frozenset(
     {
         "api_key",

@@ -27,7 +27,7 @@ def get_config(
     api_type: str | None = None,
     api_version: str | None = None,
 ) -> ModelConfig:
-    """Return an entry for `config_list`, without what is not given."""
+    """Return an entry for `config_list`, without values that are not given."""
     given = {"base_url": base_url, "api_type": api_type, "api_version": api_version}
     return {"api_key": api_key, **{name: value for name, value in given.items() if value}}
 

@@ -103,7 +103,7 @@ class LLMConfig(dict[str, Any]):
         return json.dumps(self.model_dump())
 
     def copy(self) -> LLMConfig:
-        """Return a copy with models of its own."""
+        """Return a copy whose models can be changed separately."""
         return LLMConfig(**{**self, "config_list": [dict(each) for each in self["config_list"]]})
 
     def deepcopy(self) -> LLMConfig:

@@ -34,7 +34,7 @@ _GREEN, _PLAIN = "\033[32m", "\033[0m\n"
 
 
 class ModelClient(Protocol):
-    """A class of your own that asks a model. See `ConversableAgent.register_model_client`.
+    """The interface of your own model client. See `ConversableAgent.register_model_client`.
 
     It is created with the entry of `config_list` whose `model_client_cls` is the name of the class.
     """
@@ -69,7 +69,7 @@ class ModelClient(Protocol):
 class _ModelCall:
     """The parameters of a request, as a client of `cellblock.models` takes them.
 
-    count   how many alternative answers are wanted; each is a request of its own
+    count   how many alternative answers are wanted; each is a separate request
     """
 
     model: str

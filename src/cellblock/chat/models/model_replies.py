@@ -121,9 +121,9 @@ def answer_steps(
 
 
 def unrolled(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Return `messages` with the results of tools as messages of their own.
+    """Return `messages` with each result of a tool as a separate message.
 
-    What a person said beside the results follows them.
+    What a person said in addition to the results follows them.
     """
     listed: list[ChatMessage] = []
     for message in messages:

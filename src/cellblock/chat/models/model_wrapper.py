@@ -27,7 +27,7 @@ LEGACY_CACHE_DIR = ".cache"
 
 
 class PlaceHolderClient:
-    """Stands for a class of your own until `register_model_client` is called."""
+    """Stands for your own class until `register_model_client` is called."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -80,7 +80,7 @@ class OpenAIWrapper:
                  allow_format_str_template   format the texts of messages with `context`
 
         With a `model_client` there is no cache unless `cache` or `cache_seed` is given. Raise
-        `ModelError` if the last model cannot be asked, `RuntimeError` if a class of your own was
+        `ModelError` if the last model cannot be asked, `RuntimeError` if your own class was
         not registered, and `ValueError` for parameters that are not those of a request.
         """
         self._require_registered_clients()

@@ -12,8 +12,8 @@ from ..agent import Agent
 class AutoReplyLimits:
     """Counts the automatic replies, for each sender.
 
-    `default` returns the limit for a sender that has none of its own. Raise `TypeError` if
-    `limit` is no number.
+    `default` returns the limit for a sender without one. Raise `TypeError` if `limit` is not a
+    number.
     """
 
     def __init__(self, limit: int, default: Callable[[], int]) -> None:

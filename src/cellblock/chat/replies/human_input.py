@@ -30,7 +30,7 @@ class People:
     """Checks for the end of a conversation, and asks the person.
 
     `answers` are the lines that were typed. By default a message whose whole content is
-    `TERMINATE` ends the conversation. Raise `TypeError` if `is_termination_msg` is no function.
+    `TERMINATE` ends the conversation. Raise `TypeError` if `is_termination_msg` is not a function.
     """
 
     def __init__(

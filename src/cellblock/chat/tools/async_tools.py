@@ -1,6 +1,6 @@
 """Run the coroutines of async tools from a synchronous chat.
 
-They run on an event loop of their own, one for the whole process. So an object that one tool
+They run on a separate event loop, one for the whole process. So an object that one tool
 created, such as an HTTP session, still works in the next one.
 """
 

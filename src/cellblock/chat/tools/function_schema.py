@@ -188,7 +188,7 @@ def _json_schemas(
 
 
 def _description(name: str, annotation: Any) -> str:
-    """Return the text in `Annotated`, else the name. Raise `ValueError` if it is no text."""
+    """Return the text in `Annotated`, else the name. Raise `ValueError` if it is not text."""
     metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     for item in metadata:
         text = (item.description or name) if isinstance(item, FieldInfo) else item

@@ -16,7 +16,7 @@ class MessageTransform(Protocol):
     """A change to the messages that an agent sees. The stored messages stay as they are."""
 
     def apply_transform(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        """Return the messages that the agent sees. `messages` and what is in it are not changed."""
+        """Return the messages that the agent sees. Does not change `messages` or its elements."""
         ...
 
     def get_logs(

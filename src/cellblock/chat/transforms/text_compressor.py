@@ -1,4 +1,4 @@
-"""TextMessageCompressor: shorten the messages that an agent sees with a compressor of your own."""
+"""TextMessageCompressor: shorten the messages that an agent sees with your own compressor."""
 
 from __future__ import annotations
 

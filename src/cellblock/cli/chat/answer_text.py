@@ -34,7 +34,7 @@ class CodeLines:
     """Highlight the lines of a block as they arrive, each once.
 
     A line that ends within a string or comment is shown to the highlighter again before the next
-    one, which goes on with it; so is the first line of a long one. Others begin anew.
+    one, which continues it; so is the first line of a long one. Others begin a new paragraph.
     """
 
     def __init__(self, language: str) -> None:
@@ -53,7 +53,7 @@ class CodeLines:
         return text[0 if is_first else 1].append("\n")
 
     def _ends_open(self, code: str) -> bool:
-        """Return True if a string or comment goes on in the next line."""
+        """Return True if a string or comment continues in the next line."""
         lexer = self._syntax.lexer
         if lexer is None:
             return False
@@ -65,7 +65,7 @@ class AnswerText:
     """Wrap prose at `width` columns, and highlight fenced code line by line.
 
     A word is complete when the next one begins, and a line of code when the next line does. A line
-    that does not fit goes on with the next one, as in a browser.
+    that does not fit continues with the next one, as in a browser.
     """
 
     def __init__(self, width: int) -> None:
@@ -112,7 +112,7 @@ class AnswerText:
         )
 
     def _is_whole(self, line: str) -> bool:
-        """Return True if `line` is no prose."""
+        """Return True if `line` is not prose."""
         if _INDENTED.match(line):
             return not (self._is_in_list or _LIST_ITEM.match(line))
         return bool(_WHOLE_LINE.match(line))

@@ -14,12 +14,12 @@ from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, UserEntry
 from .transcripts.file import SUFFIXES, has_content
 
 _HELP = (
-    ":retry       ask the model again: go on after an error, or answer your last message anew",
+    ":retry       ask the model again: continue after an error, or answer your last message again",
     ":undo        take back your last message and what followed; or :compact or :clear",
     ":compact     let the model shorten the conversation to a summary",
     ":clear       begin a new conversation",
     ":approve     ask again before code runs, after [a]lways; :approve MODE sets --approve",
-    ":model NAME  go on with another model",
+    ":model NAME  continue with another model",
     ":save FILE   save the conversation from now on, as Markdown (.md) or notebook (.ipynb)",
     ":quit        end the conversation; so does Ctrl-D",
     "Commands may begin with / instead. They never change files and variables of the code.",
@@ -42,7 +42,7 @@ def is_exit(text: str) -> bool:
 
 
 def is_command(text: str) -> bool:
-    """Return True if `text` is no message: it begins with `:`, or with `/` and a known name."""
+    """Return True if `text` is not a message: it begins with `:`, or with `/` and a known name."""
     first = text.split(maxsplit=1)[0] if text.strip() else ""
     return text.startswith(":") or (first.startswith("/") and first[1:] in _NAMES)
 
@@ -56,7 +56,7 @@ class ChatCommands:
         self._before: list[tuple[list[Entry], Path | None]] = []  # that `:compact` and `:clear` end
 
     async def run(self, text: str) -> bool:
-        """Run the command `text`. Return True if the model is to go on now.
+        """Run the command `text`. Return True if the model is to continue now.
 
         Raise `CellblockError` if the command fails. The conversation is as it was then.
         """
@@ -100,7 +100,7 @@ class ChatCommands:
         )
 
     def _retry(self) -> bool:
-        """Remove the last answer, and what it answers if that is no message. Return True if so.
+        """Remove the last answer, and what it answers if that is not a message. Return True if so.
 
         After an error, or an answer that is not complete, what was done before stays.
         """
@@ -130,7 +130,7 @@ class ChatCommands:
             entries, self._transcript.path = self._before.pop()
             self._transcript.replace_all(entries)
             where = f", saved in {self._transcript.path}" if self._transcript.path else ""
-            self._note(f"the conversation from before goes on{where}")
+            self._note(f"continuing the earlier conversation{where}")
         elif message:
             self._note("only the summary is left; the conversation is in the file from before")
         else:
@@ -148,7 +148,7 @@ class ChatCommands:
         self._note(f"a new conversation begins{kept}; :undo goes back")
 
     async def _compact(self) -> None:
-        """Let the model summarize the conversation, and go on with the summary."""
+        """Let the model summarize the conversation, and continue with the summary."""
         entries, model = self._transcript.entries, self._conversation.model
         if not entries:
             self._note("there is no message yet")

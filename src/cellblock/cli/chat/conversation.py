@@ -31,7 +31,7 @@ TurnEnd = Literal[
     "too many turns",
 ]
 _USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
-# Opens while the model or code is at work; its token is cancelled by Ctrl-C.
+# Opens while the model or code runs; its token is cancelled by Ctrl-C.
 Interruptible = Callable[[], AbstractContextManager[CancellationToken]]
 
 
@@ -57,7 +57,7 @@ class Conversation:
         return await self.go_on()
 
     async def go_on(self) -> TurnEnd:
-        """Let the model go on from the last entry. Return why it is the user's turn again.
+        """Let the model continue from the last entry. Return why it is the user's turn again.
 
         Raise the errors of the model and of the executor.
         """
@@ -123,7 +123,7 @@ class Conversation:
         return left_out
 
     def _tell_left_out(self, run: RunEntry, left_out: str) -> None:
-        """Tell the model beside the output of `run` which blocks did not run."""
+        """Tell the model, with the output of `run`, which blocks did not run."""
         blocks = list(run.blocks)
         number = max(n for n, block in enumerate(blocks) if block.outcome is not None)
         notice = "\n".join(filter(None, (blocks[number].notice, left_out)))

@@ -13,7 +13,7 @@ from ...languages import find_language
 LANGUAGES = tuple(language.name for language in _ALL if language.policy == "execute")
 _FAMILIES = frozenset(map(language_family, LANGUAGES))
 _PROSE = ("text", "output", "console", "markdown")
-_MEANT_TO_RUN = ("sql", "html", "css")  # beside programs
+_MEANT_TO_RUN = ("sql", "html", "css")  # in addition to programs
 _SAVED = "A block is saved as a file if its first line is a comment such as `# filename: NAME`."
 
 

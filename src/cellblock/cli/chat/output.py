@@ -66,7 +66,7 @@ class ChatOutput:
         )
 
     def note(self, text: str) -> None:
-        """Print a note for each line of `text`, on lines of their own."""
+        """Print a note for each line of `text`, on separate lines."""
         for line in text.splitlines():
             for part in self._wrapped_note(line):
                 write(self._renderer.note(part))
@@ -96,7 +96,7 @@ class ChatOutput:
         await self.end_answer()
 
     async def write_answer(self, piece: str) -> None:
-        """Print a piece of an answer. It begins on a line of its own, below an empty one."""
+        """Print a piece of an answer. It begins on a new line, below an empty one."""
         if self._has_code_output:
             self._has_code_output = False
             self.start_new_line()

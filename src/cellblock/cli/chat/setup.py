@@ -188,7 +188,7 @@ class ChatSetup:
             )
 
     async def take_turn(self, conversation: Conversation, text: str | None) -> TurnEnd:
-        """Let the model answer `text`, or go on if it is None.
+        """Let the model answer `text`, or continue if it is None.
 
         Print why it is the user's turn, and the usage.
         """
@@ -216,19 +216,19 @@ class ChatSetup:
 
 
 def _with_latest(settings: ChatSettings) -> ChatSettings:
-    """Return `settings` with the file of the latest conversation, if that is to go on."""
+    """Return `settings` with the file of the latest conversation, if that is to continue."""
     if settings.resume != LATEST:
         return settings
     if (path := latest_chat(os.environ)) is None:
         raise click.UsageError(
-            "there is no conversation of this folder to go on with: pass --resume FILE",
+            "there is no conversation of this folder to continue: pass --resume FILE",
             click.get_current_context(),
         )
     return replace(settings, resume=str(path))
 
 
 def _with_saved_options(settings: ChatSettings) -> tuple[ChatSettings, str]:
-    """Return `settings` with the options of the conversation to go on with, and a note on them."""
+    """Return `settings` with the options of the conversation to continue, and a note on them."""
     if settings.resume is None:
         return settings, ""
 
@@ -243,11 +243,11 @@ def _with_saved_options(settings: ChatSettings) -> tuple[ChatSettings, str]:
 
 
 def _open_transcript(settings: ChatSettings, locks: ChatLocks) -> Transcript:
-    """Return the transcript to go on with, or a new one. Raise `click.UsageError`."""
+    """Return the transcript to continue, or a new one. Raise `click.UsageError`."""
     path = None if settings.no_save else settings.save or settings.resume
     if settings.save and settings.save != settings.resume and has_content(Path(settings.save)):
         raise click.UsageError(
-            f"{settings.save} exists: pass --resume {settings.save} to go on with it, or another "
+            f"{settings.save} exists: pass --resume {settings.save} to continue it, or another "
             "name to --save",
             click.get_current_context(),
         )
@@ -256,7 +256,7 @@ def _open_transcript(settings: ChatSettings, locks: ChatLocks) -> Transcript:
             locks.acquire(Path(path))
         except WorkspaceError as error:
             raise click.UsageError(
-                f"{error}: end the conversation there, or pass --save OTHER.md to go on in a copy",
+                f"{error}: end the conversation there, or use --save OTHER.md to work on a copy",
                 click.get_current_context(),
             ) from error
     try:

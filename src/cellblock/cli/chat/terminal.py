@@ -51,8 +51,8 @@ class ChatTerminal:
     async def read_key(self, prompt: str, keys: Sequence[str]) -> str:
         """Return the first of `keys` that is pressed from now on. Raise as `read_message` does.
 
-        What was typed before is dropped, and so are letters of a longer text: they are no answer
-        to this question.
+        What was typed before is dropped, and so are letters of a longer text: they are not an
+        answer to this question.
         """
         session = PromptSession[str](
             key_bindings=_single_keys(keys), output=self._output, history=InMemoryHistory()

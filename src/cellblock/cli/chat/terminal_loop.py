@@ -19,7 +19,7 @@ from .transcripts.entries import AnswerEntry, UserEntry
 
 
 class TerminalLoop:
-    """Read messages at `terminal` and let the model answer. Ctrl-C stops what is at work."""
+    """Read messages at `terminal` and let the model answer. Ctrl-C stops the model or the code."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class TerminalLoop:
             text = None
 
     async def _show_resumed(self) -> None:
-        """Print where a resumed conversation goes on."""
+        """Print which conversation is resumed."""
         entries = self._setup.transcript.entries
         if not entries:
             return
-        self._output.note(f"the conversation in {self._setup.settings.resume} goes on")
+        self._output.note(f"continuing the conversation in {self._setup.settings.resume}")
         self._setup.note_resumed()
         for entry in entries[-2:]:
             if isinstance(entry, UserEntry | AnswerEntry):
@@ -82,7 +82,7 @@ class TerminalLoop:
         return None if is_exit(text) else text
 
     async def _answer(self, conversation: Conversation, commands: ChatCommands, text: str) -> None:
-        """Run a command, or let the model answer. Print errors: the conversation goes on."""
+        """Run a command, or let the model answer. Print errors: the conversation continues."""
         try:
             if not is_command(text):
                 await self._setup.take_turn(conversation, text)
@@ -100,6 +100,6 @@ class TerminalLoop:
         try:
             await self._setup.take_turn(conversation, DEMO_TASK)
         except CassetteMismatch:
-            self._output.note("the recording goes on only with the recorded code; it ends here")
+            self._output.note("the recording continues only with the recorded code; it ends here")
         else:
             self._output.note("the recording ends here; --model NAME starts your own conversation")

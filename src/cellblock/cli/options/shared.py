@@ -48,7 +48,7 @@ def work_dir_refusal(context: click.Context, folder: str) -> str:
 
     `context` says if the home is allowed.
     """
-    what, advice = exposure_of(folder), "Use a folder for the code alone."
+    what, advice = exposure_of(folder), "Use a separate folder for the code."
     if what is None or (what == "your home folder" and is_home_allowed(context)):
         return ""
     if what == "your home folder":
@@ -81,7 +81,7 @@ def _find_env(context: click.Context, parameter: click.Parameter, value: str | N
     folder = os.path.abspath(os.path.expanduser(value))
     if "\0" in folder or not os.access(os.path.join(folder, "bin", "python"), os.X_OK):
         raise click.BadParameter(
-            f"{value} is no virtual environment, because bin/python is missing: make one with "
+            f"{value} is not a virtual environment, because bin/python is missing: make one with "
             "python -m venv",
             context,
             parameter,

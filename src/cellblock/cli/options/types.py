@@ -20,7 +20,7 @@ class FiniteFloat(click.FloatRange):
         """See `click.ParamType`."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number", param, ctx)
+            self.fail(f"{value} is not a finite number", param, ctx)
         return number
 
 

@@ -73,7 +73,7 @@ class ReplCommands:
             raise ReplCommandError(f"unknown command :{name}; :help lists the commands")
         try:
             return await command(argument.strip())
-        except (SessionError, ValueError) as error:  # a ValueError: a name that is no name
+        except (SessionError, ValueError) as error:  # a ValueError: an invalid name
             raise ReplCommandError(str(error)) from error
 
     async def _help(self, _: str) -> Iterable[str]:

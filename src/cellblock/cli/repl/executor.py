@@ -13,10 +13,10 @@ from ...executors.session.sandbox import SandboxSessionCodeExecutor
 
 
 class ReplExecutor(SandboxSessionCodeExecutor):
-    """A session that shows where Ctrl-C interrupted it, and saves images in a folder of their own.
+    """A session that shows where Ctrl-C interrupted it, and saves images in a separate folder.
 
     images        where images are saved
-    has_colours   True if tracebacks are to have colours
+    has_colours   True if tracebacks have colours
     """
 
     _no_input: ClassVar[str] = (

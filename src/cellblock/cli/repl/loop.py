@@ -60,7 +60,7 @@ class _ReplLoop:
             self.print_note("images are saved but not opened: there is no screen or no xdg-open")
 
     def print_note(self, text: str) -> None:
-        """Print `text` on a line of its own."""
+        """Print `text` on a separate line."""
         write(self.renderer.note(text))
 
     @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...errors import CellblockError
 
-# A compound statement can go on after a complete line. The next unindented statement ends it.
+# A compound statement can continue after a complete line. The next unindented statement ends it.
 _COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match)\b|@")
 _CONTINUATION = re.compile(r"(?:elif|else|except|finally)\b|[ \t#]")
 
@@ -15,7 +15,7 @@ _CONTINUATION = re.compile(r"(?:elif|else|except|finally)\b|[ \t#]")
 class StatementSplitter:
     """Split a script into blocks of one statement each.
 
-    A command, which is a line that starts with a colon, is a block of its own. A cell magic, which
+    A command, which is a line that starts with a colon, is a separate block. A cell magic, which
     starts with `%%`, ends at an empty line.
     """
 

@@ -46,7 +46,7 @@ class Terminal:
     async def read_answer(self, prompt: str, *, is_hidden: bool) -> str:
         """Return a line that answers `prompt`. Raise the same errors as `read_block`.
 
-        A hidden answer is not shown, and is no part of the history.
+        A hidden answer is not shown, and not saved in the history.
         """
         session = PromptSession[str](output=self._answers.output) if is_hidden else self._answers
         return await session.prompt_async(prompt, handle_sigint=False, is_password=is_hidden)

@@ -95,7 +95,7 @@ class Renderer:
                 pass  # printed while the executor starts
 
     def note(self, text: str, style: Style = "dim") -> Iterator[StyledText]:
-        """Yield a note, on a line of its own."""
+        """Yield a note, on a separate line."""
         yield from self.start_new_line()
         yield StyledText("stderr", f"--- {printable_line(text)}\n", style)
 

@@ -1,4 +1,4 @@
-"""Compare the arguments of a call with the parameters of ours."""
+"""Compare the arguments of a call with the parameters of Cellblock's class or function."""
 
 from __future__ import annotations
 

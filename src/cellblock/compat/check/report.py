@@ -24,7 +24,7 @@ Verdict = Literal["covered", "differs", "missing"]
 
 @dataclass
 class CompatFinding:
-    """What is said about one name: a verdict, a note, and where the program uses the name."""
+    """A finding about one name: a verdict, a note, and where the program uses the name."""
 
     verdict: Verdict
     name: str

@@ -29,7 +29,7 @@ _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 
 
 class UnreadableFile(Exception):
-    """A file is no script, notebook or page. The message says why."""
+    """A file is not a script, notebook or page. The message says why."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ..seccomp_profile import IGNORED_ADVICE
 FOLDER = "/opt/cellblock"
 REQUIREMENTS = ("ipykernel>=6", "jupyter_kernel_gateway>=3")
 
-# The packages are in a folder of their own, so that those of the base image are not changed.
+# The packages are in a separate folder, so that those of the base image are not changed.
 DOCKERFILE = f"""\
 FROM {{base}}
 COPY . {FOLDER}/
@@ -89,7 +89,7 @@ os._exit(code if code >= 0 else 128 - code)
 
 # Process 1. Its arguments are its modes, rlimits, and the command of the image. It reaps orphans,
 # and exits with the command; in the mode "watch" also when its standard input is closed, that is,
-# when its owner dies; in the mode "filtered" at once if no system call filter is in force. The
+# when its owner dies; in the mode "filtered" immediately if no system call filter is in force. The
 # other processes of the container are killed when it exits.
 INIT = f"""
 import _thread, os, resource, signal, sys

@@ -20,7 +20,7 @@ _MISSING = "Jupyter servers need aiohttp, which is not installed: pip install 'c
 class JupyterClient:
     """Start, list and delete kernels of the Jupyter server at `connection_info`.
 
-    To run code, use `JupyterServerCodeExecutor`, which starts a kernel of its own. Every method
+    To run code, use `JupyterServerCodeExecutor`, which starts its own kernel. Every method
     raises `BackendError` if the server cannot be reached or refuses. `async with` closes the
     client.
     """

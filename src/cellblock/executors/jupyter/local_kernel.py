@@ -95,7 +95,7 @@ class CellProvisioner(LocalProvisioner):
         if not self.kernel_pid.done():
             await self._cell_task
         if not self.has_process:
-            raise BackendError(f"The kernel ended at once. It printed: {self.output_tail}")
+            raise BackendError(f"The kernel ended immediately. It printed: {self.output_tail}")
         return self.connection_info
 
     async def _run_cell(self, request: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ class TextOutputLimit:
         self._limit = OutputLimit(max_bytes, text=True)
 
     def add(self, output: Output) -> list[Output]:
-        """Add output, and return the part of it that can be passed on at once."""
+        """Add output, and return the part of it that can be passed on immediately."""
         if self._limit.max_bytes is None:
             return [output]
         data = output.text.encode(errors="replace")

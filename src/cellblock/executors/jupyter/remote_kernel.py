@@ -219,7 +219,7 @@ def _kind_and_request(message: Message) -> tuple[str, str]:
 
 
 def _set_quick_ack(connection: aiohttp.ClientWebSocketResponse) -> None:
-    """Acknowledge packets at once.
+    """Acknowledge packets immediately.
 
     By Nagle's algorithm, the server sends a second small message only after the first one is
     acknowledged. Delayed acknowledgements would cost each block with output 40 ms. Linux resets the

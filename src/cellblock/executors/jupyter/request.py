@@ -24,7 +24,7 @@ class KernelRequest:
 
     flush               code to run after code that ended by itself, so that the kernel sends output
                         that it has read but not sent yet
-    silent              whether the code is no entry of the kernel's history
+    silent              whether the code is left out of the kernel's history
     ignored_interrupt   whether the code did not end when it was interrupted
     """
 

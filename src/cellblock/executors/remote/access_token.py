@@ -47,7 +47,7 @@ class AccessToken:
         try:
             answer = await _call(credential)
             token, expires_on = str(answer.token), float(answer.expires_on)
-        except Exception as error:  # every credential has errors of its own
+        except Exception as error:  # each kind of credential raises other errors
             raise ServiceError(
                 f"{type(credential).__name__} returned no token for {SCOPE}: {error}"
             ) from error

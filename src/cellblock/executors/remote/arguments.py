@@ -31,7 +31,7 @@ def check_endpoint(value: object) -> str:
 
 
 def check_credential(value: object) -> Credential | str | None:
-    """Return `value`. Raise `ValueError` if it is no credential, without showing it."""
+    """Return `value`. Raise `ValueError` if it is not a credential, without showing it."""
     if value is None or (isinstance(value, str) and value.isascii() and value.isprintable()):
         if value != "":
             return value

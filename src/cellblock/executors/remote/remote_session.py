@@ -167,7 +167,7 @@ class RemoteSession:
     async def settle(self) -> str:
         """Wait until an abandoned run has ended; replace the session if it does not.
 
-        Return a notice for the user, "" if the session goes on with its variables.
+        Return a notice for the user, "" if the session continues with its variables.
         """
         try:
             async with asyncio.timeout(self._waits.settle):
@@ -208,7 +208,7 @@ class RemoteSession:
         return OUTSIDE_WORKSPACE_TEXT not in saved.stdout
 
     async def _run_own(self, code: str) -> Execution:
-        """Run code of ours, which does no harm if it runs twice."""
+        """Run Cellblock's own code, which may safely run twice."""
         return await self.client.execute(code, _SETUP_SECONDS, _RUN_TASK, is_repeatable=True)
 
     async def _changed_files(self) -> tuple[RemoteFile, ...]:
@@ -227,7 +227,7 @@ class RemoteSession:
 
 
 async def _delete(client: SessionClient) -> None:
-    """Delete a session. It ends by itself later if that fails."""
+    """Delete a session. If that fails, it expires later."""
     try:
         async with asyncio.timeout(_DELETE_SECONDS):
             await client.delete_session()
@@ -241,5 +241,5 @@ def _is_hidden(name: str) -> bool:
 
 
 def _report(execution: Execution) -> str:
-    """Return what a run of ours says about its failure."""
+    """Return what a run of Cellblock's own code says about its failure."""
     return (execution.stderr or execution.stdout).strip()[-2000:] or "no reason was given"

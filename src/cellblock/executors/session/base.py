@@ -58,13 +58,14 @@ class SessionExecutor(CommandLineExecutor):
     keep_processes   keep processes that a block started running for later blocks, as a notebook
                      does. Otherwise they are killed when the block ends
     input_callback   called with the prompt to answer `input()` and `getpass`. Without it they raise
-                     an error at once. The prompt is a string whose `hidden` is True for `getpass`
+                     an error immediately. The prompt is a string whose `hidden` is True for
+                     `getpass`
 
     For the other parameters see `CommandLineExecutor`.
     """
 
     is_live: ClassVar[bool] = True
-    _loss_advice: ClassVar[str] = "Call restart() to begin a new session."
+    _loss_advice: ClassVar[str] = "Call restart() to start a new session."
     _no_input: ClassVar[str] = (
         "input() is not available: create the session with an input_callback to answer it."
     )

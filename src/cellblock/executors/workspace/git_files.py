@@ -22,7 +22,7 @@ class GitFiles:
     def find_harmful(self, changed: Iterable[str], found: Iterable[str]) -> list[str]:
         """Return the harmful ones of the `changed` files, sorted.
 
-        Also those of bare repositories among the `found` files, beside which one may have changed.
+        Also those of bare repositories among the `found` files, next to which one may have changed.
         """
         bare = (path for path in found if os.path.basename(path) == "HEAD")
         return [
@@ -35,7 +35,7 @@ class GitFiles:
         folder, name = os.path.split(path)
         if name != "HEAD":
             return self._is_plain(path, if_missing=False)
-        return all(  # Git obeys the files beside it
+        return all(  # Git obeys the files next to it
             self._is_plain(os.path.join(folder, name), if_missing=True)
             for name in ("config", "commondir")
         )

@@ -80,7 +80,7 @@ class Workspace:
         self.is_small = True  # True until a scan finds otherwise
         # Startup files, as the last scan found them; None before the first scan.
         self._startup_files: dict[str, FileFingerprint] | None = None
-        self._git_files: GitFiles | None = None  # None if new files of Git are left alone
+        self._git_files: GitFiles | None = None  # None if new files of Git are not checked
         self.undone: list[str] = []  # new files of Git that the last `list_changes` has removed
         # Paths of files and folders that blocks may not change, also not from outside the sandbox.
         self.read_only: tuple[str, ...] = ()
@@ -375,8 +375,8 @@ def _check_system() -> None:
 def _resolve_links(top: str, name: str) -> str:
     """Resolve `name` in the folder `top` as `os.path.realpath` does, with a limit on links.
 
-    Missing files and link loops are no error, as there. Without the limit, links made by code could
-    keep it busy for ever. Raise `OutsideWorkspace` if the limit is exceeded.
+    Missing files and link loops are not errors, as there. Without the limit, links made by code
+    could keep it busy for ever. Raise `OutsideWorkspace` if the limit is exceeded.
     """
     path, rest, letters = "" if name.startswith("/") else top, name.split("/")[::-1], len(name)
     links, following = 0, list[str]()

@@ -2,7 +2,7 @@
 
 A client trusts the output of cells that its user runs. A script in it runs in the client's page,
 from where it can start a kernel without a sandbox. So it would leave the sandbox through the
-browser. What is loaded from the network carries data out.
+browser. A request to the network can carry data out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PICTURE = re.compile(r"image/(?:png|jpeg|gif|webp)")
 # Clients put it into an attribute, which it cannot end.
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*", re.ASCII)
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-# What Python shows of an object that has no text of its own.
+# What Python shows of an object without a `__repr__`.
 _OBJECT_TEXT = re.compile(r"<[\w.]+ object.*>")
 
 
@@ -79,7 +79,7 @@ _BECOME_HTML = ("text/markdown", "image/svg+xml")
 
 
 def _clean(mime: str, content: object, data: Mapping[str, Any]) -> tuple[object, bool]:
-    """Return what is kept of the content of one type, None for nothing, and whether that is all."""
+    """Return the safe part of one type's content, or None, and whether that is all of it."""
     text = _join(content)
     match mime:
         case "application/json":  # clients show it as a tree of text
@@ -141,7 +141,7 @@ def _has_own_text(data: Mapping[str, Any]) -> bool:
 
 
 def _join(content: object) -> str | None:
-    """Return the text of a MIME type, which can be a list of lines; None if it is no text."""
+    """Return the text of a MIME type, which can be a list of lines; None if it is not text."""
     if isinstance(content, list):
         content = "".join(map(str, content))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - JSON
     return content if isinstance(content, str) else None

@@ -1,4 +1,4 @@
-"""Let charts through that clients draw from data alone. Pure: no I/O.
+"""Let charts through that clients draw only from data. Pure: no I/O.
 
 The languages of charts can load files, evaluate expressions, and make links, forms and HTML. What
 is kept of them can only draw:
@@ -28,7 +28,7 @@ _ACTS = re.compile(
 
 
 def clean_chart(mime: str, content: object) -> dict[str, Any] | None:
-    """Return what is inert of a chart; None if it is not drawn without the rest, or no chart."""
+    """Return the inert part of a chart; None if nothing can be drawn from it."""
     chart = _mapping(content)
     try:
         if _ACTS.search(json.dumps(chart, ensure_ascii=False)):

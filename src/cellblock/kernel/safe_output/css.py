@@ -1,6 +1,6 @@
 """Take out of CSS what could change more than the output that it belongs to.
 
-What is kept is written anew from parts that are known to be harmless. Pure: no I/O.
+The output is rebuilt from parts that are known to be harmless. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STYLER_CLASS = re.compile(
     r"dataframe|data|blank|foot|pd-t|index_name|(?:row|col)_(?:heading|trim)|(?:row|col|level)\d+"
 )
 _COMMENT = re.compile(r"/\*(?:(?!/\*).)*?\*/", re.DOTALL)
-# Elements in the one with the id. `+` and `~` would reach those beside it.
+# Elements in the one with the id. `+` and `~` would reach its siblings.
 _SELECTOR = re.compile(rf"#{STYLER_ID.pattern}(?:[\s.:>#][\w\s.:>#*()-]*)?", re.ASCII)
 _FUNCTION = re.compile(r"(?<![\w\\-])(?:linear-gradient|rgba?|hsla?)\(")
 _VALUE = re.compile(r"(?:[\w\s#.,%!+/()-]|'[\w\s-]*'|\"[\w\s-]*\")+", re.ASCII)
@@ -57,7 +57,7 @@ def clean_css(text: str) -> tuple[str, bool]:
 
 
 def clean_declarations(text: str) -> str:
-    """Return what is harmless in the content of a rule or of a `style` attribute."""
+    """Return the harmless part of the content of a rule or of a `style` attribute."""
     return "; ".join(line for line in _split(text) if _is_harmless(line))
 
 

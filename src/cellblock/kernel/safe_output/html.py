@@ -1,6 +1,6 @@
 """Take active content out of HTML. Pure: no I/O.
 
-What is left has text, tables, embedded pictures, sounds and films, and links. Its attributes load
+The result has text, tables, embedded pictures, sounds and films, and links. Its attributes load
 nothing and name nothing of the client's page, its styles stay in the output, and its formulas have
 no command that would bring back what was taken out.
 """

@@ -1,6 +1,6 @@
 """Turn Markdown into HTML, as JupyterLab does, for `clean_html`. Pure: no I/O.
 
-Clients render Markdown with extensions and rules of their own, which differ and can act: HTML in
+Clients render Markdown with their own extensions and rules, which differ and can act: HTML in
 it, diagrams, links with commands. So it never leaves the kernel as Markdown. Formulas stay text,
 which clients typeset in HTML too.
 """

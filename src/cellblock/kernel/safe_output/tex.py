@@ -1,10 +1,11 @@
 r"""Take commands that act out of TeX. Pure: no I/O.
 
-Clients typeset TeX with MathJax or KaTeX, and nbconvert also with LaTeX. What is left can only draw
-and define macros. Kept from working are the commands that make links, styles, classes, identifiers
-and attributes, load extensions and pictures, or read and write files. So are those that make other
-commands from text (`\csname`, `\begin{href}`, `^^`). A macro cannot: its arguments are no part of
-a command's name. Beside TeX, clients read HTML and Markdown in it, so that is broken up as well.
+Clients typeset TeX with MathJax or KaTeX, and nbconvert also with LaTeX. The remaining TeX can only
+draw and define macros. Kept from working are the commands that make links, styles, classes,
+identifiers and attributes, load extensions and pictures, or read and write files. So are those that
+make other commands from text (`\csname`, `\begin{href}`, `^^`). A macro cannot: its arguments are
+not part of a command's name. Besides TeX, clients read HTML and Markdown in it, so that is broken
+up as well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _COMMAND = re.compile(
 _BACKSLASH_SIGN = "\u29f5"  # looks like a backslash, and starts no command
 # A tag, an entity, and a link or picture of Markdown. To TeX, a space behind it means nothing.
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|\](?=[(:\[])")
-_TAG_OR_TEXT = re.compile(r'<(?:[^<>"]|"[^"]*")*>|[^<]+')  # in an attribute, `>` is no end
+_TAG_OR_TEXT = re.compile(r'<(?:[^<>"]|"[^"]*")*>|[^<]+')  # in an attribute, `>` ends nothing
 
 
 def clean_tex(text: str) -> str:

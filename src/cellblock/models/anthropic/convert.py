@@ -68,7 +68,7 @@ def _blocks(
             for result in message.content
         ]
     if isinstance(message.content, str):
-        # The service also refuses an answer of its own that ends with a space.
+        # The service also refuses an earlier answer that ends with a space.
         is_answer = isinstance(message, AssistantMessage)
         return [_text(message.content.rstrip() if is_answer else message.content)]
     blocks: list[dict[str, Any]] = []
@@ -158,7 +158,7 @@ def _json_tool_name(request: ModelRequest) -> str:
 
 
 def to_result(answer: ClaudeMessage, request: ModelRequest) -> CreateResult:
-    """Return `answer` as a `CreateResult`. The thought is the thinking, and text beside calls."""
+    """Return `answer` as a `CreateResult`. The thought is the thinking, and text with calls."""
     thought = "\n".join(b.thinking for b in answer.content if b.type == "thinking" and b.thinking)
     text = "".join(block.text or "" for block in answer.content if block.type == "text")
     calls = [_to_call(block) for block in answer.content if block.type == "tool_use"]

@@ -101,7 +101,7 @@ class BaseOpenAIChatCompletionClient(ServiceClient):
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the answer; whole if the server does not stream, or its stream is empty.
 
-        Some servers say only without a stream what is wrong.
+        Some servers name the error only without a stream.
         """
         empty: ModelError | None = None
         if self._streams:

@@ -150,7 +150,7 @@ def to_response_format(
     """Return the fields of the request that ask for JSON.
 
     A model without structured output is asked for any JSON, and the schema goes into a system
-    message (see `with_instruction`); with `schema_in_json_mode` also beside the mode, where
+    message (see `with_instruction`); with `schema_in_json_mode` also in addition to the mode, where
     llama-cpp-python reads it.
     """
     output_type = request.output_type
@@ -181,7 +181,7 @@ def to_result(answer: Completion) -> CreateResult:
     """Return `answer` as a `CreateResult`.
 
     Reasoning is the thought: the field for it, or a `<think>` part that begins the text. So is the
-    text beside tool calls.
+    text with tool calls.
     """
     choice = answer.choices[0]
     thought, text = _split_thought(choice.message, choice.finish_reason)
@@ -190,7 +190,7 @@ def to_result(answer: Completion) -> CreateResult:
         thought, text = "\n\n".join(part for part in (thought, text) if part), ""
     usage = answer.usage
     return CreateResult(
-        # Some servers say "stop" beside tool calls.
+        # Some servers say "stop" with tool calls.
         finish_reason="function_calls"
         if calls and choice.finish_reason in (None, "stop")
         else _FINISH_REASONS.get(choice.finish_reason, "unknown"),

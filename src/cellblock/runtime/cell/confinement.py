@@ -28,7 +28,7 @@ class Confinement:
 
     rlimits         (resource, value) pairs, for the soft and the hard limit
     filter_program  a seccomp program
-    landlock        rules as (path, access mask), and masks of what is handled and scoped, see
+    landlock        rules as (path, access mask), and the masks of handled and scoped rights, see
                     landlock(7)
     drop            drop all capabilities, and do not gain new ones
     oom_first       let the OOM killer pick this process first

@@ -1,4 +1,4 @@
-"""A successful block reports its end itself, just before its memory is freed.
+"""A successful block reports its own end, just before its memory is freed.
 
 The kernel reports the end of a process only after freeing its memory, which takes a fifth of a
 short block's time. The first process accepts the notification only if no other process or thread

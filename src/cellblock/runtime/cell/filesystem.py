@@ -51,7 +51,7 @@ class CellFilesystem:
         self._first = True
 
     def reset(self) -> bool:
-        """Undo all changes of earlier blocks. Return True if a filesystem was mounted anew."""
+        """Undo all changes of earlier blocks. Return True if a filesystem was mounted again."""
         changed, self._first = self._first, False
         if self._namespaces:
             _new_ipc_namespace()

@@ -60,7 +60,7 @@ def is_tested(version: str) -> bool:
 
 
 def _make_caller() -> Callable[..., Any]:
-    """Return a function that calls another one from a frame that names no file of ours.
+    """Return a function that calls another one from a frame that names no file of Cellblock.
 
     At its end the interpreter calls finalizers and exit functions without a Python frame.
     """

@@ -75,7 +75,7 @@ def _remove_our_modules() -> None:
 
 
 def prepare_main() -> None:
-    """Do what is possible before the script is known.
+    """Do the work that is possible before the script is known.
 
     It does no more than necessary, since a block may already wait. See `warmup.pretouch`.
     """
@@ -187,7 +187,7 @@ def _exec_program(argv: list[str]) -> None:
 
 
 def _unload_shadowed(folder: str) -> None:
-    """Remove loaded libraries that a module beside the script shadows, as in a new interpreter."""
+    """Remove loaded libraries that modules next to the script shadow, as in a new interpreter."""
     # Files of blocks without a name may be many, and are not imported.
     others = [entry for entry in os.listdir(folder) if not entry.startswith("tmp_code_")]
     for name in {entry.partition(".")[0] for entry in others}:

@@ -1,7 +1,7 @@
 """Private copies of standard library modules for our own modules, made before user code runs.
 
-What a process of ours does after a block must not depend on what the block did to `os` and others.
-Evaluation harnesses, for example, disable dozens of functions by setting them to None.
+What Cellblock's processes do after a block must not depend on what the block did to `os` and
+others. Evaluation harnesses, for example, disable dozens of functions by setting them to None.
 """
 
 from __future__ import annotations

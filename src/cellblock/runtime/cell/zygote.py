@@ -25,11 +25,11 @@ from . import init, script, stdio, stdlib_copy, warmup
 from .confinement import Confinement
 from .filesystem import attach_mounts
 
-_MAX_ERROR_CHARS = 2000  # the server reads the whole message at once
+_MAX_ERROR_CHARS = 2000  # the server reads the whole message with one call
 
 
 def main() -> dict[str, Any]:
-    """Run as a zygote that is a program of its own, in a sandbox. Return like `serve`."""
+    """Run as a zygote that is a separate program, in a sandbox. Return like `serve`."""
     server = socket.socket(fileno=syscalls.ZYGOTE_SOCKET_FD)
     server.set_inheritable(False)
     if syscalls.BIND_NOW in os.environ.items():  # set by us, not by the policy
@@ -106,7 +106,7 @@ def _install_filters(spec: dict[str, Any]) -> None:
     if "filter_program" in spec:
         _install(spec["filter_program"])
     if "output_program" in spec:
-        with contextlib.suppress(OSError):  # it is no protection, and a container may forbid it
+        with contextlib.suppress(OSError):  # it protects nothing, and a container may forbid it
             _install(spec["output_program"])
 
 
@@ -195,7 +195,7 @@ def prepare_sessions() -> None:
 
     Raise `ImportError` if IPython is missing.
     """
-    # As in the interactive interpreter. Blocks beside a session set their own.
+    # As in the interactive interpreter. Blocks that run next to a session set their own.
     sys.argv, sys.orig_argv = [""], [sys.executable]
     try:
         session_start().zygote_shell().run("None", silent=True)

@@ -199,7 +199,7 @@ def kill_descendants(root: int) -> bool:
 
 
 def kill_namespace() -> None:
-    """From the first process of a process namespace, send SIGKILL to all others in it at once."""
+    """From the first process of a process namespace, send SIGKILL to all others with one call."""
     if os.getpid() != 1:  # elsewhere, -1 means every process of the user
         raise AssertionError("kill_namespace outside a process namespace")
     try:  # no `contextlib` or enums: after a fork, each touched object is copied

@@ -13,7 +13,7 @@ _RETRIES, _DELAY = 100, 0.01  # seconds
 def retry(call: Callable[[], _T]) -> _T:
     """Return what `call` returns. If the kernel lacks memory, for example, call it again.
 
-    Raise `ConnectionError` at once, and what `call` raises a second later.
+    Raise `ConnectionError` immediately, and what `call` raises a second later.
     """
     for _ in range(_RETRIES):
         try:

@@ -24,7 +24,7 @@ else:
 
 
 class SafeFolder:
-    """An open folder. Code may at any moment replace any name in it, or move what is in it.
+    """An open folder. Code may at any moment replace any name in it, or move its contents.
 
     Nothing outside it is ever read, written or removed, and nothing makes the caller wait, because:
 
@@ -210,7 +210,7 @@ class SafeFolder:
     def remove(self, name: str) -> None:
         """Remove the file or folder `name`, with all in it, of any names, depths and modes.
 
-        Raise the first `OSError` of what is left at the end.
+        Raise the first `OSError` of a file that is still there at the end.
         """
         try:
             self.unlink(name)
@@ -258,7 +258,7 @@ class SafeFolder:
 
 
 class _FirstError:
-    """A context that suppresses each `OSError`, and keeps the first that is no missing file."""
+    """A context that suppresses each `OSError`, and keeps the first that is not a missing file."""
 
     first: OSError | None = None
 

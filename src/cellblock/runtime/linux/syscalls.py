@@ -43,7 +43,7 @@ CAP_NET_ADMIN: Final = 12
 CAP_SYS_ADMIN: Final = 21
 CAP_LAST: Final = 63
 DEVPTS: Final = "/dev/pts"
-ZYGOTE_SOCKET_FD: Final = 3  # the socket of a zygote that is a program of its own
+ZYGOTE_SOCKET_FD: Final = 3  # the socket of a zygote that is a separate program
 # Makes the linker look up all functions at the start, not each in every cell again: ld.so(8).
 BIND_NOW: Final = ("LD_BIND_NOW", "cellblock")
 # What a zygote in a sandbox needs to create cells, and what it needs to create their networks.
@@ -207,7 +207,7 @@ def fork_without_hooks() -> int:
 
 
 def map_shared(descriptor: int, address: int, size: int) -> None:
-    """Map a file at `address`, readable and writable, instead of what is mapped there."""
+    """Map a file at `address`, readable and writable, instead of the current mapping."""
     if _mmap(address, size, _READ_WRITE, _MAP_SHARED | _MAP_FIXED, descriptor, 0) == _MAP_FAILED:
         _check(-1, "mmap")
 

@@ -127,7 +127,7 @@ class Cell:
         cgroups: CellCgroups,
         dedicated_to: tuple[Job, list[str], list[int]] | None = None,
     ) -> None:
-        """Make a cell for any blocks, or for one job alone: the job, mount targets, and mounts."""
+        """Make a cell for any blocks, or for one job only: the job, mount targets, and mounts."""
         self.name = name
         self.job, self._targets, mounts = dedicated_to or (None, list[str](), list[int]())
         self._mounts = list[int]()
@@ -325,7 +325,7 @@ class Cell:
         self._mounts = []
 
     def kill(self) -> None:
-        """Kill the first process, if it does not end by itself."""
+        """Kill the first process if it does not end."""
         if not self._own_processes and self.pid:
             process_tree.kill_descendants(self.pid)
         self._signal(signal.SIGKILL)  # this also ends its process namespace, if it has one

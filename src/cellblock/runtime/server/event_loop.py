@@ -23,11 +23,11 @@ class TimerHandler(Protocol):
         ...
 
     def on_timer(self) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         ...
 
     def on_fault(self, error: Exception) -> None:
-        """Handle what `on_timer` raised, or a handler that has no `on_fault` of its own."""
+        """Handle what `on_timer` raised, or a handler without an `on_fault`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Contain faults: what is raised while one request is handled ends that request or session alone.
+"""Contain faults: an error while one request is handled ends only that request or session.
 
 The event loop catches what a handler raises, and calls the `on_fault` of what the handler works
 for. A fault for which nothing in particular can be blamed, such as a failed `epoll_wait`, is

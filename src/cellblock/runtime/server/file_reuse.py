@@ -51,7 +51,7 @@ class ReusableFiles:
 
     def write(self, path: str, data: bytes) -> int:
         """Write a new file like `write_new_file_at`, with a reused file where possible."""
-        # Truncating a file to nothing makes some disks write at once.
+        # Truncating a file to nothing makes some disks write immediately.
         if self._is_supported and data:
             try:
                 with open_parent(path) as (folder, name):

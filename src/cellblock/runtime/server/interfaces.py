@@ -48,7 +48,7 @@ class FrameSender(EventSource, Protocol):
     def reply(self, frame: bytes, backlog: int) -> None:
         """Send the last frame of a block or request while `backlog` blocks wait for a cell.
 
-        It is sent at once or together with other replies.
+        It is sent immediately or together with other replies.
         """
 
     def flush(self) -> None:

@@ -1,10 +1,10 @@
 """A memory reserve where all cells and the server share one limit, as in a container.
 
-The kernel may not get back the memory of a killed process at once: not while another process, such
-as the server, reads its files in /proc. A process of ours that needs a page then would make the OOM
-killer choose another victim, which could be one of ours. The processes of the reserve hold memory,
-and the OOM killer picks them first. There are several, since even without such readers the kernel
-may kill the next process before it has the memory of the last one.
+The kernel may not get back the memory of a killed process immediately: not while another process,
+such as the server, reads its files in /proc. A process of Cellblock that needs a page then would
+make the OOM killer choose another victim, perhaps also Cellblock's. The processes of the
+reserve hold memory, and the OOM killer picks them first. There are several, since even without such
+readers the kernel may kill the next process before it has the memory of the last one.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from .interfaces import FrameSender
 def forward_output(
     client: FrameSender, run: Run, limit: OutputLimit, stream: str, data: bytes
 ) -> None:
-    """Save the output to the run's file, and send what the limit passes on at once."""
+    """Save the output to the run's file, and send immediately what the limit passes on."""
     run.save_output(data)
     now = limit.add("stdout" if stream == "stdout" else "stderr", data)
     if now:

@@ -3,8 +3,8 @@
 Two ordinary pipes do not show which was written first. These do: in packet mode (`O_DIRECT`, one
 page) a pipe holds one packet, so that a program that writes to one and then to the other waits for
 the server, and edge-triggered epoll reports pipes in the order in which they became readable. Each
-write costs a context switch, so a stream that writes alone for long gets a large pipe until the
-other one is written.
+write costs a context switch, so a stream that is the only one to write for long gets a large pipe
+until the other one is written.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OutputPipe:
         return pieces
 
     def read_current(self) -> list[bytes]:
-        """Read as much as the pipe can hold at one time, while writers may go on writing."""
+        """Read as much as the pipe can hold at one time, while writers may keep writing."""
         pieces, room = list[bytes](), _PACKET_BYTES if self._packet_mode else _LARGE_PIPE_BYTES
         while room > 0 and (piece := self._read_once()):
             pieces.append(piece)
@@ -166,7 +166,7 @@ class OutputPipes:
     def read_current(self) -> list[tuple[Stream, bytes]]:
         """Read as much as both pipes can hold at one time.
 
-        For the end of a session's block: the session's processes may go on writing.
+        For the end of a session's block: the session's processes may keep writing.
         """
         if self._are_empty():
             return []

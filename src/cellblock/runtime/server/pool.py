@@ -97,7 +97,7 @@ class Pool:
         self._refill_soon()
 
     def submit_with_mounts(self, job: Job, targets: list[str], mounts: list[int]) -> None:
-        """Run `job` in a cell of its own, with the descriptors `mounts` mounted on `targets`."""
+        """Run `job` in a new cell, with the descriptors `mounts` mounted on `targets`."""
         dedicated_to = (job, targets, mounts)
         self._request_cell(Cell(self._next_name(), self._spec, self.cgroups, dedicated_to))
 
@@ -131,7 +131,7 @@ class Pool:
         return deadline
 
     def on_timer(self) -> None:
-        """Do what is due: start and retire cells, check limits, reap."""
+        """Do the work that is due: start and retire cells, check limits, reap."""
         now = time.monotonic()
         if now >= self._refill_at:
             self._refill()
@@ -164,7 +164,7 @@ class Pool:
             self._client.unregister(reader, closing=True)
 
     def _refill_soon(self) -> None:
-        """Start missing cells at once, and spare ones later: they would slow the block's start."""
+        """Start missing cells now, and spare ones later: they would slow the block's start."""
         if self._waiting:
             self._refill()
         elif self._refill_at == FOREVER:
@@ -237,7 +237,7 @@ class Pool:
         self._trim_at = time.monotonic() + _TRIM_AFTER
 
     def _schedule_idle_work(self) -> None:
-        """Set the timers for what is done when no block runs."""
+        """Set the timers of the work that waits until no block runs."""
         if self._running:
             return
         if not self._starting:
@@ -446,7 +446,7 @@ class Pool:
         self._kill_at = time.monotonic() + GRACE
 
     def is_shut_down(self) -> bool:
-        """Return True if all retired cells are gone. Kill those that do not end by themselves."""
+        """Return True if all retired cells are gone. Kill those that do not end."""
         self._reap_retired()
         if self._retired and time.monotonic() >= self._kill_at:
             self._kill_at += GRACE

@@ -189,7 +189,7 @@ class Server:
 
 
 def _kill_children() -> None:
-    """Kill what is left below the server: orphans of cells, the launcher, the mount broker."""
+    """Kill the processes below the server: orphans of cells, the launcher, the mount broker."""
     deadline = time.monotonic() + _GRACE
     while process_tree.reap_all() and time.monotonic() < deadline:
         process_tree.kill_descendants(os.getpid())

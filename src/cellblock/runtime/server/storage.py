@@ -47,7 +47,7 @@ class WritableFolders:
         return set(self._path_by_device)
 
     def used(self) -> list[_Amount]:
-        """Return what is used on each filesystem. Infinity: this filesystem does not count it."""
+        """Return the usage of each filesystem. Infinity: this filesystem does not count it."""
         return [_used(path) for path in self._path_by_device.values()]
 
 
@@ -132,7 +132,7 @@ class _Count:
         return _Amount(self._bytes, self._files)
 
     def add_folders(self, paths: Iterable[str]) -> None:
-        """Add what is in the folders at `paths`."""
+        """Add the contents of the folders at `paths`."""
         for path in paths:
             with contextlib.suppress(OSError), SafeFolder.at(path) as folder:
                 self._add_folder(folder, _MAX_DEPTH)
@@ -151,7 +151,7 @@ class _Count:
                             self._add(status)
 
     def _add_folder(self, folder: SafeFolder, depth: int) -> None:
-        """Add what is in `folder`."""
+        """Add the contents of `folder`."""
         for name, status in folder.statuses():
             is_changed = self._add(status)
             if not stat.S_ISDIR(status.st_mode):

@@ -27,7 +27,7 @@ def file_response(
 ) -> Response:
     """Return an answer with the content of `file`, which it closes.
 
-    A file that grows meanwhile is sent up to its size at the beginning.
+    A file that grows during the download is sent up to its size at the start.
 
     request_headers   of the request, in which a single range is supported; None: always all
     attachment_name   the name under which browsers save the file; None: they may show it

@@ -64,7 +64,7 @@ class Metrics:
         )
         lost = Counter(
             "cellblock_sessions_lost",
-            "Sessions that ended by themselves, as their next request found",
+            "Sessions that had ended unexpectedly when their next request came",
             registry=self._registry,
         )
         store = services.store

@@ -10,7 +10,7 @@ from .. import refusals
 
 @dataclass(frozen=True)
 class ErrorStatus:
-    """How an error is answered. `code` is a word that programs can compare."""
+    """The answer to an error. Programs compare `code`."""
 
     status: int
     code: str
@@ -44,7 +44,7 @@ _STATUSES: tuple[tuple[type[Exception], ErrorStatus], ...] = (
 
 
 def status_of(error: Exception) -> ErrorStatus:
-    """Return how to answer `error`: status 500 for an error that is not one of ours."""
+    """Return how to answer `error`: status 500 for an error that is not Cellblock's."""
     if isinstance(error, refusals.TooManyRuns):
         return ErrorStatus(429, "TooManyRequests", {"Retry-After": str(error.retry_after)})
     for kind, status in _STATUSES:

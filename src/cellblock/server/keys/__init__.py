@@ -1,1 +1,1 @@
-"""API keys: their store, of which only hashes remain, and their quotas."""
+"""API keys: their store, which keeps only hashes, and their quotas."""

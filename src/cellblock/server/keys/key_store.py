@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KeyInfo:
-    """What is known about a key. Times are seconds since 1970."""
+    """The description of a key. Times are seconds since 1970."""
 
     id: str
     name: str

@@ -73,7 +73,7 @@ class _Usage:
         self._seen = set[tuple[int, int]]()
 
     def add_folder(self, folder: SafeFolder, depth: int) -> None:
-        """Add what is in `folder`."""
+        """Add the contents of `folder`."""
         for name, status in folder.statuses():
             identity = status.st_dev, status.st_ino
             if identity in self._seen:

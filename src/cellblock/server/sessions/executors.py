@@ -78,7 +78,7 @@ class Program:
 
 
 class ServedExecutor(CommandLineExecutor):
-    """An executor whose runs have limits of their own."""
+    """An executor that can set limits for each run."""
 
     # Whether the fresh process of a Python block prints the value of its last line.
     _shows_value: ClassVar[bool] = False
@@ -276,7 +276,7 @@ class ServedSandboxProgram(ServedExecutor, SandboxCommandLineCodeExecutor):
 
 
 def _costs_little(folders: Sequence[str]) -> bool:
-    """Return True if removing what is in the folders takes less time than using a thread."""
+    """Return True if removing the contents of the folders takes less time than using a thread."""
     pending, cost = [*folders], 0
     with contextlib.suppress(OSError):  # code can take away permissions
         while pending and cost < _LITTLE:

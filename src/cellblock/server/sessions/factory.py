@@ -54,7 +54,7 @@ class SandboxSessions:
     """Sessions in the sandbox. Those of one owner are forked from one server, which has no others.
 
     Use it with `async with`. Entering starts a server, which the first owner gets that has no
-    limits and policy of its own; then the next one is started. The server of a key ends when it has
+    its own limits and policy; then the next one is started. The server of a key ends when it has
     had no session for a while. Executors of programs have a server for each owner, too. They are
     reset and used again.
     """
@@ -155,7 +155,7 @@ def _name(limits: Limits, policy: Mapping[str, Any]) -> str:
 class DockerSessions:
     """Sessions in a container each. Use it with `async with`.
 
-    Entering starts one session and ends it, so that an image that cannot be used is known at once.
+    Entering starts one session and ends it, so that an unusable image is reported immediately.
     """
 
     def __init__(self, settings: ServedSettings) -> None:

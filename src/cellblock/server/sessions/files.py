@@ -154,7 +154,7 @@ _NO_FILE = {
     errno.ENOTDIR: "",
     errno.EISDIR: ": it is a folder",
     errno.ELOOP: ": it is a link",
-    errno.ENXIO: ": it is no regular file",
+    errno.ENXIO: ": it is not a regular file",
 }
 
 

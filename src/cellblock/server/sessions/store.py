@@ -229,7 +229,7 @@ class SessionStore:
         self._timers[session] = asyncio.get_running_loop().call_later(delay, self._discard, session)
 
     def _discard(self, session: HostedSession) -> asyncio.Task[None]:
-        """Forget a session at once, and end it in a task."""
+        """Forget a session immediately, and end it in a task."""
         key = session.owner.id, session.identifier
         if self._sessions.get(key) is session:
             del self._sessions[key]

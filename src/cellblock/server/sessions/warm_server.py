@@ -26,7 +26,7 @@ class _SessionServer(SessionServer):
         package_shim.install(folder / "env", self._backend.packages)
 
     def is_lost(self) -> bool:
-        """Return True if the server was started and has ended by itself."""
+        """Return True if the server was started and has ended without being stopped."""
         return self._connection is not None and not self._connection.is_open
 
     def has_sessions(self) -> bool:

@@ -32,7 +32,7 @@ def find_editor(environment: Mapping[str, str]) -> list[str]:
             try:
                 return shlex.split(command)
             except ValueError as error:
-                raise EditorError(f"${name} is no command: {error}") from error
+                raise EditorError(f"${name} is not a command: {error}") from error
     path = environment.get("PATH")
     found = next((editor for editor in _EDITORS if shutil.which(editor, path=path)), None)
     if found is None:

@@ -14,14 +14,14 @@ from .prices import Price, known_price
 _NO_MODEL = (
     "no model is configured; --demo shows a recorded conversation without one.\n"
     "Set OPENAI_API_KEY or ANTHROPIC_API_KEY, and pass --model NAME (or set CELLBLOCK_MODEL).\n"
-    "A server of your own needs no key: --base-url http://localhost:11434/v1 --model NAME"
+    "Your own server needs no key: --base-url http://localhost:11434/v1 --model NAME"
 )
 _NO_NAME = "--base-url needs the name of the model: pass --model NAME (or set CELLBLOCK_MODEL)."
 _NO_API_KEY = (
     "{variable} is not set, which {model} needs.\n"
-    "Set it, or pass --base-url URL for a server of your own."
+    "Set it, or pass --base-url URL for your own server."
 )
-# Of a model that is not known: text alone is safe to request.
+# Of a model that is not known: only text is safe to request.
 _PLAIN_MODEL = ModelInfo(
     vision=False,
     function_calling=False,

@@ -39,7 +39,7 @@ async def summarize(
         part = _first_part(model, [*summary, request], rest)
         messages = [*summary, *part, request]
         if messages == refused:
-            raise ModelError("The model cannot read enough at once to write a summary.")
+            raise ModelError("The model cannot read enough in one request to write a summary.")
         if len(part) < len(rest):
             first, last = len(entries) - len(rest) + 1, len(entries) - len(rest) + len(part)
             note(f"summarizing messages {first} to {last} of {len(entries)}")
@@ -61,7 +61,7 @@ async def summarize(
 def _first_part(
     model: ModelTurn, others: Sequence[LLMMessage], rest: Sequence[LLMMessage]
 ) -> list[LLMMessage]:
-    """Return the first messages of `rest` that fit beside `others`: one at least, shortened."""
+    """Return the first messages of `rest` that fit with `others`: at least one, shortened."""
     if model.window.limit is None:
         return list(rest)
     count = model.client.count_tokens

@@ -18,7 +18,7 @@ if sys.platform != "win32":
     import termios
     import tty
 
-_CHUNK = 4096  # the most that kitty reads at once
+_CHUNK = 4096  # the most that kitty reads in one piece
 _QUERY_SECONDS = 0.3
 _DEVICE_ATTRIBUTES = re.compile(rb"\x1b\[\?([\d;]*)c")
 _SIXEL = b"4"

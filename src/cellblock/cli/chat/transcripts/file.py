@@ -66,7 +66,7 @@ def read_transcript(path: Path) -> list[Entry]:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} cannot be read: it is no UTF-8 text.") from error
+        raise ValueError(f"{path} cannot be read: it is not UTF-8 text.") from error
     except ValueError as error:
         raise ValueError(
             f"{path} cannot be read: {error}. Use a file that --save has written."

@@ -1,4 +1,4 @@
-"""A transcript as Markdown: for people, and to go on from later.
+"""A transcript as Markdown: for people, and to continue from later.
 
 Each entry begins with a comment such as `<!-- cellblock:user {} -->`, which Markdown hides.
 """
@@ -81,7 +81,7 @@ def from_markdown(text: str, folder: str) -> list[Entry]:
     """Return the entries in the text of a file in `folder`. Raise `ValueError` if it has none."""
     _, *parts = _MARKER.split(text.replace("\r\n", "\n"))
     if not parts and text.strip():
-        raise ValueError("it is no transcript of cellblock chat")
+        raise ValueError("it is not a transcript of cellblock chat")
     entries: list[Entry] = []
     for kind, attributes, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         if kind not in _TITLES:

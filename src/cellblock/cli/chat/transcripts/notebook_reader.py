@@ -58,12 +58,12 @@ class _Notebook(BaseModel):
 def from_notebook(text: str) -> list[Entry]:
     """Return the entries in the text of a notebook. Cells that are not ours are ignored.
 
-    Raise `ValueError` if it is damaged, or has no cells of ours.
+    Raise `ValueError` if it is damaged, or has no cells of Cellblock's.
     """
     try:
         notebook = _Notebook.model_validate_json(text)
     except ValidationError as error:
-        raise ValueError(f"it is no notebook: {error.errors()[0]['msg']}") from error
+        raise ValueError(f"it is not a notebook: {error.errors()[0]['msg']}") from error
     groups: dict[int, list[tuple[_Attributes, _Cell]]] = {}
     for cell in notebook.cells:
         attributes = cell.metadata.cellblock
@@ -73,7 +73,7 @@ def from_notebook(text: str) -> list[Entry]:
         if attributes.answer is not None:
             groups.setdefault(attributes.answer, []).append((attributes, cell))
     if not groups:
-        raise ValueError("it is no transcript of cellblock chat")
+        raise ValueError("it is not a transcript of cellblock chat")
     return [_entry(number, groups[number]) for number in sorted(groups)]
 
 

@@ -38,7 +38,7 @@ class SavedOptions(BaseModel):
 
     @classmethod
     def of(cls, settings: ChatSettings) -> SavedOptions:
-        """Return what is saved of `settings`."""
+        """Return the saved part of `settings`."""
         others = {
             "--executor local": settings.executor == "local",
             "--network": settings.network,

@@ -94,7 +94,7 @@ class ManagedJupyterServer(KernelServer, ABC):
     async def _launch(self) -> JupyterConnectionInfo:
         """Start the server, and wait until it responds. Raise `BackendError` if it does not.
 
-        `_shut_down` removes what is left behind by a failure.
+        `_shut_down` cleans up after a failure.
         """
 
     @abstractmethod

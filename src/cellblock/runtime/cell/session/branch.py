@@ -33,7 +33,7 @@ class BecomeSession(BaseException):
     """Unwinds the stack down to `Session.serve`, in a fork that continues as a session.
 
     `control` is the descriptor of its control stream, `checkpoints` the process IDs of its
-    checkpoints. `streams` are the output streams of a branch, None if the fork is no branch.
+    checkpoints. `streams` are the output streams of a branch, None if the fork is not a branch.
     `folder` is the work folder of the branch if its path differs from that of the session, `saved`
     the descriptor from which it loads other variables than those of the fork.
     """
@@ -82,7 +82,7 @@ def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> dict
     """
     *namespaces, control, out, err = descriptors
     streams = [out, err]
-    # Without a network namespace of its own the cell shares ours, which cannot be entered again.
+    # Without its own network namespace the cell shares ours, which cannot be entered again.
     kinds = _NAMESPACE_KINDS[:-1] if _is_own_network(namespaces[-1]) else _NAMESPACE_KINDS
     between = syscalls.fork_without_hooks()
     if between == 0:

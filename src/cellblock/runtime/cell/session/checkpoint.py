@@ -1,4 +1,4 @@
-"""A checkpoint: a frozen fork of a session, in a process of its own.
+"""A checkpoint: a frozen fork of a session, in a separate process.
 
 It waits on its own control stream for orders: `resume` continues the session from it, `branch`
 forks a branch from it, and `save` sends its variables to a new session, for a copy that lacks

@@ -45,7 +45,7 @@ class SessionLoop(asyncio.SelectorEventLoop):
             super().__del__()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until `future` is done. Cancel it at an interrupt: it must not go on later."""
+        """Run until `future` is done. Cancel it at an interrupt: it must not continue later."""
         future = asyncio.ensure_future(future, loop=self)
         try:
             return super().run_until_complete(future)
@@ -90,7 +90,7 @@ class BlockLoop:
             self._replace(error)
 
     def turn(self) -> None:
-        """Let the tasks go on that need not wait. Replace a closed loop.
+        """Let the tasks continue that need not wait. Replace a closed loop.
 
         Raise `KeyboardInterrupt` or `SystemExit` if a task raises it.
         """
@@ -127,7 +127,7 @@ class BlockLoop:
         except BaseException as error:
             if task.done():
                 raise
-            task.cancel()  # it must not go on in a later block
+            task.cancel()  # it must not continue in a later block
             result = loop.run_until_complete(task)
             if isinstance(error, KeyboardInterrupt):
                 return result

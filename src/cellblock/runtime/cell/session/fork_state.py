@@ -2,7 +2,7 @@
 
 A fork copies the memory and the calling thread. Other threads are missing in it, and the locks they
 held stay locked. The kernel objects behind descriptors are shared with the parent. So everything
-that would break is named and refused, open files get positions of their own, and the random numbers
+that would break is named and refused, open files get their own positions, and the random numbers
 of a branch differ from those of its session.
 """
 
@@ -65,7 +65,7 @@ def _count_repeated(descriptions: Iterable[str]) -> list[str]:
 
 
 def native_threads() -> list[str]:
-    """Describe the threads that are not Python's and that a fork cannot do without.
+    """Describe the threads that are not Python's and that a fork needs.
 
     Call it after a fork: some libraries end their threads before a fork and start them again.
     """
@@ -76,7 +76,7 @@ def native_threads() -> list[str]:
 
 
 def predict_missing_threads(except_for: Callable[[threading.Thread], bool]) -> list[str]:
-    """Describe the threads of which a copy is likely to lack, `except_for` some of Python's."""
+    """Describe the threads that a copy is likely to lack, `except_for` some of Python's."""
     return python_threads(except_for) + _shorten(predict_obstacles())
 
 
@@ -89,7 +89,7 @@ def _shorten(descriptions: Iterable[str]) -> list[str]:
 def threads_of_forks() -> list[str]:
     """Describe the threads that libraries start again in each fork of this process.
 
-    Such a fork cannot enter a cell of its own: for that, a process must have one thread.
+    Such a fork cannot enter another cell: for that, a process must have one thread.
     """
     if (pid := syscalls.fork_without_hooks()) == 0:
         os._exit(not is_single_threaded())
@@ -100,7 +100,7 @@ def threads_of_forks() -> list[str]:
 def find_obstacles(checkpoints: Iterable[int]) -> list[str]:
     """Describe what prevents an exact copy of this process by a fork.
 
-    `checkpoints` are the process IDs of children that are no obstacle. Native threads are found
+    `checkpoints` are the process IDs of children that do not matter. Native threads are found
     after the fork only, see `native_threads`.
     """
     reap_killed_children(set(checkpoints))
@@ -117,7 +117,7 @@ def find_obstacles(checkpoints: Iterable[int]) -> list[str]:
 def reap_killed_children(hidden: Collection[int]) -> None:
     """Reap the children that SIGKILL has ended, as the end of a block does with those it left.
 
-    `subprocess.Popen` objects keep the exit status. Children in `hidden` are left alone.
+    `subprocess.Popen` objects keep the exit status. Children in `hidden` are ignored.
     """
     killed = [pid for pid in list_children() if pid not in hidden and _was_killed(pid)]
     if not killed:
@@ -198,7 +198,7 @@ class _OpenFile(NamedTuple):
 
 
 class ForkState:
-    """The state that a fork alone does not preserve.
+    """The state that a plain fork does not preserve.
 
     That is the positions in open files, the values of semaphores, and the signal mask. Create it
     before the fork. Call `reopen_files`, `renew_semaphores` and `restore_signals_in_fork` in the
@@ -241,11 +241,11 @@ class ForkState:
         self.restore_signals()
 
     def renew_semaphores(self) -> None:
-        """In the fork: get semaphores of its own, with the values from before the fork."""
+        """In the fork: create its own semaphores, with the values from before the fork."""
         shared_memory.renew_semaphores(self._semaphores)
 
     def reopen_files(self, *, moved_folder: tuple[str, str] = ("", "")) -> None:
-        """In the fork: give each open file a position of its own.
+        """In the fork: give each open file its own position.
 
         `moved_folder`: files below the first folder are below the second one in the fork.
         """
@@ -305,7 +305,7 @@ def _flush_files() -> None:
 
 
 def reseed() -> None:
-    """In a branch: seed the random numbers of random, numpy and torch anew, where loaded."""
+    """In a branch: seed the random numbers of random, numpy and torch again, where loaded."""
     seed = int.from_bytes(os.urandom(8), "little")
     if "random" in sys.modules:
         sys.modules["random"].seed()

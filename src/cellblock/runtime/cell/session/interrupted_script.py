@@ -15,7 +15,7 @@ _SCRIPT_MODULE = "IPython.core.magics.script"
 def interrupt_script(frame: Any) -> None:
     """Interrupt the processes of the script that `frame` waits for, if any, as a terminal does.
 
-    IPython interrupts a shell alone, which waits until its command has ended.
+    IPython interrupts only a shell, which waits until its command has ended.
     """
     if (script := _find_script(frame)) is not None:
         _signal_script(script, signal.SIGINT)

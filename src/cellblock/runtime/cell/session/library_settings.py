@@ -22,7 +22,7 @@ def _set_pandas(pandas: Any) -> None:
 
 
 def _set_plotly(io: Any) -> None:
-    """Show figures as whole pages with plotly.js: each of them is saved as a file of its own."""
+    """Show figures as whole pages with plotly.js: each is saved as a separate file."""
     if "PLOTLY_RENDERER" in os.environ:
         return
     renderer = io.base_renderers.HtmlRenderer(full_html=True)

@@ -9,7 +9,7 @@ from .shell import Shell
 
 
 class MissingThreads:
-    """Ends the threads that only help, and finds those of which a copy lacks."""
+    """Ends helper threads, and finds the threads that a copy would lack."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -34,7 +34,7 @@ class MissingThreads:
             return False  # user code may have changed the shell in any way
 
     def predict(self) -> list[str]:
-        """Describe the threads of which a copy will lack, without those that end before it."""
+        """Describe the threads that a copy will lack, without those that end before it."""
         return fork_state.predict_missing_threads(self._ends_before_copy)
 
     def _ends_before_copy(self, thread: threading.Thread) -> bool:

@@ -34,7 +34,7 @@ _SAFE = (
     # Deletes files of queries that do not fit into memory, and those of processes that have ended.
     (r"/_polars_runtime[^/]*$", "polars-ooc-clea"),
 )
-# Libraries that are below the start function of a thread on its stack, whoever has started it.
+# Libraries that are below the start function of a thread on its stack, no matter what started it.
 _RUNTIMES = re.compile(r"/(libc|libpthread|libstdc\+\+|libc\+\+|ld-|libpython|python)[^/]*$|^\[|^$")
 _GOMP = re.compile(r"/.*/libgomp[^/]*$", re.M)
 _MAPPING = re.compile(r"^(\w+)-(\w+) ..(.)\S* \S+ \S+ \S+ *(.*)$", re.M)  # of /proc/self/maps
@@ -53,7 +53,7 @@ _MAX_DESCRIPTOR = 512  # words of glibc's description of a thread, above its sta
 
 class _Thread(NamedTuple):
     number: str
-    name: str  # "" if it has none of its own
+    name: str  # "" if it has none
     owner: str  # path of the library that started it; "" if unknown
 
     def is_waiting(self) -> bool:
@@ -89,7 +89,7 @@ _busy: set[str] = set()  # threads that did not wait for work when it was last l
 
 
 def describe_obstacles() -> list[str]:
-    """Describe the native threads that a fork after `end_pools` cannot do without."""
+    """Describe the native threads without which a fork after `end_pools` cannot continue."""
     return [
         thread.describe()
         for thread in _list_threads()
@@ -178,7 +178,7 @@ def _read(name: str) -> str:
 
 
 class _Mappings:
-    """What is mapped where in this process."""
+    """The memory mappings of this process."""
 
     def __init__(self) -> None:
         with open("/proc/self/maps", errors="surrogateescape") as file:
@@ -246,7 +246,7 @@ def _library_name(path: str) -> str:
 def _end_openmp_pools() -> None:
     """End the pools of all copies of libgomp, which packages bring along.
 
-    They are made anew by the next parallel operation.
+    The next parallel operation makes new ones.
     """
     with open("/proc/self/maps", errors="surrogateescape") as file:
         paths = set(_GOMP.findall(file.read()))
@@ -285,7 +285,7 @@ def _end_duckdb_pools() -> None:
 def _end_duckdb_pool(connection: Any) -> bool:
     """End the pool of the database of `connection`. Return True if it had one.
 
-    The pool of a database in a file is left alone: two copies of a session must not write to it.
+    The pool of a database in a file is not ended: two copies of a session must not write to it.
     """
     with contextlib.suppress(Exception):  # closed, or its settings are locked
         cursor = connection.cursor()  # spares the results of the connection

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 _MADV_POPULATE_WRITE = 23  # since Linux 5.14
 _PAGE_SIZE = mmap.PAGESIZE
 _ENTRY_SIZE = 8  # bytes of a page's entry in /proc/PID/pagemap
-# Bits of an entry: present, not swapped, anonymous, mapped by this process alone.
+# Bits of an entry: present, not swapped, anonymous, mapped by this process only.
 _PRIVATE = 0b100 << 61 | 1 << 56
 _PRIVATE_MASK = 0b111 << 61 | 1 << 56
 _MAX_SCANNED = 1 << 15  # pages; to scan more would take longer than it saves

@@ -1,6 +1,6 @@
 """Save the variables of a session as values, and load them into a new session.
 
-A fork has no other thread than the one that called it, so it cannot go on as the session if a
+A fork has no other thread than the one that called it, so it cannot continue as the session if a
 library needs its threads. But it has all the memory: it stays a checkpoint, and when the session
 has to be restored, a fork of it pickles the variables into the process of the new session.
 
@@ -144,7 +144,7 @@ def _send_pickle(link: socket.socket, values: dict[str, Any]) -> bool:
 
 
 class _PieceWriter:
-    """A file that sends what is written to it in pieces, each after its length."""
+    """A file that sends the data written to it in pieces, each after its length."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link, self._pending, self._size = link, list[bytes](), 0
@@ -169,7 +169,7 @@ class _PieceWriter:
 
 
 class _NullWriter:
-    """A file that drops what is written to it."""
+    """A file that discards the data written to it."""
 
     def write(self, data: Any) -> int:
         return memoryview(data).nbytes

@@ -402,7 +402,7 @@ class Session:
         self._checkpoints.clear()
 
     def _become_session(self, request: BecomeSession) -> None:
-        """In a new fork: continue as a session of its own."""
+        """In a new fork: continue as a separate session."""
         self._control.close()
         self._control = Control(request.control)
         self._checkpoints.clear()

@@ -36,7 +36,7 @@ class _SharedMapping(NamedTuple):
 
 
 def describe_shared_memory() -> list[str]:
-    """Describe the writable shared memory that a copy cannot have for itself."""
+    """Describe the writable shared memory that a copy cannot have separately."""
     mappings = list(_shared_mappings(_read_maps()))
     copied = _read_semaphores(mappings)
     left = [mapping for mapping in mappings if mapping.address not in copied]

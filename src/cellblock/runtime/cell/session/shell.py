@@ -104,7 +104,7 @@ class Shell:
         return 1 if error is not None else 0
 
     def _run_with_tasks(self, code: str) -> BaseException | None:
-        """Let the tasks of earlier blocks go on before the block, and its own ones after it."""
+        """Let the tasks of earlier blocks continue before the block, and its own ones after it."""
         with contextlib.suppress(SystemExit):  # of a task, which must not end another block
             self.event_loop.turn()
         error = self._run_code(code, silent=False)

@@ -76,7 +76,7 @@ def _is_in_memory(file: io.IOBase) -> bool:
 
 
 def _reducers() -> dict[type, Callable[[Any], Any]]:
-    """Return how to pickle types that have no way of their own, or one that needs threads."""
+    """Return how to pickle types that cannot be pickled otherwise, or only with threads."""
     # A lock becomes a free one: the thread that may have held it is gone.
     found: dict[type, Callable[[Any], Any]] = {
         type(threading.Lock()): lambda _lock: (threading.Lock, ()),

@@ -81,7 +81,7 @@ class Channel:
             self._flush()
 
     def _send_now(self, frame: bytes) -> int:
-        """Send as much of `frame` as the socket takes at once. Return the number of bytes."""
+        """Send as much of `frame` as the socket accepts now. Return the number of bytes."""
         with contextlib.suppress(OSError):
             return self._socket.send(frame)
         return 0
@@ -194,7 +194,7 @@ class Channel:
         self.signal(signal.SIGKILL)
 
     def kill_and_close(self) -> None:
-        """Kill the process if its ID is known, close the channel, and call `on_end` at once."""
+        """Kill the process if its ID is known, close the channel, and call `on_end` immediately."""
         self.kill()
         self._close_and_report()
 

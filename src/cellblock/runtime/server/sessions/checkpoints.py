@@ -173,7 +173,7 @@ class CheckpointSet:
     def begin_rollback(self, main: Channel, blocks: int) -> None:
         """Make the session's process fork the next one. Pass its answer to `finish_rollback`.
 
-        A fault is a `failure`: the session goes on with the checkpoint that it has.
+        A fault is a `failure`: the session keeps the checkpoint that it has.
         """
         if self._pending_rollback is not None:
             return

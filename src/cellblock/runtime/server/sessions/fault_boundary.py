@@ -1,4 +1,4 @@
-"""The events of one session: what their handlers raise ends that session alone."""
+"""The events of one session: an error of a handler ends only that session."""
 
 from __future__ import annotations
 

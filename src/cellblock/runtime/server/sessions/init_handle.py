@@ -303,6 +303,6 @@ class SessionInitHandle:
         return self._process is None or self._process.has_ended()
 
     def kill(self) -> None:
-        """Kill the first process if it does not end by itself."""
+        """Kill the first process if it does not end."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)

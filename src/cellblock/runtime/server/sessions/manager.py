@@ -436,7 +436,7 @@ class SessionManager:
         return [*self._sessions.values(), *([self._spare] if self._spare is not None else [])]
 
     def on_timer(self) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         now = time.monotonic()
         if now >= self._refill_at:
             self._refill_at = FOREVER

@@ -1,4 +1,4 @@
-"""The processes that user code leaves in a session's cell, beside the session's own."""
+"""The processes that user code leaves in a session's cell, besides the session's own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SessionOrphans:
             process_tree.send_signal(pid, signal.SIGSTOP)
 
     def unpause(self, main_pid: int) -> None:
-        """Continue them, and the processes that were stopped but are no orphans any more.
+        """Continue them, and the processes that were stopped but are not orphans any more.
 
         Such a process may belong to a branch by now.
         """

@@ -1,4 +1,4 @@
-"""The requests that the manager of sessions has to answer itself."""
+"""The requests that the manager of sessions has not answered yet."""
 
 from __future__ import annotations
 

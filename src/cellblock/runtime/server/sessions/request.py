@@ -15,7 +15,7 @@ _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of
 # All in seconds.
 _ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
 _INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
-_MAX_INPUT_WAIT = 3600.0  # for the answers to `input()` of one block, beside its time limit
+_MAX_INPUT_WAIT = 3600.0  # for the answers to `input()` of one block, in addition to its time limit
 _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 
 
@@ -45,7 +45,7 @@ class SessionRequest:
     def stop(self, why: str) -> None:
         """Record that the request has to end.
 
-        What is cancelled has time to end a call of native code, or to copy the session: it is
+        A cancelled request has time to end a call of native code, or to copy the session: it is
         killed when it is cancelled again, or at a limit.
         """
         now, is_cancel = time.monotonic(), why == "cancelled"
@@ -56,7 +56,7 @@ class SessionRequest:
             if self.is_block and not self.order.get("keep_processes"):
                 self.kill_others_at = now + _INTERRUPT_GRACE
         else:
-            # After a mere interrupt the session would keep the memory, or could go on writing.
+            # After a mere interrupt the session would keep the memory, or could keep writing.
             is_urgent = is_cancel or why in _KILLING_LIMITS
             self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
         self.run.why = self.run.why or why
@@ -68,7 +68,7 @@ class SessionRequest:
             self.run.deadline += self._input_wait_left
 
     def end_input(self) -> None:
-        """Let the clock of the time limit go on."""
+        """Let the clock of the time limit run again."""
         if self._asked_at is not None:
             waited = min(time.monotonic() - self._asked_at, self._input_wait_left)
             self.run.deadline -= self._input_wait_left - waited
@@ -88,7 +88,7 @@ class SessionRequest:
         return self.answer.get("error")
 
     def should_forward(self, frame: protocol.Frame, memory_bytes: int | None) -> bool:
-        """Return True if the client is to receive `frame`.
+        """Return True if the client should receive `frame`.
 
         `memory_bytes` is the memory limit of the session, and so the size limit of a value. Raise
         `ProtocolError` for an invalid frame or a value that is too large.

@@ -17,7 +17,7 @@ class RestoredState:
 
     @property
     def was_lost(self) -> bool:
-        """Whether the session had to be restored or started anew."""
+        """Whether the session had to be restored or restarted."""
         return self._state != "kept"
 
     def record_restore(self, lost_blocks: int) -> None:

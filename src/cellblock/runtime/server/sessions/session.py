@@ -255,7 +255,7 @@ class LiveSession:
         if request is None or request.answer is not None:
             return
         request.stop(why)
-        self._press(request)  # at once: before an answer to `input()` that follows
+        self._press(request)  # immediately: before an answer to `input()` that follows
         self._check_usage_at = min(self._check_usage_at, time.monotonic() + _USAGE_CHECK_INTERVAL)
         self._stop_spending(request)
 
@@ -277,7 +277,7 @@ class LiveSession:
         return min(deadline, self.request.kill_at, self.request.run.deadline)
 
     def on_timer(self, now: float) -> None:
-        """Do what is due at the time `now`."""
+        """Do the work that is due at the time `now`."""
         request = self.request
         if request is not None and request.answer is None:
             if now >= request.kill_at:

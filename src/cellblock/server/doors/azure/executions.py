@@ -62,7 +62,7 @@ class Executions:
     ) -> SessionRun:
         """Run a block, and return it at its end, or at its start if it is asynchronous.
 
-        If the client has chosen its ID, the run goes on without it, and a retry finds it.
+        If the client has chosen its ID, the run continues without it, and a retry finds it.
         """
         is_asynchronous = isinstance(code, NewBody) and code.is_asynchronous()
         run = SessionRun(language=block.language, is_asynchronous=is_asynchronous)

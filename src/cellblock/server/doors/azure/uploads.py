@@ -80,7 +80,7 @@ def _file_name(file: UploadFile, client: str) -> str:
     """Return the name that `client`, the header User-Agent, means. Clients encode in three ways.
 
     Those of .NET and our own send the exact name as `filename*`. aiohttp percent-encodes every
-    character that is no letter, digit, "_", ".", "-" or "~". Browsers, requests and httpx encode
+    character that is not a letter, digit, "_", ".", "-" or "~". Browsers, requests and httpx encode
     quotes and line breaks alone.
     """
     name = file.filename or ""

@@ -38,7 +38,7 @@ class FilePart(BaseModel):
 def read_part(file: BinaryIO, info: FileInfo, offset: int, max_bytes: int) -> FilePart:
     """Return at most `max_bytes` of a file from `offset` bytes on.
 
-    A part that ends within a character is cut before it. Bytes that are no text become base64.
+    A part that ends within a character is cut before it. Bytes that are not text become base64.
     """
     file.seek(offset)
     data = file.read(max_bytes)

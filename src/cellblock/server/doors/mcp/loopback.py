@@ -1,4 +1,4 @@
-"""Serve MCP alone over HTTP on the loopback interface, without keys."""
+"""Serve only MCP over HTTP on the loopback interface, without keys."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def to_tool_result(
 ) -> CallToolResult:
     """Return `result` as the answer to a tool call.
 
-    A program that fails is no error of the tool: its exit code and output are data.
+    A failing program is not an error of the tool: its exit code and output are data.
     """
     shown = observe(result)
     content: list[ContentBlock] = [TextContent(type="text", text=shown.text)]

@@ -151,7 +151,7 @@ class SessionTools:
             bool, Field(description="Keep the files; delete only variables and checkpoints.")
         ] = False,
     ) -> SessionInfo:
-        """Delete the variables, checkpoints and files of a session. Its next use starts anew."""
+        """Delete the variables, checkpoints and files of a session. The next use starts anew."""
         with tool_errors():
             store, owner = await self._get_store(), owner_of(ctx)
             try:

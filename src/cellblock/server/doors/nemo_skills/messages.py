@@ -35,7 +35,7 @@ def answer(
 ) -> dict[str, Any]:
     """Return the answer for a run. `is_new` tells whether its session began with it."""
     stdout, stderr = result.stdout, result.stderr
-    if result.outcome == "timeout":  # what was printed before is no part of the protocol
+    if result.outcome == "timeout":  # earlier output is not part of the protocol
         stdout, stderr = "", f"Execution timed out after {body.timeout:g} seconds\n"
     if body.language == "ipython" and body.traceback_verbosity in ("Plain", "Minimal"):
         stdout, stderr = _plain(stdout), _plain(stderr)
@@ -58,7 +58,7 @@ def _status(result: CodeResult, body: ExecuteRequest) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return what a model is to see of the output of a cell.
+    """Return the text that a model reads of the output of a cell.
 
     No prompts, colours and names of cells, no blank lines around it, and one newline at its end.
     """

@@ -40,7 +40,7 @@ def nemo_skills_routes(services: Services) -> list[BaseRoute]:
 
 
 class LocalSandbox:
-    """Run IPython cells in sessions, and programs in sessions of their own."""
+    """Run IPython cells in sessions, and each program in a new session."""
 
     def __init__(self, services: Services) -> None:
         self._store = services.store

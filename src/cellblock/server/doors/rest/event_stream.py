@@ -94,7 +94,7 @@ def read_position(request: Request) -> int:
     """Return the number of the last event that the client has; 0 without one.
 
     Browsers send the header Last-Event-ID. Others can use the query parameter `after`. Raise
-    `InvalidRequest` if it is no number.
+    `InvalidRequest` if it is not a number.
     """
     header, query = request.headers.get("last-event-id"), request.query_params.get("after")
     for given in (header, query):

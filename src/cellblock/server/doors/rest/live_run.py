@@ -1,4 +1,4 @@
-"""LiveRun: a run that goes on in a task, and the events that readers get from any point."""
+"""LiveRun: a run that continues in a task, and the events that readers get from any point."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Failure:
 class LiveRunSettings:
     """What a run is and where it happens. `session_id` is None for a fresh process.
 
-    is_background   whether the run goes on without readers
+    is_background   whether the run continues without readers
     key             the client's own name of the run, with which it may ask for it again
     """
 

@@ -93,7 +93,7 @@ _AFTER = Parameter("after", "integer", "The same, for clients that cannot set th
 _IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key", "string",
     "A new random text for each run, such as a UUID. A request that is sent again with it gets the "
-    "same run. The run goes on for 60 seconds without a client.",
+    "same run. The run continues for 60 seconds without a client.",
     "header", MAX_KEY_LENGTH,
 )  # fmt: skip
 _FOLDER = Parameter("folder", "string", "The folder to list. Default: the session's.")

@@ -70,7 +70,7 @@ class RunRequest(_Body):
     )
     stream: bool = Field(
         default=False,
-        description="Answer at once with the events of the run, as server-sent events. A client "
+        description="Answer with the events of the run, as server-sent events. A client "
         "that loses the connection has 10 seconds to resume before the run is cancelled.",
     )
     background: bool = Field(

@@ -24,7 +24,7 @@ _CANCEL_SECONDS = 10.0  # for a cancelled run to end
 
 
 class RunOperations:
-    """Run code in a session, or in one of its own."""
+    """Run code in a session, or in a new one for this run."""
 
     def __init__(self, services: Services, runs: LiveRuns) -> None:
         self._store, self._runs = services.store, runs

@@ -15,7 +15,7 @@ _RETRY_AFTER = 0.9
 
 
 class Attempts(Generic[T]):
-    """Work that goes on for `_RETRY_SECONDS` after a request that was not answered in time.
+    """Work that continues for `_RETRY_SECONDS` after a request that was not answered in time.
 
     The next request with the same key gets it: its place in the queue, or what it has returned.
     """

@@ -10,8 +10,8 @@ _LONG_SECONDS = 2.0
 class CpuPlace:
     """One of the `free` places. The context waits for it and holds it until `leave`.
 
-    A program that takes `_LONG_SECONDS` leaves its place and goes on: one that loops or sleeps must
-    not hold up those that wait.
+    A program that takes `_LONG_SECONDS` leaves its place and continues: one that loops or sleeps
+    must not hold up those that wait.
     """
 
     def __init__(self, free: asyncio.Semaphore) -> None:

@@ -68,7 +68,7 @@ class LimitedConnection(H11Protocol):
         self._set_abort_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, in the form of all errors, unless an answer has begun."""
+        """Answer bytes that are not HTTP, in the form of all errors, unless an answer has begun."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return

@@ -1,4 +1,4 @@
-"""DrainingServer: an HTTP server that goes on listening until the current runs have ended."""
+"""DrainingServer: an HTTP server that keeps listening until the current runs have ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DrainingServer(uvicorn.Server):
         self.on_ready: Callable[[], object] = lambda: None
         self._services, self._drain_seconds = services, drain_seconds
         self._draining: asyncio.Task[None] | None = None
-        self._limit: asyncio.Timeout | None = None  # of the first two steps, while they go on
+        self._limit: asyncio.Timeout | None = None  # of the first two steps, while they last
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

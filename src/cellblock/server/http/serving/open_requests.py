@@ -10,7 +10,7 @@ from ...refusals import Draining
 
 
 class OpenRequests:
-    """The requests whose handlers are at work. Belongs to one event loop."""
+    """The requests that are being handled. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._tasks = set[asyncio.Task[object]]()

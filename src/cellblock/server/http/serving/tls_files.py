@@ -9,7 +9,7 @@ from ....errors import BackendError
 
 
 def check_tls_files(certificate: Path, private_key: Path) -> None:
-    """Raise `BackendError` if these files, in PEM, are no certificate and its private key."""
+    """Raise `BackendError` if these files, in PEM, are not a certificate and its private key."""
     _check_certificate(certificate)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
