@@ -234,6 +234,39 @@ def test_an_interrupt_kills_the_block_and_propagates(tmp_path: Path, call: str) 
     assert process.returncode == 0
 
 
+INTERRUPTED_OFTEN = """
+import os, signal, sys, threading, time
+from cellblock import CodeBlock
+from cellblock.sync import SandboxCommandLineCodeExecutor
+
+def interrupt(after):
+    time.sleep(after)
+    os.kill(os.getpid(), signal.SIGINT)
+
+count = 0
+with SandboxCommandLineCodeExecutor(work_dir=sys.argv[1]) as executor:
+    for number in range(40):
+        interrupting = threading.Thread(target=interrupt, args=(number * 1e-4,))
+        try:
+            interrupting.start()
+            block = CodeBlock(f"print({number})", "python")
+            assert executor.execute_code_blocks([block]).output == f"{number}\\n"
+            interrupting.join()
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            count += 1
+            interrupting.join()
+    print(count, os.listdir(sys.argv[1]))
+"""
+
+
+def test_an_interrupt_at_any_moment_of_a_block_propagates_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    argv = [sys.executable, "-c", INTERRUPTED_OFTEN, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "40 []\n", "")
+
+
 STOPPED = """
 import sys, time
 from cellblock import CodeBlock

@@ -1,7 +1,6 @@
 """The synchronous interface: the same executors with plain calls instead of coroutines.
 
 Each class wraps the asynchronous executor of the same name. The background loop runs the blocks.
-If the executor is not busy, the calling thread runs them directly, which is faster.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import (
 )
 
 from .aio.background_loop import LoopEnded, background_loop
-from .aio.inline_loop import can_use_inline_loop, run_inline
 from .blocks import CodeBlockLike, MarkdownCodeExtractor
 from .cancellation import Token
 from .components import ComponentModel, SavedComponent
@@ -93,8 +91,6 @@ class SyncCodeExecutor:
 
         An interrupt (Ctrl-C) kills the block. After its cleanup, `KeyboardInterrupt` propagates.
         """
-        if self._executor.can_run_inline() and can_use_inline_loop():
-            return run_inline(self._executor.execute_code_blocks, code_blocks, cancellation_token)
         return background_loop().run(
             self._executor.execute_code_blocks(code_blocks, cancellation_token)
         )

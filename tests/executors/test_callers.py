@@ -1,4 +1,4 @@
-"""Blocks run on the caller's event loop, and callers on different loops are independent."""
+"""Callers on different loops are independent."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from cellblock import (
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
 )
-from cellblock.aio.background_loop import background_loop
-from cellblock.backends.socket_reader import SocketReader
 from cellblock.errors import ExecutorStopped
 from cellblock.executors.command_line.base import CommandLineExecutor
 from cellblock.testing.liveness import wait_until
@@ -34,46 +31,6 @@ def executor(kind: str, folder: Path) -> CommandLineExecutor:
 
 async def run(one: CommandLineExecutor, code: str) -> CodeResult:
     return await one.execute_code_blocks([CodeBlock(code, "python")])
-
-
-@contextlib.contextmanager
-def background_loop_blocked() -> Generator[threading.Event]:
-    """Block the background loop until the event is set or the context ends."""
-    unblock = threading.Event()
-    background_loop().loop.call_soon_threadsafe(unblock.wait)
-    try:
-        yield unblock
-    finally:
-        unblock.set()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_started_executor_runs_blocks_without_the_background_loop(
-    kind: str, tmp_path: Path
-) -> None:
-    async def main() -> None:
-        async with executor(kind, tmp_path) as one:
-            with background_loop_blocked():
-                for number in range(3):
-                    assert (await run(one, f"print({number})")).output == f"{number}\n"
-
-    asyncio.run(main())
-
-
-def test_a_large_folder_is_scanned_on_the_background_loop_not_the_callers_loop(
-    tmp_path: Path,
-) -> None:
-    async def main() -> None:
-        async with executor("sandbox", tmp_path) as one:
-            await run(one, "for n in range(300): open(f'{n}.txt', 'w').close()")
-            with background_loop_blocked() as unblock:
-                running = asyncio.create_task(run(one, "print('done')"))
-                await asyncio.wait([running], timeout=0.3)
-                assert not running.done()
-                unblock.set()
-                assert (await running).output == "done\n"
-
-    asyncio.run(main())
 
 
 def test_a_busy_loop_gets_its_result_later(tmp_path: Path) -> None:
@@ -112,37 +69,6 @@ def test_a_busy_loop_whose_block_prints_a_lot_does_not_delay_other_loops(tmp_pat
 
     asyncio.run(one.start())
     asyncio.run(main())
-    asyncio.run(one.stop())
-
-
-def test_when_two_loops_start_at_once_and_one_ends_the_other_is_unaffected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, read_on = executor("sandbox", tmp_path), SocketReader.read_on
-
-    reads, both_read = threading.Event(), threading.Barrier(2)
-
-    def read_slowly(reader: SocketReader, loop: asyncio.AbstractEventLoop) -> bool:
-        reads.set()
-        with contextlib.suppress(threading.BrokenBarrierError):
-            both_read.wait(0.3)  # the second one may have to wait for the first
-        return read_on(reader, loop)
-
-    async def main() -> None:
-        code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('long')"
-        assert (await run(one, code)).output == "long\n"
-
-    def other() -> None:
-        reads.wait()  # the first loop is about to read
-        asyncio.run(run(one, "print('short')"))
-        (tmp_path / "go").touch()
-
-    asyncio.run(one.start())
-    monkeypatch.setattr(SocketReader, SocketReader.read_on.__name__, read_slowly)
-    thread = threading.Thread(target=other)
-    thread.start()
-    asyncio.run(main())
-    thread.join()
     asyncio.run(one.stop())
 
 

@@ -1,1 +1,1 @@
-"""Event loops and locks: the background loop, the inline loop, and calls and locks across loops."""
+"""The background loop, calls on it from other loops and threads, and shielded waiting."""

@@ -1,8 +1,8 @@
 """The background event loop on which executors do their work, and the ways to call it.
 
 An executor can be used from any event loop or thread, and from synchronous code, because its own
-work runs on this loop. (A block may also run on its caller's loop; see `inline_loop`.) Each process
-has one background loop, created on first use. A forked child creates its own.
+work runs on this loop. Each process has one background loop, created on first use. A forked child
+creates its own.
 """
 
 from __future__ import annotations
@@ -61,14 +61,20 @@ class BackgroundLoop:
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(_Workers(thread_name_prefix="cellblock"))
         self._finished: list[threading.Lock] = []  # locks of threads that can continue
-        self._thread = threading.Thread(target=self.loop.run_forever, name="cellblock", daemon=True)
+        self._callers: dict[_CrossLoopCall[Any], asyncio.AbstractEventLoop] = {}
+        # The thread keeps these alive to the very end, even if nothing else does.
+        self._streams = set[asyncio.Task[None]]()
+        self._thread = threading.Thread(target=self._run_forever, name="cellblock", daemon=True)
         self._thread.start()
+
+    def _run_forever(self) -> None:
+        self.loop.run_forever()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the background loop and return its result. Raise `LoopEnded`.
 
         If the calling task is cancelled, cancel `work`, wait for its clean-up, and then raise
-        `CancelledError`.
+        `CancelledError`. If the caller's loop is closed meanwhile, the next call cancels `work`.
         """
         try:
             loop = running_loop()
@@ -78,16 +84,25 @@ class BackgroundLoop:
         if loop is self.loop:
             return await work
         _check_running(work)
+        for other, caller in list(self._callers.items()):
+            if caller.is_closed():
+                other.cancel()
         done, cancelled = loop.create_future(), None
         call = _CrossLoopCall(self.loop, work, functools.partial(_resolve, loop, done))
+        self._callers[call] = loop
         call.start()
-        while not done.done():
-            try:
-                await asyncio.shield(done)
-            except asyncio.CancelledError as error:
-                if cancelled is None:
-                    call.cancel()
-                cancelled = error
+        try:
+            while not done.done():
+                try:
+                    await asyncio.shield(done)
+                except asyncio.CancelledError as error:
+                    if cancelled is None:
+                        call.cancel()
+                    cancelled = error
+        finally:
+            del self._callers[call]
+            if not call.is_done:  # the loop was closed, and the task is collected
+                call.cancel()
         if cancelled is not None:
             raise cancelled
         return call.result()
@@ -133,7 +148,7 @@ class BackgroundLoop:
 
     async def stream(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Run the generator `items` on the background loop and yield its items on the caller's."""
-        read_ahead = _ReadAhead(items)
+        read_ahead = _ReadAhead(items, self._streams)
         try:
             while batch := await self.call(read_ahead.read_batch()):
                 for item in batch:
@@ -144,7 +159,7 @@ class BackgroundLoop:
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T]:
         """Run the generator `items` on the background loop and yield its items in this thread."""
-        read_ahead = _ReadAhead(items)
+        read_ahead = _ReadAhead(items, self._streams)
         try:
             while batch := self.run(read_ahead.read_batch()):
                 yield from batch
@@ -250,11 +265,11 @@ class _CrossLoopCall(Generic[T]):
 class _ReadAhead(Generic[T]):
     """A generator that runs ahead of its reader by a bounded number of items.
 
-    Used only on the background loop.
+    Used only on the background loop. `tasks` gets its task.
     """
 
-    def __init__(self, items: AsyncGenerator[T, None]) -> None:
-        self._items = items
+    def __init__(self, items: AsyncGenerator[T, None], tasks: set[asyncio.Task[None]]) -> None:
+        self._items, self._tasks = items, tasks
         self._unread: list[T] = []
         self._is_readable = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -279,6 +294,8 @@ class _ReadAhead(Generic[T]):
         """
         if self._task is None:
             self._task = asyncio.create_task(self._produce())
+            self._tasks.add(self._task)
+            self._task.add_done_callback(self._tasks.discard)
         await self._is_readable.wait()
         batch, self._unread = self._unread, []
         self._has_room.set()

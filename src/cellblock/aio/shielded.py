@@ -15,8 +15,7 @@ T = TypeVar("T")
 async def wait_shielded(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Wait for `work` and return its result. Ignore cancellations of the waiting task until then.
 
-    Meant for clean-up during a cancellation, which continues afterwards. A future does not need a
-    loop that supports tasks.
+    Meant for clean-up during a cancellation, which continues afterwards.
     """
     future = asyncio.ensure_future(work)
     while not future.done():

@@ -8,7 +8,6 @@ import itertools
 import logging
 import os
 import sys
-import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
@@ -42,8 +41,7 @@ _FINAL_KINDS = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
 class Connection:
     """An open connection to a runtime server.
 
-    It is opened and closed on the background loop. If `supports_any_loop` is True, `run` and
-    `request` can be called on any loop.
+    It belongs to the background loop: only `has_lost_server` can be called in another thread.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -51,9 +49,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._decoder = protocol.Decoder()
         self._runs: dict[int, PendingRun] = {}
-        self._run_loops = set[asyncio.AbstractEventLoop]()  # may contain loops without runs
         self._numbers = itertools.count(1)
-        self._add_lock = threading.Lock()
         self._paused = False
         self._last_received = time.monotonic()
         self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
@@ -67,16 +63,6 @@ class Connection:
     def pid(self) -> int:
         """The process ID of the server; 0 if it does not run on this machine."""
         return self.transport.pid
-
-    @property
-    def supports_any_loop(self) -> bool:
-        """Whether runs can be started on any loop instead of only on the background loop."""
-        return self.transport.supports_any_loop
-
-    @property
-    def run_count(self) -> int:
-        """The number of current runs."""
-        return len(self._runs)
 
     @property
     def is_open(self) -> bool:
@@ -143,11 +129,10 @@ class Connection:
         is_block = request.get("op", "run") in ("run", "program")
         message = protocol.encode_json(kind, number, request)
         final_kind = protocol.ENDED if is_block else protocol.SESSION_REPLY
-        run = PendingRun(final_kind, request.get("session"))
-        left_runs = self._add_run(number, run)
+        run = PendingRun(final_kind)
+        self.check_open()
+        self._runs[number] = run
         try:
-            for left_number, left in left_runs:
-                await self._end_left_run(left, left_number)
             self._send(message)
             for start in range(0, len(value), _VALUE_CHUNK_BYTES):
                 chunk = value[start : start + _VALUE_CHUNK_BYTES]
@@ -168,11 +153,10 @@ class Connection:
                             else:
                                 yield frame
                 finally:
-                    if not run.is_done and self.is_open and not run.loop.is_closed():
+                    if not run.is_done and self.is_open:
                         await self._abandon(run, number)
         finally:
-            if run.is_complete or not run.loop.is_closed():  # else the next run ends it
-                self._runs.pop(number, None)
+            del self._runs[number]
 
     async def _abandon(self, run: PendingRun, number: int) -> None:
         """Cancel a run and wait for its end. Kill it if that takes long: nobody else might."""
@@ -181,78 +165,11 @@ class Connection:
             self._send(message)
         run.discard_frames = True
         self._resume_reading()
-        timer = run.loop.call_later(ABANDONED_GRACE, self._send, message)
+        timer = self._loop.call_later(ABANDONED_GRACE, self._send, message)
         try:
             await wait_shielded(run.ended())
-        except BaseException:  # a second Ctrl-C, in a thread without an event loop
-            self._send(message)
-            await asyncio.wait([run.ended()], timeout=ABANDONED_GRACE)
-            raise
         finally:
             timer.cancel()
-
-    async def _end_left_run(self, run: PendingRun, number: int) -> None:
-        """End a run whose loop was closed: its session does nothing else before."""
-        run.adopt()
-        try:
-            if not run.is_complete:
-                await self._abandon(run, number)
-        finally:
-            self._runs.pop(number, None)
-
-    def _add_run(self, number: int, run: PendingRun) -> list[tuple[int, PendingRun]]:
-        """Add a run, which is notified of its frames and of the server's end.
-
-        Return the runs of its session that must end before, with their numbers.
-        """
-        self.check_open()
-        self._run_loops.add(run.loop)
-        left = self._drop_runs_of_closed_loops(run) if len(self._run_loops) > 1 else []
-        # Under a lock: two concurrent runs must see each other, or both would move the
-        # reader to their loop.
-        with self._add_lock:
-            self._runs[number] = run
-            is_here = self.transport.reader_loop is run.loop
-            if self.supports_any_loop and not is_here and not self._paused:
-                self._choose_reader_loop(run.loop)
-        try:
-            # Again: the server may have ended meanwhile, before this run could be notified.
-            self.check_open()
-        except BackendError:
-            del self._runs[number]
-            raise
-        return left
-
-    def _drop_runs_of_closed_loops(self, new: PendingRun) -> list[tuple[int, PendingRun]]:
-        """Cancel runs whose loop was closed before they ended: no task is left to do it.
-
-        Return those of the session of `new`, which are still to be cancelled.
-        """
-        self._run_loops = {new.loop, *(run.loop for run in list(self._runs.values()))}
-        left = list[tuple[int, PendingRun]]()
-        for number, run in list(self._runs.items()):
-            if not run.loop.is_closed():
-                continue
-            if run.session is not None and run.session == new.session:
-                left.append((number, run))
-            else:
-                self._send(protocol.encode(protocol.CANCEL, number))
-                self._runs.pop(number, None)
-        return left
-
-    def _choose_reader_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read on `loop` if it has the only run; else on the background loop, which never ends."""
-        transport = self.transport
-        if len(self._runs) == 1 and transport.read_on(loop):
-            return
-        if transport.reader_loop is not self._loop:
-            self._on_background_loop(transport.read_on, self._loop)
-
-    def _on_background_loop(self, callback: Callable[..., object], *arguments: object) -> None:
-        if asyncio.get_running_loop() is self._loop:
-            callback(*arguments)
-        else:
-            self._loop.call_soon_threadsafe(callback, *arguments)
 
     async def _send_input(
         self, run: PendingRun, number: int, line: Coroutine[Any, Any, str]
@@ -359,10 +276,7 @@ class Connection:
         run.is_complete = is_final
         if not run.discard_frames:
             run.frames.append(frame)
-            # Only for runs of the background loop: a run on its caller's loop collects all frames
-            # anyway, and must not delay other runs while that loop is busy.
-            has_too_many = len(run.frames) >= _MAX_UNREAD_FRAMES and run.loop is self._loop
-            if has_too_many and not self._paused:
+            if len(run.frames) >= _MAX_UNREAD_FRAMES and not self._paused:
                 self._paused = True
                 self.transport.pause_reading()
         run.notify(has_ended=is_final)  # after the pause: its reader resumes
@@ -370,7 +284,7 @@ class Connection:
     def _resume_reading(self) -> None:
         if self._paused and self._lost_reason is None:
             self._paused = False
-            self._on_background_loop(self.transport.resume_reading)
+            self.transport.resume_reading()
 
     def _mark_lost(self, reason: str, error: CellblockError | None = None) -> None:
         """Notify all runs that the server has ended. A pending `open` raises `error` if given."""

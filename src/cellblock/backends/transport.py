@@ -10,15 +10,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO
 
 from ..errors import BackendError
-from .socket_reader import SocketReader
 
 _READ_BYTES = 1 << 16  # with a larger buffer each read returns memory to the kernel
 _EXIT_SECONDS = 60.0  # to end all cells and clean up: a temporary folder may hold 1,000,000 files
@@ -40,27 +38,12 @@ def cloudpickle_dir() -> Path:
 
 
 class Transport(ABC):
-    """Bytes to and from one runtime server.
+    """Bytes to and from one runtime server. Belongs to the background loop.
 
-    pid                 process ID of the server; 0 if it does not run on this machine
-    supports_any_loop   `send`, `read_on` and `pause_reading` may be called on any loop;
-                        everything else belongs to the background loop
+    pid   process ID of the server; 0 if it does not run on this machine
     """
 
     pid: int = 0
-    supports_any_loop: ClassVar[bool] = False
-
-    @property
-    def reader_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that calls `on_data`, if it is known."""
-        return None
-
-    def read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Call `on_data` on `loop` from now on. `loop` must be the running loop.
-
-        Return False if that is not possible.
-        """
-        return False
 
     @abstractmethod
     def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -105,41 +88,30 @@ class Transport(ABC):
 class SocketTransport(Transport):
     """A server of this machine, process `pid`, at the other end of a socket."""
 
-    supports_any_loop = True
-
     def __init__(self, stream: socket.socket, pid: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket, self.pid = stream, pid
         self._socket.setblocking(False)
-        self._reader = SocketReader(self._socket, self._on_readable)
-        self._send_lock = threading.Lock()
         self._outgoing = bytearray()
         self._on_data: Callable[[bytes], None] = lambda data: None
         self._on_end: Callable[[], None] = lambda: None
-        # For executors that are garbage-collected without `stop`.
-        weakref.finalize(self, stream.close).atexit = False
+        # For executors that are garbage-collected without `stop`, in any thread.
+        weakref.finalize(self, _close_soon, self._loop, stream).atexit = False
 
     def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """See `Transport`."""
         self._on_data, self._on_end = on_data, on_end
-        self._reader.read_on(self._loop)
-
-    @property
-    def reader_loop(self) -> asyncio.AbstractEventLoop | None:
-        """See `Transport`."""
-        return self._reader.loop
-
-    def read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """See `Transport`."""
-        return self._reader.read_on(loop)
+        self.resume_reading()
 
     def pause_reading(self) -> None:
         """See `Transport`."""
-        self._reader.pause()
+        self._loop.remove_reader(self._socket)
 
     def resume_reading(self) -> None:
         """See `Transport`."""
-        self._reader.read_on(asyncio.get_running_loop())
+        # The loop, which lives as long as the process, must not keep this object alive.
+        on_readable = weakref.WeakMethod(self._on_readable)
+        self._loop.add_reader(self._socket, _call_if_alive, on_readable)
 
     def _on_readable(self) -> None:
         try:
@@ -155,11 +127,10 @@ class SocketTransport(Transport):
 
     def send(self, data: bytes) -> None:
         """See `Transport`."""
-        with self._send_lock:
-            waiting = bool(self._outgoing)
-            self._outgoing += data
-            if not waiting and self._send_available():
-                self._loop.call_soon_threadsafe(self._watch_writable)
+        is_waiting = bool(self._outgoing)
+        self._outgoing += data
+        if not is_waiting and self._send_available():
+            self._loop.add_writer(self._socket, self._on_writable)
 
     def _send_available(self) -> bool:
         """Send what the socket accepts now. Return True if the rest must be sent later."""
@@ -172,14 +143,9 @@ class SocketTransport(Transport):
         del self._outgoing[:sent]
         return bool(self._outgoing)
 
-    def _watch_writable(self) -> None:
-        if self._socket.fileno() >= 0:
-            self._loop.add_writer(self._socket, self._on_writable)
-
     def _on_writable(self) -> None:
-        with self._send_lock:
-            if not self._send_available():
-                self._loop.remove_writer(self._socket)
+        if not self._send_available():
+            self._loop.remove_writer(self._socket)
 
     def has_ended(self) -> bool:
         """See `Transport`."""
@@ -192,21 +158,35 @@ class SocketTransport(Transport):
 
     def detach(self) -> None:
         """See `Transport`."""
-        self._reader.stop()
+        self.pause_reading()
 
     def _close_socket(self) -> None:
         self._loop.remove_writer(self._socket)
-        # A loop that has not detached yet holds a duplicate of the descriptor, so `close` alone
-        # would not end the stream. The peer may have closed it already.
+        # A child that another library has forked holds a duplicate of the descriptor, so `close`
+        # alone would not end the stream. The peer may have closed it already.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def close_in_child(self) -> None:
         """See `Transport`."""
-        self._reader.close_in_child()
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def _call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    if (call := method()) is not None:
+        call()
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, stream: socket.socket) -> None:
+    def close() -> None:
+        loop.remove_reader(stream)
+        stream.close()
+
+    if stream.fileno() >= 0:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(close)
 
 
 class ProcessTransport(SocketTransport):

@@ -19,7 +19,7 @@ from ..cancellation import Token
 from ..components import Component
 from ..errors import BackendError, SessionError
 from ..events import Ended, Event, Started
-from ..results import BlockResult, CodeResult, ResultBuilder
+from ..results import CodeResult, ResultBuilder
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from .settings import ExecutorSettings, from_config, to_config
@@ -50,7 +50,7 @@ class CodeExecutor(Component, ABC):
       could not run at all.
 
     Subclasses implement `_open`, `_close` and `_run_block`. They are called on the background
-    loop. While `_supports_any_loop` returns True, `_run_block` is also called on other loops.
+    loop.
     """
 
     component_type: ClassVar[str] = "code_executor"
@@ -79,8 +79,8 @@ class CodeExecutor(Component, ABC):
         a token. Raise the errors that the class docstring lists if a block could not run.
         """
         check_token(cancellation_token)
-        work = self._collect(_validate_blocks(code_blocks), cancellation_token)
-        return await (work if self._supports_any_loop() else background_loop().call(work))
+        blocks = _validate_blocks(code_blocks)
+        return await background_loop().call(self._collect(blocks, cancellation_token))
 
     def execute_stream(
         self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
@@ -177,13 +177,6 @@ class CodeExecutor(Component, ABC):
     def _from_config(cls, config: Mapping[str, Any]) -> Self:
         return cls(**from_config(config))
 
-    def can_run_inline(self) -> bool:
-        """Return True if a thread without an event loop should run blocks directly.
-
-        Otherwise the background loop should run them. See `aio.inline_loop`.
-        """
-        return False
-
     # the template
 
     @abstractmethod
@@ -202,10 +195,6 @@ class CodeExecutor(Component, ABC):
 
         If the generator is closed early, it kills the block and cleans up.
         """
-
-    def _supports_any_loop(self) -> bool:
-        """Return True if a block can run on the caller's loop, which saves two thread switches."""
-        return False
 
     async def _start(self) -> bool:
         """Start. Return False if it was started already."""
@@ -283,9 +272,7 @@ class CodeExecutor(Component, ABC):
         self, blocks: Sequence[CodeBlock], token: Token | None
     ) -> AsyncGenerator[Event, None]:
         if self._must_start():
-            async with contextlib.aclosing(
-                background_loop().stream(self._start_events())
-            ) as events:
+            async with contextlib.aclosing(self._start_events()) as events:
                 async for event in events:
                     yield event
         for number, block in enumerate(blocks):
@@ -304,34 +291,14 @@ class CodeExecutor(Component, ABC):
                 return
 
     async def _collect(self, blocks: Sequence[CodeBlock], token: Token | None) -> CodeResult:
-        """Return the result of `_events`, without its generator around that of each block.
-
-        The extra generator costs a tenth of the time of a short block.
-        """
-        if self._must_start():
-            await background_loop().call(self._start_for_use())
+        """Return the fold of `_events`."""
         builder = ResultBuilder()
-        for number, block in enumerate(blocks):
-            if token is not None and token.is_cancelled():
-                for event in _cancelled_events(number, block):
-                    builder.add_event(event)
-                break
-            events = self._run_block(number, block, token)
-            try:
-                async for event in events:
-                    builder.add_event(event)
-            except GeneratorExit:  # the loop was closed: nothing can be awaited any more
-                raise
-            except BaseException:
-                await events.aclose()
-                raise
-            await events.aclose()
-            self._log_end(block.language, builder.blocks[-1])
-            if builder.blocks[-1].exit_code != 0:
-                break
+        async with contextlib.aclosing(self._events(blocks, token)) as events:
+            async for event in events:
+                builder.add_event(event)
         return self._build_result(builder)
 
-    def _log_end(self, language: str, end: Ended | BlockResult) -> None:
+    def _log_end(self, language: str, end: Ended) -> None:
         """Log how a block ended, but nothing of its code and output."""
         if end.limit is not None:
             _log.info("%r: a %s block reached the limit %s", self, language, end.limit)

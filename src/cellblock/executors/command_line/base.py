@@ -43,8 +43,6 @@ from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import OutsideWorkspace, Workspace
 
 _log = logging.getLogger(__name__)
-# With more concurrent runs, one background loop is cheaper than a loop in each thread.
-_MAX_INLINE_RUNS = 2
 MAX_INLINE_CODE = 1 << 16  # characters; longer code is written to a file, not sent in the request
 
 
@@ -312,27 +310,6 @@ class CommandLineExecutor(CodeExecutor):
                 await asyncio.to_thread(remove_all_except, self._paths_to_delete, keep)
         if not restarting:
             await self._remove_temp_dir()
-
-    def can_run_inline(self) -> bool:
-        """See `CodeExecutor`."""
-        connection = self._connection
-        return (
-            self._supports_any_loop()
-            and connection is not None
-            and connection.run_count < _MAX_INLINE_RUNS
-        )
-
-    def _supports_any_loop(self) -> bool:
-        connection = self._connection
-        # Answering `input()` and scanning a large folder would block the caller's loop.
-        return (
-            self._is_open
-            and connection is not None
-            and connection.supports_any_loop
-            and not self._answers_input
-            and self._workspace is not None
-            and self._workspace.is_small
-        )
 
     # blocks
 

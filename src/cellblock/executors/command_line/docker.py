@@ -173,7 +173,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
     async def _start_events(self) -> AsyncGenerator[Event, None]:
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._start_listeners.add(events)
-        starting = asyncio.create_task(self._start())
+        starting = asyncio.create_task(self._start_for_use())
         starting.add_done_callback(lambda _starting: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...aio.background_loop import background_loop
-from ...aio.cross_loop_lock import CrossLoopLock
 from ...backends.sandbox import WORK_DIR
 from ...blocks import CodeBlock, CodeBlockLike, file_name
 from ...cancellation import Token
@@ -88,7 +87,7 @@ class SessionExecutor(CommandLineExecutor):
         self._block_count = 0
         self._event_count = 0  # of the running block
         # The interpreter handles one request at a time.
-        self._session_lock = CrossLoopLock()
+        self._session_lock = asyncio.Lock()
 
     async def _load_functions(self) -> None:
         assert self._workspace is not None
@@ -126,7 +125,7 @@ class SessionExecutor(CommandLineExecutor):
             return
         yield Started(number, block.language, workspace.absolute_path(name) if name else None)
         queued_at, decoder = time.monotonic(), FrameDecoder(number, self._block_limits())
-        async with self._session_lock.acquire():
+        async with self._session_lock:
             request = {**self._run_request(code, name), "waited": time.monotonic() - queued_at}
             frames, self._event_count = self._frames(request, token), 0
             try:
@@ -205,7 +204,7 @@ class SessionExecutor(CommandLineExecutor):
     ) -> tuple[dict[str, Any], bytes]:
         if not self._is_open:
             await self._start_for_use()
-        async with self._session_lock.acquire():
+        async with self._session_lock:
             return await self._query_locked(request, value)
 
     async def _query_locked(

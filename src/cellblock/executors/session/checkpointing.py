@@ -128,7 +128,7 @@ class CheckpointableSession(SessionExecutor):
     ) -> Checkpoint:
         if not self._is_open:
             await self._start_for_use()
-        async with self._session_lock.acquire():
+        async with self._session_lock:
             return await self._checkpoint_locked(given_name, lifetime, replace)
 
     async def _checkpoint_locked(
@@ -184,7 +184,7 @@ class CheckpointableSession(SessionExecutor):
         await background_loop().call(self._drop(self._find_checkpoint(checkpoint)))
 
     async def _drop(self, checkpoint: Checkpoint) -> None:
-        async with self._session_lock.acquire():
+        async with self._session_lock:
             if self._checkpoints.get(checkpoint.name) is not checkpoint:
                 return  # a later one can have the same name
             await self._drop_locked(checkpoint)
@@ -213,7 +213,7 @@ class CheckpointableSession(SessionExecutor):
             await background_loop().call(self._restore(checkpoint))
 
     async def _restore(self, given: Checkpoint | str) -> None:
-        async with self._session_lock.acquire():
+        async with self._session_lock:
             # To the end, even if it is cancelled: between the steps there is no interpreter.
             await run_to_end(self._restore_locked(self._require_checkpoint(given)))
 
@@ -297,7 +297,7 @@ class CheckpointableSession(SessionExecutor):
         if not self._is_open:
             await self._start_for_use()
         branches: list[Self] = []
-        async with self._session_lock.acquire():
+        async with self._session_lock:
             checkpoint = None if given is None else self._require_checkpoint(given)
             temporary: Checkpoint | None = None
             if checkpoint is None:  # the copy must contain the buffered data of open files

@@ -120,8 +120,7 @@ class ServedExecutor(CommandLineExecutor):
 
     async def run_program(self, program: Program, token: Token | None = None) -> CodeResult:
         """Run a program in its folder. Raises as `execute_code_blocks` does."""
-        running = self._run_program(program, token)
-        return await (running if self._supports_any_loop() else background_loop().call(running))
+        return await background_loop().call(self._run_program(program, token))
 
     async def _run_program(self, program: Program, token: Token | None) -> CodeResult:
         builder, decoder = ResultBuilder(), FrameDecoder(0, self._block_limits())
