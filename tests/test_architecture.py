@@ -417,7 +417,6 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
 def test_only_safe_folders_open_what_code_changes() -> None:
     allowed = {
         "runtime/linux/safe_folder.py",
-        "runtime/server/file_reuse.py",  # files in a folder that no code sees
         "sandbox/setup/mounts.py",  # opens what will be mounted, without a right to read it
     }
     flags = re.compile(r"dir_fd|O_NOFOLLOW")

@@ -318,7 +318,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def open_parent(path: str) -> Generator[tuple[SafeFolder, str]]:
+def _open_parent(path: str) -> Generator[tuple[SafeFolder, str]]:
     """Yield the folder of `path`, which must not be a symbolic link, and the name in it.
 
     An `OSError` of the body gets `path` as its file name.
@@ -333,14 +333,14 @@ def open_parent(path: str) -> Generator[tuple[SafeFolder, str]]:
 
 
 def create_file_at(path: str) -> int:
-    """Create the file `path`, like `create_file` and `open_parent`."""
-    with open_parent(path) as (folder, name):
+    """Create the file `path`, like `create_file` and `_open_parent`."""
+    with _open_parent(path) as (folder, name):
         return folder.create_file(name)
 
 
 def write_new_file_at(path: str, data: bytes) -> int:
-    """Create the file `path` with `data`, like `write_new_file` and `open_parent`."""
-    with open_parent(path) as (folder, name):
+    """Create the file `path` with `data`, like `write_new_file` and `_open_parent`."""
+    with _open_parent(path) as (folder, name):
         return folder.write_new_file(name, data)
 
 

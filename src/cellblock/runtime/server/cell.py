@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import handshake, protocol
@@ -35,12 +34,11 @@ class CellError(Exception):
 
 
 class Job(NamedTuple):
-    """One block that waits for a cell since `arrived`. `write_file` writes its code file."""
+    """One block that waits for a cell since `arrived`."""
 
     number: int
     request: dict[str, Any]
     arrived: float
-    write_file: Callable[[str, bytes], int] = write_new_file_at
 
     def cancelled_ending(self) -> dict[str, Any]:
         """Return the ending of a job that was cancelled before it got a cell."""
@@ -85,7 +83,7 @@ class Run:
         if job.request.get("write"):
             path, text = job.request.pop("write")
             code = text.encode(errors="replace")
-            self.code_ctime_ns = job.write_file(path, code)
+            self.code_ctime_ns = write_new_file_at(path, code)
             if job.request.get("script") and len(code) <= _MAX_INLINE_CODE:
                 job.request["code"] = code
         self._file = create_file_at(job.request["save"]) if job.request.get("save") else -1

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import protocol
-from ..linux.safe_folder import write_new_file_at
 from .cell import Job
 from .event_loop import FOREVER, EventLoop
 from .faults import OnFault, describe
@@ -67,7 +66,6 @@ class Client:
         self.pool: Pool | None = None
         self.sessions: SessionManager | None = None
         self.paths_to_delete: list[str] = []
-        self.write_file = write_new_file_at  # writes the code files of blocks
         self.is_full = False
         self._paused: dict[int, int] = {}
         self._outgoing = bytearray()
@@ -244,7 +242,7 @@ class Client:
     def _handle_frame(self, frame: protocol.Frame) -> None:
         match frame.kind:
             case protocol.RUN if self.pool is not None:
-                self.pool.submit(Job(frame.run, frame.json(), time.monotonic(), self.write_file))
+                self.pool.submit(Job(frame.run, frame.json(), time.monotonic()))
             case protocol.SESSION_REQUEST if self.sessions is not None:
                 self.sessions.handle_request(frame, frame.json())
             case protocol.SESSION_DATA if self.sessions is not None:

@@ -23,7 +23,6 @@ from .cgroups import CellCgroups
 from .client import Client, ReplyBatch
 from .event_loop import FOREVER, EventLoop
 from .faults import DESCRIPTOR_LIMIT, run_contained
-from .file_reuse import ReusableFiles
 from .mount_client import MountClient
 from .pool import Pool
 from .scheduler import Scheduler
@@ -94,7 +93,6 @@ class Tenants:
             client.fail(DESCRIPTOR_LIMIT, full=True)
             return
         client.paths_to_delete += request["delete"]
-        client.write_file = ReusableFiles(request["reuse_folder"]).write
         targets = [mount["target"] for mount in request["mounts"]]
         paths = [*self._spec["writable"], *mounted_folders(request["mounts"]).paths]
         self._folders[client] = WritableFolders(paths)
