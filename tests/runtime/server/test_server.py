@@ -16,7 +16,7 @@ import pytest
 from cellblock import CodeBlock, SandboxCommandLineCodeExecutor
 from cellblock.runtime import protocol
 from cellblock.runtime.linux.process_tree import children, descendants, has_ended
-from cellblock.runtime.server.client import Client, ReplyBatch
+from cellblock.runtime.server.client import Client
 from cellblock.runtime.server.event_loop import EventLoop
 
 PRELOAD = ["wave"]  # a server of our own: other tests of this process do not preload it
@@ -84,56 +84,6 @@ def test_a_block_ends_by_sighup_although_its_caller_ignores_it() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout == "129\n", done.stdout + done.stderr
-
-
-def test_replies_are_sent_together_while_enough_blocks_wait() -> None:
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    loop = EventLoop()
-    client = Client(loop, ours.fileno(), ours.fileno(), protocol.Decoder(), lambda _client: None)
-    client.start_reading([])
-    client.reply(b"alone", 1)
-    assert theirs.recv(100) == b"alone"
-    for count in range(7):
-        client.reply(b"%d" % count, 8)
-        with pytest.raises(BlockingIOError):
-            theirs.recv(100)
-    client.reply(b"7", 8)
-    assert theirs.recv(100) == b"01234567"
-    client.reply(b"the last", 8)
-    loop.update_deadline(client)
-    while client._outgoing:
-        loop.run_once()
-    assert theirs.recv(100) == b"the last"
-    for one in (ours, theirs):
-        one.close()
-
-
-def test_replies_to_all_clients_are_sent_with_those_to_one() -> None:
-    loop, post = EventLoop(), ReplyBatch()
-    pairs = [socket.socketpair() for _ in range(2)]
-    clients = [
-        Client(
-            loop,
-            ours.fileno(),
-            ours.fileno(),
-            protocol.Decoder(),
-            lambda _client: None,
-            reply_batch=post,
-        )
-        for ours, _ in pairs
-    ]
-    for client, (_, theirs) in zip(clients, pairs, strict=True):
-        theirs.setblocking(False)
-        client.start_reading([])
-    clients[0].reply(b"early", 8)
-    with pytest.raises(BlockingIOError):
-        pairs[0][1].recv(100)
-    clients[1].reply(b"now", 0)
-    assert [theirs.recv(100) for _, theirs in pairs] == [b"early", b"now"]
-    assert not post.clients
-    for one in (*pairs[0], *pairs[1]):
-        one.close()
 
 
 def test_output_that_did_not_fit_is_sent_when_the_caller_has_read() -> None:

@@ -22,31 +22,14 @@ _MAX_BACKLOG_BYTES = 32 * 1024 * 1024  # unsent output at which cells have to wa
 _READ_BYTES = 1 << 16  # with more, each read would return memory to the kernel
 # Seconds to collect output before sending it, because each message wakes the client.
 _FLUSH_DELAY = 0.002
-# From this many waiting blocks on, all clients are flushed together, at multiples of the interval.
-_BUSY_BACKLOG = 4
-_BUSY_FLUSH_INTERVAL = 0.032
-# A request that comes later than this after a reply is not part of a quick sequence.
-_PAUSE_SECONDS = 0.003
 _FAULT_DELAY = 0.01  # seconds after a fault for which nothing in particular can be blamed
-
-
-class ReplyBatch:
-    """Clients with unsent replies. They are flushed together: often one process reads them all."""
-
-    def __init__(self) -> None:
-        self.clients = set[Client]()
-
-    def flush(self) -> None:
-        """Flush all of them."""
-        for client in list(self.clients):
-            client.flush()
 
 
 class Client:
     """A control stream, and the pool and sessions behind it, if there are any.
 
     `on_open` receives the client's first request, if the client must send one before others.
-    `on_end` is called once, when the stream has ended. Clients of one server share a `reply_batch`.
+    `on_end` is called once, when the stream has ended.
     """
 
     def __init__(
@@ -57,24 +40,18 @@ class Client:
         decoder: protocol.Decoder,
         on_end: Callable[[Client], None],
         on_open: Callable[[Client, dict[str, Any]], None] | None = None,
-        reply_batch: ReplyBatch | None = None,
     ) -> None:
         self._loop, self._decoder = loop, decoder
         self._control_in, self._control_out = control_in, control_out
         self._on_end, self._on_open = on_end, on_open
-        self._reply_batch = reply_batch or ReplyBatch()
         self.pool: Pool | None = None
         self.sessions: SessionManager | None = None
         self.paths_to_delete: list[str] = []
         self.is_full = False
         self._paused: dict[int, int] = {}
         self._outgoing = bytearray()
-        self._replies = 0  # since the last flush
-        self._backlog = 0  # blocks that waited for a cell at the last reply
         self._waits_for_room = self._is_ended = False
         self._flush_at = FOREVER
-        self._replied_at = 0.0
-        self._after_pause = False  # the last request came later than _PAUSE_SECONDS after a reply
         self.rearm = loop.rearm
 
     def start_reading(self, frames: list[protocol.Frame]) -> None:
@@ -135,39 +112,11 @@ class Client:
         if len(self._outgoing) > _MAX_BACKLOG_BYTES:
             self.is_full = True
         if not self._waits_for_room:
-            self._flush_at = min(self._flush_at, self._next_flush()) if can_wait else 0.0
-
-    def reply(self, frame: bytes, backlog: int) -> None:
-        """See `FrameSender`.
-
-        Hold replies back while there are fewer than `backlog`: enough blocks wait to keep every
-        cell busy.
-        """
-        self._backlog = backlog
-        self._replies += 1
-        self.send(frame, can_wait=True)
-        self._reply_batch.clients.add(self)
-        if self._replies < backlog:
-            return
-        self._reply_batch.flush()
-        if not backlog and self._after_pause:
-            os.sched_yield()  # let the caller read the reply before we prepare the next run
-        self._replied_at = time.monotonic()
-
-    def _next_flush(self) -> float:
-        """Return when frames that can wait are sent.
-
-        If many blocks wait, all clients flush at the same time: often one process reads them all.
-        """
-        now = time.monotonic()
-        if self._backlog < _BUSY_BACKLOG:
-            return now + _FLUSH_DELAY
-        return (now // _BUSY_FLUSH_INTERVAL + 1) * _BUSY_FLUSH_INTERVAL
+            flush_at = time.monotonic() + _FLUSH_DELAY if can_wait else 0.0
+            self._flush_at = min(self._flush_at, flush_at)
 
     def flush(self) -> None:
         """See `FrameSender`."""
-        self._replies = 0
-        self._reply_batch.clients.discard(self)
         if not self._outgoing:
             return
         try:
@@ -221,7 +170,6 @@ class Client:
         if not data:
             self._report_end()
             return
-        self._after_pause = time.monotonic() > self._replied_at + _PAUSE_SECONDS
         for frame in self._decoder.feed(data):
             self._handle_contained(frame)
 

@@ -45,11 +45,5 @@ class FrameSender(EventSource, Protocol):
     def send(self, frame: bytes, *, can_wait: bool = False) -> None:
         """Send `frame`. With `can_wait`, it is sent a moment later, together with what follows."""
 
-    def reply(self, frame: bytes, backlog: int) -> None:
-        """Send the last frame of a block or request while `backlog` blocks wait for a cell.
-
-        It is sent immediately or together with other replies.
-        """
-
     def flush(self) -> None:
         """Write everything that was sent, as far as the client accepts it now."""

@@ -375,8 +375,8 @@ class Pool:
         for stream, data in pipes.drain():
             forward_output(self._client, run, pipes.limit, stream, data)
         send_tail(self._client, run, pipes.limit)
-        ended = protocol.encode_json(protocol.ENDED, run.number, cell.ending())
-        self._client.reply(ended, len(self._waiting))
+        self._client.send(protocol.encode_json(protocol.ENDED, run.number, cell.ending()))
+        self._client.flush()
         self._recycle(cell)
 
     def _recycle(self, cell: Cell) -> None:

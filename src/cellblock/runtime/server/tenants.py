@@ -20,7 +20,7 @@ from .. import handshake, protocol
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from . import descriptors
 from .cgroups import CellCgroups
-from .client import Client, ReplyBatch
+from .client import Client
 from .event_loop import FOREVER, EventLoop
 from .faults import DESCRIPTOR_LIMIT, run_contained
 from .mount_client import MountClient
@@ -55,7 +55,7 @@ class Tenants:
         self._clients = set[Client]()
         self._leaving = set[Client]()
         self._folders = dict[Client, WritableFolders]()  # of those whose zygote is not ready
-        self._scheduler, self._reply_batch = Scheduler(), ReplyBatch()
+        self._scheduler = Scheduler()
         self._count = 0
         control_client.register(listener.fileno(), self._on_connect)
 
@@ -82,7 +82,6 @@ class Tenants:
             protocol.Decoder(),
             self._on_end,
             self._on_open,
-            self._reply_batch,
         )
         self._clients.add(client)
         run_contained(functools.partial(client.start_reading, []), client.end_by)

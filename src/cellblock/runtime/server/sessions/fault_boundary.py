@@ -18,8 +18,7 @@ class FaultBoundary:
     def __init__(self, client: FrameSender, on_fault: OnFault) -> None:
         self._client, self._on_fault = client, on_fault
         self.unregister, self.pause_reading = client.unregister, client.pause_reading
-        self.rearm, self.send, self.reply = client.rearm, client.send, client.reply
-        self.flush = client.flush
+        self.rearm, self.send, self.flush = client.rearm, client.send, client.flush
 
     @property
     def is_full(self) -> bool:

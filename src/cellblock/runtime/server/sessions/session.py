@@ -404,15 +404,15 @@ class LiveSession:
                 request, self.init, self._main_pid, self.checkpoints, self._limits
             )
             ending |= self.restored_state.fields()
-            self._loop.reply(protocol.encode_json(protocol.ENDED, number, ending), 0)
+            self._loop.send(protocol.encode_json(protocol.ENDED, number, ending))
             self.restored_state = RestoredState()
         elif self.on_answer is not None:
             on_answer, self.on_answer = self.on_answer, None
             on_answer(self._build_answer(request))
-            self._loop.flush()
         else:
             answer = self._build_answer(request)
-            self._loop.reply(protocol.encode_json(protocol.SESSION_REPLY, number, answer), 0)
+            self._loop.send(protocol.encode_json(protocol.SESSION_REPLY, number, answer))
+        self._loop.flush()
         self.request = None  # not earlier: a fault before this point is its answer
         request.run.close()
         if request.is_block or request.order["op"] == "set":
