@@ -15,7 +15,6 @@ from types import FunctionType
 from ..linux import syscalls
 from . import interpreter, script
 
-_ROUNDS = 10  # an instruction is specialized after eight runs
 _PROGRAM = b"""\
 import math
 from typing import Dict, List, Optional
@@ -64,21 +63,20 @@ print(" ".join(listed(3))[:0], end="")
 
 
 def warm_up() -> None:
-    """Run a small program like a block, several times, and leave no trace of it."""
+    """Run a small program like a block, and leave no trace of it."""
     modules, path, argv, original = sys.modules.copy(), sys.path[:], sys.argv, sys.orig_argv
     # It fails, because the zygote leads its process group. But the linker resolves the function.
     with contextlib.suppress(OSError):
         os.setsid()
     harmless = syscalls.PreparedCall("getppid", "getppid")
     code = compile(_PROGRAM, "warmup", "exec", dont_inherit=True)
-    for _ in range(_ROUNDS):
-        harmless()
-        script.prepare_main()
-        _, namespace = script.load({"script": os.devnull})
-        exec(code, namespace)
-        del namespace
-        script.release_modules()
-        syscalls.flush_c_streams()
+    harmless()
+    script.prepare_main()
+    _, namespace = script.load({"script": os.devnull})
+    exec(code, namespace)
+    del namespace
+    script.release_modules()
+    syscalls.flush_c_streams()
     sys.path[:], sys.argv, sys.orig_argv = path, argv, original
     interpreter.clear_last_error()  # set by `release_modules`
     sys.modules.clear()
