@@ -14,10 +14,12 @@ from cellblock.agents import (
     ApprovalResponse,
     ApprovalRules,
     CodeApprovalEvent,
+    CodeExecutionEvent,
     CodeExecutorAgent,
+    EditedApprovalResponse,
     TextMessage,
 )
-from tests.agents.scripted import executor, run_agent
+from tests.agents.scripted import executor, model, run_agent
 
 __all__ = ["executor"]
 
@@ -73,6 +75,47 @@ def test_a_refused_block_does_not_run(
     assert (event.approved, event.reason) == (False, "Not this.")
     assert answer.to_text() == "Code execution was not approved. Reason: Not this."
     assert "ran" not in run_agent(CodeExecutorAgent("b", executor), "```sh\nls\n```")[-1].to_text()
+
+
+EDITED = (
+    "The code was changed before it ran. This ran instead:\n\n"
+    "```python\nprint('edited')\n```\n\nIts output:\nedited\n"
+)
+
+
+async def edit(request: ApprovalRequest) -> ApprovalResponse:
+    blocks = [
+        CodeBlock(block.code.replace("ran", "edited"), block.language)
+        for block in request.code_blocks
+    ]
+    return EditedApprovalResponse(reason="Say it.", code_blocks=blocks)
+
+
+@pytest.mark.parametrize("approval", [edit, ApprovalRules(other="ask", ask=edit)])
+def test_an_edited_block_runs_instead_and_the_answer_says_so(executor: Any, approval: Any) -> None:
+    event, answer = run_agent(CodeExecutorAgent("a", executor, approval_func=approval), PYTHON)
+    assert isinstance(event, CodeApprovalEvent)
+    assert event.edited_blocks == [CodeBlock("print('edited')\n", "python")]
+    assert event.to_text() == "Code execution was approved with changes. Reason: Say it."
+    assert answer.to_text() == EDITED
+
+
+def test_the_model_goes_on_from_the_edited_block(executor: Any) -> None:
+    agent = CodeExecutorAgent(
+        "a", executor, approval_func=edit, model_client=model(PYTHON, "It was edited.")
+    )
+    events = run_agent(agent, "Print.")
+    results = [event.result.output for event in events if isinstance(event, CodeExecutionEvent)]
+    history = asyncio.run(agent.model_context.get_messages())
+    assert results == [history[-2].content] == [EDITED]
+
+
+def test_code_that_an_editor_leaves_as_it_is_needs_no_word(executor: Any) -> None:
+    def same(request: ApprovalRequest) -> ApprovalResponse:
+        return EditedApprovalResponse(reason="", code_blocks=request.code_blocks)
+
+    answer = run_agent(CodeExecutorAgent("a", executor, approval_func=same), PYTHON)[-1]
+    assert answer.to_text() == "ran\n"
 
 
 def test_the_function_sees_all_blocks_as_markdown(executor: Any) -> None:

@@ -1,6 +1,12 @@
 """Agents: take messages, return messages."""
 
-from .approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse, ApprovalRules
+from .approval import (
+    ApprovalFuncType,
+    ApprovalRequest,
+    ApprovalResponse,
+    ApprovalRules,
+    EditedApprovalResponse,
+)
 from .assistant_agent import AssistantAgent
 from .base import BaseChatAgent, ChatAgent, Response, Task, TaskResult, TaskRunner
 from .code_executor_agent import CodeExecutorAgent
@@ -50,6 +56,7 @@ __all__ = [
     "CodeExecutorAgent",
     "CodeGenerationEvent",
     "CodeOutputEvent",
+    "EditedApprovalResponse",
     "Handoff",
     "HandoffMessage",
     "MessageFactory",

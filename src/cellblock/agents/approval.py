@@ -23,12 +23,14 @@ _SHOWN_REASONS = 5
 class ApprovalRequest(BaseModel):
     """The code that waits for approval, as Markdown, and the messages that led to it.
 
-    `hints` say what a static look at the code found, if `ApprovalRules` ask.
+    `hints` say what a static look at the code found, if `ApprovalRules` ask. `code_blocks` is the
+    code as blocks.
     """
 
     code: str
     context: list[LLMMessage]
     hints: list[str] = Field(default_factory=list[str])
+    code_blocks: list[CodeBlock] = Field(default_factory=list[CodeBlock])
 
 
 class ApprovalResponse(BaseModel):
@@ -36,6 +38,13 @@ class ApprovalResponse(BaseModel):
 
     approved: bool
     reason: str
+
+
+class EditedApprovalResponse(ApprovalResponse):
+    """The code may run as `code_blocks`. A model that reads the output is told what ran."""
+
+    approved: bool = True
+    code_blocks: list[CodeBlock] = Field(min_length=1)
 
 
 ApprovalFuncType = (
@@ -46,11 +55,15 @@ ApprovalFuncType = (
 
 @dataclass(frozen=True)
 class Approval:
-    """A decision. `hints` say what a static look at the code found."""
+    """A decision. `hints` say what a static look at the code found.
+
+    `edited_blocks` run instead of the blocks that were asked about, unless it is empty.
+    """
 
     approved: bool
     reason: str
     hints: tuple[str, ...] = ()
+    edited_blocks: tuple[CodeBlock, ...] = ()
 
 
 class ApprovalRules(Component):
@@ -199,7 +212,9 @@ async def ask_function(
 ) -> Approval:
     """Return the answer of `function`. Raise `ValueError` if it is not an `ApprovalResponse`."""
     code = "\n\n".join(f"```{block.language}\n{block.code}\n```" for block in blocks)
-    request = ApprovalRequest(code=code, context=context, hints=list(hints))
+    request = ApprovalRequest(
+        code=code, context=context, hints=list(hints), code_blocks=list(blocks)
+    )
     answer: object = function(request)
     if inspect.isawaitable(answer):
         answer = await answer
@@ -209,7 +224,9 @@ async def ask_function(
         raise ValueError(
             f"An approval function must return an ApprovalResponse, not {answer!r:.100}."
         ) from error
-    return Approval(response.approved, response.reason, tuple(hints))
+    edited = answer.code_blocks if isinstance(answer, EditedApprovalResponse) else []
+    edited_blocks = () if edited == list(blocks) else tuple(edited)
+    return Approval(response.approved, response.reason, tuple(hints), edited_blocks)
 
 
 def _check_rule(name: str, rule: Rule) -> Rule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..events import Event, Output
 from ..executors.base import CodeExecutor
+from ..fences import fenced
 from ..models.messages import LLMMessage
 from ..observation import Picture, observe
 from ..results import CodeResult, ResultBuilder
@@ -85,15 +86,18 @@ class CodeRunner:
         then, the result says so; an executor that is not Cellblock's is interrupted. Raise the
         errors of the executor and of the approval function.
         """
+        edited: list[CodeBlock] = []
         if self.approval is not None:
             with cancelled_by(token):
                 decision = await decide(self.approval, blocks, context)
+            edited = list(decision.edited_blocks)
             yield CodeApprovalEvent(
                 source=self.source,
                 retry_attempt=attempt,
                 approved=decision.approved,
                 reason=decision.reason,
                 hints=list(decision.hints),
+                edited_blocks=edited,
             )
             if not decision.approved:
                 text = f"Code execution was not approved. Reason: {decision.reason}"
@@ -102,15 +106,15 @@ class CodeRunner:
         with cancelled_by(token):
             pass  # cancelled by a reader of the last event
         if isinstance(self.executor, CodeExecutor):
-            stream = self._run_streamed(self.executor, blocks, token, attempt)
+            stream = self._run_streamed(self.executor, edited or blocks, token, attempt)
             async with aclosing(stream):
                 async for item in stream:
-                    yield item
+                    yield self.shown(item, edited) if isinstance(item, CodeResult) else item
         else:
             # Some of these do not look at the token.
             with cancelled_by(token):
-                result = await self.executor.execute_code_blocks(blocks, token)
-            yield self.shown(_our_result(result))
+                result = await self.executor.execute_code_blocks(edited or blocks, token)
+            yield self.shown(_our_result(result), edited)
 
     async def _run_streamed(
         self,
@@ -118,7 +122,7 @@ class CodeRunner:
         blocks: list[CodeBlock],
         token: CancellationToken,
         attempt: int,
-    ) -> AsyncGenerator[RunEvent | CodeRun, None]:
+    ) -> AsyncGenerator[RunEvent | CodeResult, None]:
         builder = ResultBuilder()
         async with aclosing(executor.execute_stream(blocks, token)) as events:
             while (event := await _finish(_next_event(events), token)) is not None:
@@ -132,12 +136,21 @@ class CodeRunner:
                         block=event.block,
                         stream=event.stream,
                     )
-        yield self.shown(builder.session_result() if executor.is_live else builder.result())
+        yield builder.session_result() if executor.is_live else builder.result()
 
-    def shown(self, result: CodeResult) -> CodeRun:
-        """Return `result` with as much output as is shown."""
+    def shown(self, result: CodeResult, edited: Sequence[CodeBlock] = ()) -> CodeRun:
+        """Return `result` with as much output as is shown, after the code if it was `edited`."""
         seen = observe(result, max_characters=self.max_output_characters)
-        return CodeRun(dataclasses.replace(result, output=seen.text), seen.pictures)
+        text = describe_edited(edited) + seen.text
+        return CodeRun(dataclasses.replace(result, output=text), seen.pictures)
+
+
+def describe_edited(blocks: Sequence[CodeBlock]) -> str:
+    """Return what a model is told before the output of code that was edited; "" without any."""
+    if not blocks:
+        return ""
+    code = "\n\n".join(fenced(block.code, block.language) for block in blocks)
+    return f"The code was changed before it ran. This ran instead:\n\n{code}\n\nIts output:\n"
 
 
 async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:

@@ -34,6 +34,7 @@ from .code_runs import CodeRun, CodeRunner
 from .left_out_blocks import describe_left_out, left_out_languages, left_out_programs
 from .messages import (
     AgentMessage,
+    CodeApprovalEvent,
     CodeExecutionEvent,
     CodeGenerationEvent,
     CodeOutputEvent,
@@ -208,6 +209,7 @@ class CodeTask:
         If the task is cancelled, the context gets the output until then.
         """
         coder, run, output = self._coder, None, ""
+        edited: list[CodeBlock] = []
         context = await coder.context.get_messages()
         items = coder.runner.run(blocks, context=context, token=self._budget.token, attempt=attempt)
         try:
@@ -216,11 +218,13 @@ class CodeTask:
                     if isinstance(item, CodeRun):
                         run = item
                         continue
+                    if isinstance(item, CodeApprovalEvent):
+                        edited = item.edited_blocks
                     output += item.content if isinstance(item, CodeOutputEvent) else ""
                     yield item
         except (asyncio.CancelledError, GeneratorExit):
             if run is None and output:
-                await self._add_cancelled_result(output)
+                await self._add_cancelled_result(output, edited)
             raise
         assert run is not None
         self._code_result = run.result
@@ -228,9 +232,9 @@ class CodeTask:
         yield CodeExecutionEvent(retry_attempt=attempt, result=run.result, source=coder.name)
         self._budget.raise_if_cancelled()
 
-    async def _add_cancelled_result(self, output: str) -> None:
+    async def _add_cancelled_result(self, output: str, edited: Sequence[CodeBlock]) -> None:
         result = CodeResult(EXIT_CANCELLED, output + CANCELLED_TEXT, outcome="cancelled")
-        message = self._result_message(self._coder.runner.shown(result))
+        message = self._result_message(self._coder.runner.shown(result, edited))
         await self._coder.context.add_message(message)
 
     async def _decide(self, attempt: int) -> AsyncGenerator[AgentMessage, None]:

@@ -236,17 +236,22 @@ class CodeGenerationEvent(_TextEvent):
 
 
 class CodeApprovalEvent(BaseAgentEvent):
-    """It was decided whether code may run. `hints` say what a static look at the code found."""
+    """It was decided whether code may run. `hints` say what a static look at the code found.
+
+    `edited_blocks` run instead of the blocks that were asked about, unless it is empty.
+    """
 
     retry_attempt: int = 0
     approved: bool
     reason: str
     hints: list[str] = Field(default_factory=list[str])
+    edited_blocks: list[CodeBlock] = Field(default_factory=list[CodeBlock])
     type: Literal["CodeApprovalEvent"] = "CodeApprovalEvent"
 
     def to_text(self) -> str:
         """Return the decision and its reason."""
         decision = "approved" if self.approved else "not approved"
+        decision += " with changes" if self.edited_blocks else ""
         return f"Code execution was {decision}. Reason: {self.reason}"
 
 

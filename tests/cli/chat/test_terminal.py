@@ -164,7 +164,7 @@ def test_e_edits_the_code_and_the_model_is_told(tmp_path: Path) -> None:
         terminal.wait_for("\noutside")
         terminal.wait_for("Done.")
         told = service.messages()[-1][1]
-        assert "The user changed the code before it ran" in told
+        assert "The code was changed before it ran" in told
         assert "print('ou' + 'tside')" in told
         assert told.endswith("outside\n")
 

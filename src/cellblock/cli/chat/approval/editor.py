@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ....blocks import CodeBlock
+from ....fences import fenced
 from ..languages import blocks_of
-from ..transcripts.fences import fenced
 
 _EDITORS = ("sensible-editor", "nano", "vim", "vi")
 _SUFFIXES = {"python": ".py", "sh": ".sh", "bash": ".sh"}

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from ....agents.code_runs import describe_edited
 from ....blocks import CodeBlock, file_name
 from ....events import Outcome
 from ....models.image import Image
 from ....models.messages import AssistantMessage, LLMMessage, UserMessage
 from ....observation import observe
 from ....results import BlockResult, SessionCodeResult
-from .fences import fenced
 
 _NO_ANSWER = "(no answer)"
 _NO_END = (
@@ -125,18 +125,12 @@ def model_message(entry: Entry, *, has_vision: bool) -> LLMMessage:
             text = f"Code execution was not approved. Reason: {reason or 'the user gave none'}"
             return UserMessage(content=text, source="user")
         case RunEntry(blocks=blocks):
-            text = _edited_code(entry) + _observed(entry)
+            edited = [CodeBlock(block.code, block.language) for block in blocks]
+            text = describe_edited(edited if entry.is_edited else []) + _observed(entry)
             pictures = chain.from_iterable(block.pictures for block in blocks)
             images = [picture.image for picture in pictures if picture.image is not None]
             content = [text, *images] if images and has_vision else text
             return UserMessage(content=content, source="code")
-
-
-def _edited_code(entry: RunEntry) -> str:
-    if not entry.is_edited:
-        return ""
-    code = "\n\n".join(fenced(block.code, block.language) for block in entry.blocks)
-    return f"The user changed the code before it ran:\n\n{code}\n\nIts output:\n"
 
 
 def _observed(entry: RunEntry) -> str:

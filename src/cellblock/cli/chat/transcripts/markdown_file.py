@@ -15,10 +15,9 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 
 from ....blocks import CodeBlock
-from ....fences import Fence, commonmark_fences
+from ....fences import Fence, commonmark_fences, fenced
 from ..languages import blocks_of
 from .entries import AnswerEntry, BlockRun, CodePicture, Entry, RefusalEntry, RunEntry, UserEntry
-from .fences import fenced
 from .saved_block import SavedBlock
 
 _MARKER = re.compile(r"^<!-- cellblock:(\w+) (\{.*\}) -->$", re.MULTILINE)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from ....blocks import CodeBlock
+from ....fences import fenced
 from ....models.image import Image
 from .entries import (
     AnswerEntry,
@@ -18,7 +19,6 @@ from .entries import (
     RunEntry,
     UserEntry,
 )
-from .fences import fenced
 from .notebook_file import TITLES
 from .saved_block import SavedBlock
 
