@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
 from typing import Any, cast
 
 from ..aio.background_loop import background_loop
 from ..blocks import infer_language
 from ..environments.virtualenv import create_virtual_env
 from .code.code_places import CodePlaces
-from .code.code_task import DEFAULT_TIMEOUT, TIMEOUT_MSG, CodeSettings, CodeTask, FinishedCode
+from .code.code_task import (
+    DEFAULT_TIMEOUT,
+    PYTHON_VARIANTS,
+    TIMEOUT_MSG,
+    CodeSettings,
+    CodeTask,
+    FinishedCode,
+)
 from .code.docker_use import (
     UseDocker,
     check_can_use_docker_or_throw,
@@ -20,6 +26,7 @@ from .code.docker_use import (
     in_docker_container,
     is_docker_running,
 )
+from .message_text import content_str
 
 __all__ = [
     "CODE_BLOCK_PATTERN",
@@ -53,8 +60,6 @@ DEFAULT_MODEL = "gpt-4"
 """The model that old examples name by default."""
 FAST_MODEL = "gpt-3.5-turbo"
 """The cheaper model that old examples name."""
-PYTHON_VARIANTS = ["python", "Python", "py"]
-"""Tags of Python."""
 CODE_BLOCK_PATTERN = r"```[ \t]*(\w+)?[ \t]*\r?\n(.*?)\r?\n[ \t]*```"
 """The pattern of a code block: a language, if one is named, and the code."""
 SENTINEL = object()
@@ -90,36 +95,6 @@ def extract_code(
 def infer_lang(code: str) -> str:
     """Return "sh" for a python or pip command, "python" if `code` compiles, else "unknown"."""
     return infer_language(code)
-
-
-def content_str(content: str | list[Any] | None) -> str:
-    """Return the text of a message's content, with `<image>` for each picture; "" for None.
-
-    Raise `TypeError`, `ValueError` or `AssertionError` if the content is malformed.
-    """
-    if content is None or isinstance(content, str):
-        return content or ""
-    # Messages come from untyped callers and from models.
-    if not isinstance(content, list):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"content must be None, str, or list, but got {type(content)}")
-    return "".join([_part_str(part) for part in content])
-
-
-def _part_str(part: object) -> str:
-    if not isinstance(part, Mapping):
-        raise TypeError(
-            "Wrong content format: every element should be dict if the content is a list."
-        )
-    values = cast("Mapping[str, Any]", part)
-    if "type" not in values:
-        raise AssertionError("Wrong content format. Missing 'type' key in content's dict.")
-    match values["type"]:
-        case "text":
-            return values["text"]
-        case "image_url":
-            return "<image>"
-        case other:
-            raise ValueError(f"Wrong content format: unknown type {other} within the content")
 
 
 def execute_code(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 from .agent import ChatMessage
-from .code_utils import content_str
 from .io import IOStream
+from .message_text import content_str
 from .models.templates import instantiate
 
 Color = Literal["red", "green", "yellow", "blue", "magenta", "cyan"]

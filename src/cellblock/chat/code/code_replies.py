@@ -8,24 +8,19 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ...aio.background_loop import background_loop
-from ...blocks import CodeBlock
+from ...blocks import CodeBlock, infer_language
 from ..agent import ChatMessage, Configuration, Reply
-from ..code_utils import (
-    PYTHON_VARIANTS,
-    check_can_use_docker_or_throw,
-    decide_use_docker,
-    infer_lang,
-)
+from ..coding.base import result_text
 from ..coding.factory import CodeExecutorFactory
 from ..printing import print_notice
 from ..steps import Step, Steps
 from .code_places import CodePlaces
-from .code_task import CodeSettings, CodeTask, FinishedCode, runnable_language
+from .code_task import PYTHON_VARIANTS, CodeSettings, CodeTask, FinishedCode, runnable_language
+from .docker_use import check_can_use_docker_or_throw, decide_use_docker
 from .executor_calls import (
     a_execute_blocks,
     execute_blocks,
     find_code_blocks,
-    result_text,
     unrun_language,
 )
 
@@ -112,7 +107,7 @@ class CodeReplies:
             raise ValueError("No code blocks to execute.")
         exit_code, output = 0, ""
         for number, (tag, code) in enumerate(blocks):
-            language = tag or infer_lang(code)
+            language = tag or infer_language(code)
             print_notice(
                 f"\n>>>>>>>> EXECUTING CODE BLOCK {number} (inferred language is {language})..."
             )

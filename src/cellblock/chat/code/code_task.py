@@ -18,7 +18,9 @@ DEFAULT_TIMEOUT = 600
 TIMEOUT_MSG = "Timeout"
 """The end of the output of code that ran too long."""
 DEFAULT_IMAGES = ("python:3-slim", "python:3")
-"""The images for code in Docker; the first that exists is used."""
+"""The images of which the first that there is runs the code in Docker."""
+PYTHON_VARIANTS = ["python", "Python", "py"]
+"""Tags of Python."""
 _VISIBLE_WORK_DIR = "/workspace"  # in the sandbox and in containers
 
 

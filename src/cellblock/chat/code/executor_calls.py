@@ -14,10 +14,9 @@ from ...blocks import CodeBlock, MarkdownCodeExtractor
 from ...cancellation import ABANDONED_GRACE, CancellationToken
 from ...executors.base import CodeExecutor
 from ...languages import find_language
-from ...results import CodeResult, SessionCodeResult
+from ...results import CodeResult
 
 T = TypeVar("T")
-_HTML_SUFFIXES = (".html", ".htm")
 
 
 class ExecutesCodeBlocks(Protocol):
@@ -80,18 +79,6 @@ async def call_in_thread(
         if not work.cancelled():
             work.exception()
         raise
-
-
-def result_text(result: Any) -> str:
-    """Return the output of `result`, and where the pictures and pages of a live session are."""
-    output = str(result.output)
-    if not isinstance(result, SessionCodeResult) or not result.output_files:
-        return output
-    lines = [
-        f"{'HTML' if path.suffix in _HTML_SUFFIXES else 'Image'} data saved to {path}"
-        for path in result.output_files
-    ]
-    return "\n".join([output.removesuffix("\n"), *lines] if output else lines)
 
 
 def unrun_language(result: Any) -> str | None:

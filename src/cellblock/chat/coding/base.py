@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from ...blocks import CodeBlock
-from ...results import CodeResult, CommandLineCodeResult
+from ...results import CodeResult, CommandLineCodeResult, SessionCodeResult
 
 __all__ = [
     "CodeBlock",
@@ -17,6 +17,8 @@ __all__ = [
     "CommandLineCodeResult",
     "IPythonCodeResult",
 ]
+
+_HTML_SUFFIXES = (".html", ".htm")
 
 
 @runtime_checkable
@@ -51,6 +53,18 @@ class IPythonCodeResult(CodeResult):
     """The result of a Jupyter kernel. `output_files` are the pictures and pages it displayed."""
 
     output_files: list[str] = field(default_factory=list[str])
+
+
+def result_text(result: Any) -> str:
+    """Return the output of `result`, and where the pictures and pages of a live session are."""
+    output = str(result.output)
+    if not isinstance(result, SessionCodeResult) or not result.output_files:
+        return output
+    lines = [
+        f"{'HTML' if path.suffix in _HTML_SUFFIXES else 'Image'} data saved to {path}"
+        for path in result.output_files
+    ]
+    return "\n".join([output.removesuffix("\n"), *lines] if output else lines)
 
 
 CodeExecutionConfig = TypedDict(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 from ..agent import ChatMessage
-from ..code_utils import content_str
+from ..message_text import content_str
 from ..steps import Step, Steps
 from ..tools.function_signature import name_of_function
 from ..tools.tool_registration import RegistersTools, register_function

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from ..agent import Agent, ChatMessage
-from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
 from ..errors import AgentNameConflict
+from ..message_text import content_str
 from .speaker_selection import SpeakerSelection
 
 

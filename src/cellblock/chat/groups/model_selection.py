@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ..agent import Agent, ChatMessage, Reply
-from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
 from ..conversations.chat_result import ChatResult
 from ..errors import AgentNameConflict
+from ..message_text import content_str
 from ..printing import print_notice
 from ..steps import Step, Steps, asynchronous, synchronous
 from .group_chat_settings import GroupChatSettings

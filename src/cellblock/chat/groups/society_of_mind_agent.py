@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ..agent import Agent, ChatMessage, Reply
-from ..code_utils import content_str
 from ..conversable_agent import ConversableAgent
+from ..message_text import content_str
 from ..steps import Step, Steps, asynchronous, synchronous
 from .group_chat_manager import GroupChatManager
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol, get_args
 
 from ..agent import Agent, ChatMessage, HumanInputMode, Reply
-from ..code_utils import content_str
 from ..io import IOStream
+from ..message_text import content_str
 from ..printing import print_notice
 from ..steps import Step, Steps
 from .auto_reply_limits import AutoReplyLimits

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from ....results import SessionCodeResult
-from ...code.executor_calls import result_text
-from ..base import IPythonCodeResult
+from ..base import IPythonCodeResult, result_text
 
 
 def to_ipython_result(result: SessionCodeResult) -> IPythonCodeResult:
