@@ -7,7 +7,7 @@ import pytest
 from cellblock.blocks import CodeBlock
 from cellblock.cli.doctor import table_rows
 from cellblock.cli.input_file import InputError, parse_blocks, select_runnable
-from cellblock.cli.options.sizes import format_size, parse_size
+from cellblock.cli.sizes import format_size, parse_size
 from cellblock.cli.terminal.render import Renderer, StyledText
 from cellblock.events import Display, Ended, Event, FileCreated, Output, OutputTruncated, Started
 from cellblock.languages import LANGUAGES, find_language

@@ -9,7 +9,7 @@ from ..environments.exposed_folder import exposure_of
 from ..events import Ended
 from ..executors.workspace.missed_files import missed_files
 from ..limits import Limits
-from .options.sizes import format_size
+from .sizes import format_size
 
 _KEPT_CHARACTERS = 16 * 1024  # of the block's last output
 _NO_NETWORK = re.compile(

@@ -13,7 +13,7 @@ import click
 from ..errors import CellblockError, WorkspaceError
 from .options.settings import Settings
 from .options.shared import check_work_dir, common_options, is_home_allowed, work_dir_refusal
-from .options.sizes import exact_size
+from .sizes import exact_size
 
 if TYPE_CHECKING:
     from ..kernel.kernel import InputCallback

@@ -21,7 +21,6 @@ from ..options.factory import (
     install_progress,
     make_advisor,
     make_executor,
-    make_repl_session,
     work_folder,
 )
 from ..options.shared import check_env
@@ -144,6 +143,9 @@ class ChatSetup:
     def _make_executor(self, ask: InputCallback | None) -> CodeExecutor:
         if self.settings.executor != "session":
             return make_executor(self.settings, self.folder, self.output.note)
+        # As in `make_executor`: imported only when it is used.
+        from ..repl.executor import make_repl_session
+
         session = make_repl_session(
             self.settings,
             self.folder,

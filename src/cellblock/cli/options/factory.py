@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ...executors.session.base import InputPrompt
     from ...executors.session.sandbox import SandboxSessionCodeExecutor
     from ...kernel.session import KernelSession
-    from ..repl.executor import ReplExecutor
 
 SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
 InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"
@@ -53,7 +52,7 @@ def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecu
     if settings.executor == "session":
         from ...executors.session.sandbox import SandboxSessionCodeExecutor
 
-        return _create_session(SandboxSessionCodeExecutor, settings, folder)
+        return create_session(SandboxSessionCodeExecutor, settings, folder)
     if settings.executor == "local":
         from ...executors.command_line.local import LocalCommandLineCodeExecutor
 
@@ -120,38 +119,22 @@ class _PullProgressNotes:
             self._print_note(f"pulling {progress}")
 
 
-def make_repl_session(
-    settings: Settings,
-    folder: str,
-    input_callback: InputCallback | None,
-    *,
-    image_folder: str,
-    has_colours: bool,
-) -> ReplExecutor:
-    """Create a session that a person watches. `input_callback` answers `input()` in the session."""
-    from ..repl.executor import ImageFiles, ReplExecutor
-
-    session = _create_session(ReplExecutor, settings, folder, input_callback)
-    session.images = ImageFiles(image_folder, folder)
-    session.has_colours = has_colours
-    return session
-
-
 def make_kernel_session(
     settings: Settings, folder: str | None, input_callback: InputCallback | None
 ) -> KernelSession:
     """Create the session of a Jupyter kernel. Without `folder`, it has a temporary one."""
     from ...kernel.session import KernelSession
 
-    return _create_session(KernelSession, settings, folder, input_callback)
+    return create_session(KernelSession, settings, folder, input_callback)
 
 
-def _create_session(
+def create_session(
     kind: type[SessionT],
     settings: Settings,
     folder: str | None,
     input_callback: InputCallback | None = None,
 ) -> SessionT:
+    """Create a session of class `kind`. `input_callback` answers `input()` in it."""
     return kind(
         settings.timeout,
         folder,

@@ -10,7 +10,7 @@ import click
 
 from ...environments.exposed_folder import exposure_of
 from ...limits import MAX_SECONDS, MIN_MEMORY_BYTES
-from .sizes import parse_size
+from ..sizes import parse_size
 
 CommandT = TypeVar("CommandT", bound=Callable[..., object])
 FolderCheck = Callable[[click.Context, click.Parameter, str | None], str | None]

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from .sizes import parse_size
+from ..sizes import parse_size
 
 
 class FiniteFloat(click.FloatRange):

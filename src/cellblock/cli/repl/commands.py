@@ -11,7 +11,7 @@ from ...errors import SessionError
 from ...executors.session.checkpoint import Checkpoint
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ...executors.workspace.workspace import Workspace
-from ..options.sizes import format_size
+from ..sizes import format_size
 
 _HELP = {
     ":help": "show this list",

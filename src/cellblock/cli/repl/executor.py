@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 from ...errors import WorkspaceError
 from ...executors.displays import DisplayFiles
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
+from ..options.factory import InputCallback, create_session
+from ..options.settings import Settings
 
 
 class ReplExecutor(SandboxSessionCodeExecutor):
@@ -63,3 +65,18 @@ class ImageFiles(DisplayFiles):
         """See `DisplayFiles`."""
         self._number += 1
         return f"{self._number}.{suffix}"
+
+
+def make_repl_session(
+    settings: Settings,
+    folder: str,
+    input_callback: InputCallback | None,
+    *,
+    image_folder: str,
+    has_colours: bool,
+) -> ReplExecutor:
+    """Create a session that a person watches. `input_callback` answers `input()` in the session."""
+    session = create_session(ReplExecutor, settings, folder, input_callback)
+    session.images = ImageFiles(image_folder, folder)
+    session.has_colours = has_colours
+    return session

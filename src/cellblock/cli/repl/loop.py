@@ -19,7 +19,6 @@ from ..options.factory import (
     InputCallback,
     install_progress,
     make_advisor,
-    make_repl_session,
     work_folder,
 )
 from ..options.settings import ReplSettings
@@ -28,6 +27,7 @@ from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from ..terminal.render import Renderer
 from ..terminal.stdio import has_colours, have_same_destination, replace_unencodable, write
 from .completer import ReplCompleter
+from .executor import make_repl_session
 from .history import history_file, open_history
 from .image_viewer import ImageViewer
 from .session import ReplSession

@@ -14,7 +14,7 @@ from ...errors import CellblockError
 from ...events import Display, Ended, Event, FileCreated, Output, Started
 from ...executors.session.print_progress import PrintProgress
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
-from ..options.sizes import format_size
+from ..sizes import format_size
 from ..terminal.render import Renderer, StyledText, printable_line
 from ..terminal.stdio import write
 from .commands import ReplCommandError, ReplCommands, is_command

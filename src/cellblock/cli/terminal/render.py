@@ -25,7 +25,7 @@ from ...limits import Limits
 from ...results import truncation_marker
 from ...startup_files import is_startup_file
 from ..advice import Advisor
-from ..options.sizes import format_size
+from ..sizes import format_size
 
 Style = Literal["plain", "dim", "bold"]
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)  # on all systems

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....limits import MAX_SECONDS, MIN_MEMORY_BYTES
-from ...options.sizes import exact_size
+from ...sizes import exact_size
 from ..settings import ChatSettings
 
 _COMMENT = re.compile(r"<!-- cellblock-options (\{.*\}) -->\n")

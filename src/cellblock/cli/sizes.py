@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...limits import GIB, KIB, MIB
+from ..limits import GIB, KIB, MIB
 
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kmg]?)(?:i?b)?", re.IGNORECASE)
