@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -197,6 +198,22 @@ def test_output_of_child_processes_belongs_to_their_block(python: sync.JupyterCo
     for number in range(10):
         code = f"import subprocess\nsubprocess.run(['echo', '{number}'])\nNone"
         assert run(python, code).output == f"{number}\n"
+
+
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_output_of_child_processes_is_awaited_though_its_reader_is_slow(
+    python: sync.JupyterCodeExecutor, descriptor: int
+) -> None:
+    code = """
+        import subprocess, sys, time
+        for stream in sys.stdout, sys.stderr:
+            stream.write = lambda text, write=stream.write: (time.sleep(0.02), write(text))
+        subprocess.run("seq 1000 >&DESCRIPTOR", shell=True)
+        None
+    """
+    result = run(python, textwrap.dedent(code).replace("DESCRIPTOR", str(descriptor)))
+    run(python, "del sys.stdout.write, sys.stderr.write")
+    assert result.output == "".join(f"{number}\n" for number in range(1, 1001))
 
 
 def test_output_over_the_limit_is_truncated(work: Path) -> None:

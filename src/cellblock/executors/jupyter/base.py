@@ -49,9 +49,27 @@ _SHELL_TAGS = (("sh", "bash"), ("shell", "bash"))
 
 # IPython's hint about sys.exit() at its prompt is of no use in a block.
 _SETUP_CODE = """__import__("warnings").filterwarnings("ignore", "To exit: use 'exit'")"""
-# ipykernel reads the output of child processes in threads, and ends a request without waiting for
-# them.
-_FLUSH_CODE = """__import__("time").sleep(0.005)"""
+# ipykernel reads the output of child processes from pipes in threads, and ends a request without
+# waiting for them. Wait until each pipe is empty and its thread reads it again, as Linux shows.
+# Elsewhere, and for other kernels, wait a moment.
+_WAIT_FOR_OUTPUT = """
+import fcntl, sys, termios, time
+
+end = time.monotonic() + 1
+try:
+    for stream in sys.stdout, sys.stderr:
+        pipe = stream._fid
+        system_call = f"/proc/self/task/{stream.watch_fd_thread.native_id}/syscall"
+        while time.monotonic() < end:
+            if fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4):
+                with open(system_call) as file:
+                    if file.read().split()[1:2] == [hex(pipe)]:
+                        break
+            time.sleep(0.0005)
+except Exception:
+    time.sleep(0.005)
+"""
+_FLUSH_CODE = f"exec({_WAIT_FOR_OUTPUT!r}, {{}})"
 
 
 @dataclass(frozen=True, kw_only=True)
