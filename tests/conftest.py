@@ -40,11 +40,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return _Together(config, log)
 
 
+# In each of these folders, the tests that need Docker take minutes.
+_ENGINE_FOLDERS = (
+    "tests/containers",
+    "tests/executors/command_line",
+    "tests/executors/jupyter",
+    "tests/server",
+)
+
+
 class _Together(LoadScopeScheduling):
     """Run the tests of one file in one process, because they share fixtures.
 
-    The checks of one executor also run in one process. So do all other tests that need Docker, in
-    three groups: they share an engine, and most of their time is waiting for it.
+    The checks of one executor also run in one process. So do all other tests of one folder that
+    need Docker: they share an engine, and most of their time is waiting for it.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -52,8 +61,7 @@ class _Together(LoadScopeScheduling):
         if "test_conformance" in file:
             return f"{file} {name.partition('[')[2].partition('-')[0].rstrip(']')}"
         if "docker" in f"{file} {name}" or file.startswith("tests/containers/"):
-            parts = (part for part in ("tests/executors/jupyter", "tests/server") if part in file)
-            return f"Docker's engine {next(parts, '')}"
+            return f"Docker's engine {next(filter(file.startswith, _ENGINE_FOLDERS), '')}"
         return file
 
 
