@@ -14,7 +14,7 @@ from ...models.messages import CreateResult
 
 DEMO_TASK = (
     "Throw two dice 100000 times and compare the sums with theory. "
-    "Then draw the Mandelbrot set, with only the standard library."
+    "Then draw the Mandelbrot set, with the standard library alone."
 )
 CASSETTE = Path(__file__).with_name("demo.json")
 # What differs from machine to machine: the system message, which names the executor's features, and
