@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cellblock
-from tests.docs.markdown_pages import OTHERS, PAGES, ROOT, anchors, links, page_name
+from tests.docs.markdown_pages import OTHERS, PAGES, ROOT, anchors, blocks, links, page_name
 
 DOCUMENTS = [*PAGES, *OTHERS]
 CONFIGURATIONS = [
@@ -33,6 +33,12 @@ def test_links_lead_to_a_file_and_a_heading(document: Path) -> None:
 def test_lines_have_at_most_100_columns(document: Path) -> None:
     lines = document.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=page_name)
+def test_code_on_the_site_fits_without_scrolling(page: Path) -> None:
+    lines = [line for block in blocks(page) for line in block.code.splitlines()]
+    assert [line for line in lines if len(line) > 72] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=page_name)
