@@ -69,7 +69,7 @@ def test_no_save_leaves_no_file(tmp_path: Path) -> None:
         terminal.wait_for(PROMPT)
     assert not (tmp_path / "state" / "cellblock" / "chats").exists()
     with chat(arguments=("--resume",)) as (terminal, _):
-        terminal.wait_for("there is no conversation of this folder to go on with")
+        terminal.wait_for("there is no conversation of this folder to continue")
 
 
 def test_only_the_newest_conversations_are_kept(tmp_path: Path) -> None:
