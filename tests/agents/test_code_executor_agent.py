@@ -356,6 +356,8 @@ def test_all_settings_are_saved_and_loaded(executor: Any, tmp_path: Path) -> Non
     assert (loaded.name, loaded.description) == ("coder", "writes code")
     plain = CodeExecutorAgent("a", executor).dump_component()
     assert load_component(plain).dump_component() == plain
+    loop = CodeExecutorAgent("a", executor, model_client=model("One."), max_turns=4)
+    assert load_component(loop.dump_component()).dump_component().config["max_turns"] == 4
 
 
 def test_autogens_configuration_is_loaded() -> None:

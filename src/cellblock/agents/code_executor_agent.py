@@ -23,6 +23,7 @@ from ..observation import MAX_CHARACTERS
 from ..results import CodeResult
 from .approval import ApprovalFuncType, ApprovalRules, check_approval
 from .base import BaseChatAgent, Response, is_transient
+from .code_loop import CodeLoop
 from .code_runs import CodeRun, CodeRunner, RunsCodeBlocks, check_executor
 from .code_task import Coder, CodeTask
 from .context import add_to_context, context_or_default, saved_context
@@ -75,6 +76,9 @@ class CodeExecutorAgent(BaseChatAgent):
 
     model_context           keeps the conversation with the model; by default all of it
     model_client_stream     stream the model's answers in pieces
+    max_turns               with a number, the model goes on after each run, until it answers
+                            without code, but answers at most so often. Blocks of data that name a
+                            file are saved then.
     description             what the agent can do, for other agents
     system_message          instructions for the model; None for none
     sources                 without a model: the agents whose code runs; None means all
@@ -89,8 +93,8 @@ class CodeExecutorAgent(BaseChatAgent):
     A run that ends early says why in a `ThoughtEvent`, and in the metadata "stop_reason" of the
     answer.
 
-    Raise `ValueError` for a name that is not an identifier, and if `max_retries_on_error` is above
-    0 without a model.
+    Raise `ValueError` for a name that is no identifier, if `max_retries_on_error` or `max_turns` is
+    given without a model, and if both are given.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION = (
@@ -122,6 +126,7 @@ class CodeExecutorAgent(BaseChatAgent):
         model_context: ChatCompletionContext | None = None,
         model_client_stream: bool = False,
         max_retries_on_error: int = 0,
+        max_turns: int | None = None,
         description: str | None = None,
         system_message: str | None = _SYSTEM_MESSAGE,
         sources: Sequence[str] | None = None,
@@ -145,6 +150,7 @@ class CodeExecutorAgent(BaseChatAgent):
         if isinstance(sources, str) or isinstance(supported_languages, str):
             raise ValueError("sources and supported_languages must be lists of names, not a text.")
         _check_retries(max_retries_on_error, model_client)
+        _check_turns(max_turns, max_retries_on_error, model_client)
         _check_above_0("max_seconds", max_seconds)
         _check_above_0("max_tokens", max_tokens)
         _check_above_0("max_output_characters", max_output_characters)
@@ -156,6 +162,7 @@ class CodeExecutorAgent(BaseChatAgent):
         self._system_message = system_message
         self._stream = model_client_stream
         self._max_retries = max_retries_on_error
+        self._max_turns = max_turns
         self._sources = None if sources is None else list(sources)
         is_default = supported_languages is None
         self._languages = list(
@@ -336,6 +343,8 @@ class CodeExecutorAgent(BaseChatAgent):
             stream=self._stream,
             max_retries=self._max_retries,
         )
+        if self._max_turns is not None:
+            return CodeLoop(coder, budget, self._max_turns).run()
         return CodeTask(coder, budget).run()
 
     def _end_early(
@@ -376,6 +385,7 @@ class CodeExecutorAgent(BaseChatAgent):
             "model_context": _dump(self._context),
             "supported_languages": self._languages,
             "max_retries_on_error": self._max_retries,
+            "max_turns": self._max_turns,
             "approval_rules": _dump(self._approval),
             "max_seconds": self._max_seconds,
             "max_tokens": self._max_tokens,
@@ -408,6 +418,15 @@ def _check_retries(count: int, client: ChatCompletionClient | None) -> None:
         raise ValueError(f"max_retries_on_error must be 0 or more, not {count!r}.")
     if count > 0 and client is None:  # AutoGen's text
         raise ValueError("model_client.model_info must be provided when max_retries_on_error > 0")
+
+
+def _check_turns(turns: int | None, retries: int, client: ChatCompletionClient | None) -> None:
+    if turns is None:
+        return
+    if turns < 1:
+        raise ValueError(f"max_turns must be 1 or more, or None, not {turns!r}.")
+    if client is None or retries:
+        raise ValueError("max_turns needs a model_client, and no max_retries_on_error.")
 
 
 def _check_above_0(name: str, value: float | None) -> None:

@@ -8,13 +8,12 @@ import inspect
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..aio.shielded import wait_shielded
 from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..events import Event, Output
-from ..executors.base import CodeExecutor
 from ..fences import fenced
 from ..models.messages import LLMMessage
 from ..observation import Picture, observe
@@ -33,6 +32,22 @@ class RunsCodeBlocks(Protocol):
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
     ) -> Any:
         """Run blocks. Return an object with the attributes `exit_code` and `output`."""
+        ...
+
+
+@runtime_checkable
+class StreamsCodeBlocks(Protocol):
+    """One of our executors, or an object around one that sees what happens."""
+
+    @property
+    def is_live(self) -> bool:
+        """See `CodeExecutor`."""
+        ...
+
+    def execute_stream(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Event, None]:
+        """See `CodeExecutor`."""
         ...
 
 
@@ -105,7 +120,7 @@ class CodeRunner:
                 return
         with cancelled_by(token):
             pass  # cancelled by a reader of the last event
-        if isinstance(self.executor, CodeExecutor):
+        if isinstance(self.executor, StreamsCodeBlocks):
             stream = self._run_streamed(self.executor, edited or blocks, token, attempt)
             async with aclosing(stream):
                 async for item in stream:
@@ -118,7 +133,7 @@ class CodeRunner:
 
     async def _run_streamed(
         self,
-        executor: CodeExecutor,
+        executor: StreamsCodeBlocks,
         blocks: list[CodeBlock],
         token: CancellationToken,
         attempt: int,

@@ -41,7 +41,7 @@ from .messages import (
     TextMessage,
     ThoughtEvent,
 )
-from .model_calls import ask_model, cut_off_metadata, visible_messages
+from .model_calls import ask_model, cut_off_metadata, visible_messages, without_thoughts
 from .run_budget import RunBudget
 from .runnable_blocks import language_family, runnable_blocks
 
@@ -307,7 +307,7 @@ class CodeTask:
         answer = self._answer
         if answer.cut_off:
             yield self._stop(_CUT_OFF[answer.cut_off["finish_reason"]])
-        elif not answer.text.strip():
+        elif not without_thoughts(answer.text).strip():
             yield self._stop("The model's answer is empty.")
         stop = {} if self._stop_reason is None else {"stop_reason": self._stop_reason}
         message = TextMessage(

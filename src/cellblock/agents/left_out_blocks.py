@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..blocks import extract_code_blocks
 from ..languages import find_language
-from .runnable_blocks import language_family
+from .runnable_blocks import is_named_data, language_family
 
 # Of programs that models write, in addition to those that executors run.
 _PROGRAMS = frozenset(
@@ -14,6 +14,34 @@ _PROGRAMS = frozenset(
     "golang groovy haskell hs java jl jsx julia kotlin kt lua matlab nim objc octave ocaml perl "
     "php pl r rb rs ruby rust scala swift ts tsx typescript vb zig".split()
 )
+_PROSE = ("text", "output", "console", "markdown")
+_MEANT_TO_RUN = ("sql", "html", "css")  # beside programs
+_USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
+_SAVED = "A block is saved as a file if its first line is a comment such as `# filename: NAME`."
+
+
+def left_out_of(markdown: str, languages: Sequence[str]) -> list[str]:
+    """Return the tags of blocks that neither run nor name a file, except those of plain text."""
+    families = {*map(language_family, languages), *_PROSE}
+    blocks = extract_code_blocks(markdown, infer_languages=False)
+    left_out = [
+        block.language
+        for block in blocks
+        if language_family(block.language) not in families and not is_named_data(block)
+    ]
+    return list(dict.fromkeys(filter(None, left_out)))
+
+
+def is_meant_to_run(left_out: Sequence[str]) -> bool:
+    """Return True if a model that writes only blocks of these languages wanted to do something."""
+    return any(is_program(tag) or language_family(tag) in _MEANT_TO_RUN for tag in left_out)
+
+
+def advise_left_out(left_out: Sequence[str], languages: Sequence[str], *, is_all: bool) -> str:
+    """Return `describe_left_out`, and what the model can do. `is_all`: no other block runs."""
+    text = describe_left_out(left_out, languages)
+    text += f" {_SAVED}" if any(map(find_language, left_out)) else ""
+    return f"{text} {_USE_OTHERS}" if is_all else text
 
 
 def left_out_languages(markdown: str, languages: Sequence[str]) -> list[str]:

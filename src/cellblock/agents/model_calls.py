@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
@@ -13,8 +14,14 @@ from ..models.tool_schema import ToolLike
 from .cancellable import cancelled_by, until_cancelled
 from .messages import BaseChatMessage, ModelClientStreamingChunkEvent
 
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
 # "content_filter": the service ended the answer.
 _CUT_OFF = ("length", "content_filter")
+
+
+def without_thoughts(text: str) -> str:
+    """Return `text` without the thoughts of the model between `<think>` tags."""
+    return _THOUGHTS.sub("", text)
 
 
 def check_model_client(client: object) -> None:
