@@ -156,9 +156,38 @@ class Component:
         accepted too. Raise `ComponentError` if the class is not on the allow-list, or is not a
         subclass of this class and of `expected`.
         """
-        component = _load_saved(model, cls, expected or cls)
+        saved = _to_model(model)
+        found = _find_class(saved.provider)
+        for kind in (cls, expected or cls):
+            if not issubclass(found, kind):
+                raise ComponentError(f"{saved.provider!r} is not a {kind.__name__}.")
+        if saved.component_type not in (None, found.component_type):
+            raise ComponentError(
+                f"{saved.provider!r} is a {found.component_type}, not a {saved.component_type}."
+            )
+        try:
+            component = found._load_version(saved)
+        except CellblockError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise ComponentError(
+                f"The configuration of {saved.provider!r} is invalid: {error}"
+            ) from error
         assert isinstance(component, cls)
         return component
+
+    @classmethod
+    def _load_version(cls, saved: ComponentModel) -> Self:
+        installed = cls.component_version
+        version = installed if saved.component_version is None else saved.component_version
+        if version > installed:
+            raise ComponentError(
+                f"This configuration was saved by version {version} of {saved.provider!r}, but "
+                f"version {installed} is installed. Update the package that contains the class."
+            )
+        if version < installed:
+            return cls._from_config_past_version(saved.config, version)
+        return cls._from_config(saved.config)
 
     def _to_config(self) -> dict[str, object]:
         """Return the values that `_from_config` needs, as JSON values."""
@@ -209,27 +238,7 @@ def load_component(model: SavedComponent) -> Component:
     AutoGen's configurations are accepted too. Raise `ComponentError` if the class is not on the
     allow-list or does not accept the configuration.
     """
-    return _load_saved(model, Component, Component)
-
-
-def _load_saved(saved: SavedComponent, *expected: type[Any]) -> Component:
-    model = _to_model(saved)
-    cls = _find_class(model.provider)
-    for kind in expected:
-        if not issubclass(cls, kind):
-            raise ComponentError(f"{model.provider!r} is not a {kind.__name__}.")
-    if model.component_type not in (None, cls.component_type):
-        raise ComponentError(
-            f"{model.provider!r} is a {cls.component_type}, not a {model.component_type}."
-        )
-    try:
-        return _build(cls, model)
-    except CellblockError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise ComponentError(
-            f"The configuration of {model.provider!r} is invalid: {error}"
-        ) from error
+    return Component.load_component(model)
 
 
 def _to_model(saved: SavedComponent) -> ComponentModel:
@@ -249,18 +258,6 @@ def _to_model(saved: SavedComponent) -> ComponentModel:
             "Pass a ComponentModel, its values or its JSON text."
         )
     return ComponentModel.from_dict(cast(Mapping[str, Any], values))
-
-
-def _build(cls: type[Component], model: ComponentModel) -> Component:
-    version = cls.component_version if model.component_version is None else model.component_version
-    if version > cls.component_version:
-        raise ComponentError(
-            f"This configuration was saved by version {version} of {model.provider!r}, but version "
-            f"{cls.component_version} is installed. Update the package that contains the class."
-        )
-    if version < cls.component_version:
-        return cls._from_config_past_version(model.config, version)
-    return cls._from_config(model.config)
 
 
 def _find_class(provider: str) -> type[Component]:

@@ -156,7 +156,7 @@ class ExecTransport(Transport):
 
     def close_in_child(self) -> None:
         """See `Transport`."""
-        response = self._stream._resp
+        response = self._stream._resp  # pyright: ignore[reportPrivateUsage] - aiodocker's
         connection = None if response is None else response.connection
         transport = None if connection is None else connection.transport
         if transport is not None and (own := transport.get_extra_info("socket")) is not None:

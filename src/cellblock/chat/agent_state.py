@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from .agent import Agent, ChatMessage, Configuration, HumanInputMode
@@ -42,12 +43,13 @@ class AgentParts:
 
 def _kept(part: str, attribute: str) -> Any:
     """Return an attribute of the agent that one of its parts keeps."""
+    find_part = attrgetter(f"_parts.{part}")
 
     def read(agent: AgentState) -> Any:
-        return getattr(getattr(agent._parts, part), attribute)
+        return getattr(find_part(agent), attribute)
 
     def write(agent: AgentState, value: Any) -> None:
-        setattr(getattr(agent._parts, part), attribute, value)
+        setattr(find_part(agent), attribute, value)
 
     return property(read, write)
 

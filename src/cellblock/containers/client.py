@@ -1,5 +1,8 @@
 """Connect to a container engine, and translate its errors into cellblock's."""
 
+# aiodocker has no public names for its address and requests.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio

@@ -124,6 +124,10 @@ class Container:
         with translate_errors(f"Files cannot be copied out of container {self.name}"):
             return await self._inner.get_archive(path)
 
+    def attach(self) -> Any:
+        """Return aiodocker's stream of the main process's input and output, not yet open."""
+        return self._inner.attach(stdin=True, stdout=True, stderr=True)
+
     async def create_exec(self, argv: Sequence[str], *, stdin: bool = True, user: str = "") -> Exec:
         """Create an exec instance for `argv`, which the caller starts. `stdin` attaches its input.
 

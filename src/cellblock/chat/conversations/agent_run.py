@@ -61,7 +61,8 @@ def _user_with_tools(
         "is_termination_msg": _mentions_terminate,
         **(options or {}),
     }
-    user = agent._new_user(**settings)
+    # The class of agents is above this module.
+    user = agent._new_user(**settings)  # pyright: ignore[reportPrivateUsage]
     offered: list[str] = []
     try:
         for tool in (tools,) if callable(tools) else tools:

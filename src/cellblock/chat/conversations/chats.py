@@ -1,5 +1,8 @@
 """Chats: two agents talk until one has no reply, or for a number of turns."""
 
+# Private methods of agents have AutoGen's names, and users override them.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import difflib

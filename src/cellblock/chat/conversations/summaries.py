@@ -1,5 +1,8 @@
 """Summaries: what a chat came to, in a few words."""
 
+# Private methods of agents have AutoGen's names, and users override them.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import inspect

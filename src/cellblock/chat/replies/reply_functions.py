@@ -1,5 +1,8 @@
 """The functions that an agent tries in order to find its reply."""
 
+# Private methods of agents have AutoGen's names, and users override them.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,8 @@
 """ToolReplies: execute the functions that the other agent's model calls."""
 
+# Private methods of agents have AutoGen's names, and users override them.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio

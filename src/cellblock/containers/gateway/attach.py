@@ -33,7 +33,7 @@ class AttachedStreams:
     async def open(self) -> None:
         """Attach to the container. Raise `BackendError` on failure."""
         with translate_errors(f"Container {self._container.name} cannot be attached to"):
-            stream: Stream = self._container._inner.attach(stdin=True, stdout=True, stderr=True)
+            stream: Stream = self._container.attach()
             self._stream = await stream.__aenter__()
         self._reader = asyncio.create_task(self._read_output(self._stream))
 

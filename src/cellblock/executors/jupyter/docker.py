@@ -88,7 +88,8 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
     async def _close(self, *, restarting: bool) -> None:
         await super()._close(restarting=restarting)
         if self._owns_server and self._docker_server is not None and not restarting:
-            await self._docker_server._stop()
+            # On the background loop, as this method is.
+            await self._docker_server._stop()  # pyright: ignore[reportPrivateUsage]
 
     async def _run_in_kernel(
         self, number: int, block: CodeBlock, token: Token | None

@@ -55,7 +55,8 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 async def _serve(server: SandboxServer) -> None:
-    lowlevel = server._lowlevel_server  # the SDK's own `run_stdio_async` reads in a thread
+    # The SDK's own `run_stdio_async` reads in a thread.
+    lowlevel = server._lowlevel_server  # pyright: ignore[reportPrivateUsage] - the SDK's
     async with (
         _stdin_lines() as lines,
         stdio_server(stdin=cast("anyio.AsyncFile[str] | None", lines)) as (reader, writer),
