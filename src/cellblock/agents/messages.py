@@ -28,7 +28,20 @@ from ..results import CodeResult
 
 
 class BaseMessage(BaseModel, ABC):
-    """A message or an event. `to_text` returns what a person should read."""
+    """A message or an event. `to_text` returns what a person should read.
+
+    id             identifies the message
+    source         the name of the agent, or "user"
+    models_usage   tokens that the model used for it
+    metadata       for the caller; never shown to a model
+    created_at     time in UTC
+    """
+
+    id: str = Field(default_factory=lambda: str(uuid.uuid4()))
+    source: str
+    models_usage: RequestUsage | None = None
+    metadata: dict[str, str] = Field(default_factory=dict[str, str])
+    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
     @abstractmethod
     def to_text(self) -> str:
@@ -44,25 +57,8 @@ class BaseMessage(BaseModel, ABC):
         return cls.model_validate(data)
 
 
-class _Envelope(BaseMessage, ABC):
-    """The fields that messages and events share.
-
-    id             identifies the message
-    source         the name of the agent, or "user"
-    models_usage   tokens that the model used for it
-    metadata       for the caller; never shown to a model
-    created_at     time in UTC
-    """
-
-    id: str = Field(default_factory=lambda: str(uuid.uuid4()))
-    source: str
-    models_usage: RequestUsage | None = None
-    metadata: dict[str, str] = Field(default_factory=dict[str, str])
-    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
-
-
-class BaseChatMessage(_Envelope, ABC):
-    """A message from one agent to others. Subclass it to define your own type."""
+class BaseChatMessage(BaseMessage, ABC):
+    """A message from one agent to others. Subclass it for a type of your own."""
 
     @abstractmethod
     def to_model_text(self) -> str:
@@ -73,7 +69,7 @@ class BaseChatMessage(_Envelope, ABC):
         """Return the message in the form that a model reads."""
 
 
-class BaseAgentEvent(_Envelope, ABC):
+class BaseAgentEvent(BaseMessage, ABC):
     """Something that an agent did. Other agents do not see it.
 
     `is_transient` events are streamed, but kept in no transcript: another message repeats them.
