@@ -6,4 +6,5 @@ from pathlib import Path
 from tests.docs.markdown_pages import ROOT, blocks
 
 examples = [block.code for block in blocks(ROOT / "README.md") if block.language == "python"]
-Path(sys.argv[1]).write_text("\n".join(examples), encoding="utf-8")
+header = "# pyright: reportDuplicateImport=false\n"  # each example can be pasted without the others
+Path(sys.argv[1]).write_text(header + "\n".join(examples), encoding="utf-8")
