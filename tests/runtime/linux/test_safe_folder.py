@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -99,13 +100,15 @@ class Attack:
 
 
 @pytest.fixture
-def attack(tmp_path: Path) -> Iterator[Attack]:
-    attack = Attack(tmp_path)
-    paths = [str(path) for path in (attack.work, attack.outside, attack.counter)]
-    with subprocess.Popen([sys.executable, "-S", "-c", SWAP, *paths]) as process:
-        attack.process = process
-        yield attack
-        process.kill()
+def attack() -> Iterator[Attack]:
+    # In memory: removing a folder on a disk takes milliseconds, and the race many attempts.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as top:
+        attack = Attack(Path(top))
+        paths = [str(path) for path in (attack.work, attack.outside, attack.counter)]
+        with subprocess.Popen([sys.executable, "-S", "-c", SWAP, *paths]) as process:
+            attack.process = process
+            yield attack
+            process.kill()
 
 
 # Each of these uses the folder once, and returns True if it got something from outside.
