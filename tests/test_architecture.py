@@ -63,6 +63,28 @@ DEEP_CLASSES = set(
 # What a live session needs of the Python that runs the blocks; imported there, on first use.
 RUNTIME_EXTRAS = {"shell.py": {"IPython", "traitlets"}, "values.py": {"pyarrow"}}
 
+# The tests of modules that none imports, and that no file or folder of tests/ mirrors: they are
+# reached through the public names, commands and servers that use them.
+TESTS_OF = {
+    "tests/chat": (
+        "chat/code chat/coding/jupyter chat/conversations chat/groups chat/models chat/replies "
+        "chat/tools chat/transforms"
+    ),
+    "tests/cli": "__main__.py cli/options cli/terminal",
+    "tests/cli/chat": "cli/chat/approval cli/chat/model cli/chat/pictures cli/chat/transcripts",
+    "tests/executors/jupyter": "containers/gateway executors/jupyter/servers",
+    "tests/executors/test_conformance.py": "testing testing/checks",
+    "tests/kernel": "kernel/safe_output",
+    "tests/sandbox": "sandbox/setup",
+    "tests/server": "server/doors/azure server/http server/http/serving server/sessions",
+    "tests/server/mcp": "server/doors/mcp",
+    "tests/server/rest": "server/doors/rest",
+    "tests/server/test_nemo_skills.py": "server/doors/nemo_skills",
+    "tests/server/test_sandbox_fusion.py": "server/doors/sandbox_fusion",
+    "tests/test_blocks.py": "fences.py",
+    "tests/test_components.py": "providers.py",
+}
+
 # Imports the modules named on standard input, one by one, and prints what each import changed.
 WATCH_IMPORTS = """
 import gc, importlib, json, logging, multiprocessing, os, signal, sys, threading
@@ -346,6 +368,31 @@ def test_every_folder_says_its_role_in_one_line() -> None:
 
 
 # documents
+
+
+def test_every_module_has_tests() -> None:
+    tests = ROOT / "tests"
+    imported = set[str]()
+    for node in (node for path in tests.rglob("*.py") for node in ast.walk(ast.parse(read(path)))):
+        match node:
+            case ast.Import(names):
+                imported |= {name.name for name in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                imported |= {module, *(f"{module}.{name.name}" for name in names)}
+            case _:
+                pass
+    others = set[str]()
+    for path in MODULES:
+        *folders, _ = path.relative_to(PACKAGE).parts
+        has_file = any((tests / "".join(folders[:1])).rglob(f"test_{path.name}"))
+        has_folder = folders and any(tests.joinpath(*folders).glob("test_*.py"))
+        if not (
+            path.name == "__init__.py" or module_name(path) in imported or has_file or has_folder
+        ):
+            others.add("/".join(folders) or path.name)
+    rows = [each for listed in TESTS_OF.values() for each in listed.split()]
+    assert sorted(rows) == sorted(others), "add the row of a new module; remove what is mirrored"
+    assert [name for name in TESTS_OF if not (ROOT / name).exists()] == []
 
 
 def test_version_and_changelog_agree() -> None:
