@@ -54,10 +54,9 @@ UNTYPED_DICTIONARIES = {
 # Classes with more than three levels of our classes above them. Remove what is mended; add nothing.
 DEEP_CLASSES = set(
     (
-        "AzureOpenAIChatCompletionClient CheckpointableSession DockerJupyterCodeExecutor "
-        "DockerSessionCodeExecutor KernelSession OpenAIChatCompletionClient ReplExecutor "
-        "SandboxSessionCodeExecutor ServedDockerProgram ServedDockerSession ServedSandboxProgram "
-        "ServedSandboxSession ServedSession "
+        "CheckpointableSession DockerJupyterCodeExecutor DockerSessionCodeExecutor KernelSession "
+        "ReplExecutor SandboxSessionCodeExecutor ServedDockerProgram ServedDockerSession "
+        "ServedSandboxProgram ServedSandboxSession ServedSession "
     ).split()
 )
 # What a live session needs of the Python that runs the blocks; imported there, on first use.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Required, TypedDict, Unpack, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
 
 from pydantic import SecretStr
 
@@ -11,6 +12,7 @@ from ..client import ModelInfo
 from ..messages import CreateResult
 from ..model_family import anthropic_model
 from ..model_request import ModelRequest
+from ..service import Service
 from ..service_client import ServiceClient, reveal, split_secrets
 from .answers import ClaudeMessage
 from .convert import (
@@ -74,36 +76,24 @@ class AnthropicChatCompletionClient(ServiceClient):
     do not keep its signatures: such a request is sent without.
     """
 
-    service: ClassVar[str] = "Anthropic"
-    service_host: ClassVar[str | None] = "api.anthropic.com"
-    _client: anthropic.AsyncAnthropic
-
     def __init__(self, **arguments: Unpack[AnthropicArguments]) -> None:
         plain, secrets = split_secrets(type(self), cast(Any, arguments), AnthropicArguments)
-        self._api_key = secrets["api_key"]
-        super().__init__(plain, anthropic_model(plain["model"]))
+        connect, known = partial(_connect, secrets["api_key"]), anthropic_model(plain["model"])
+        super().__init__(_ClaudeService("Anthropic", "api.anthropic.com", plain, known, connect))
 
-    def _open(self) -> anthropic.AsyncAnthropic:
-        try:
-            import anthropic
-        except ImportError as error:
-            raise ImportError(
-                "This client needs the package anthropic. "
-                "Install it: pip install 'cellblock[anthropic]'"
-            ) from error
-        names = ("base_url", "timeout", "max_retries", "default_headers")
-        given = {name: self._arguments[name] for name in names if name in self._arguments}
-        return anthropic.AsyncAnthropic(api_key=reveal(self._api_key), **given)
+
+class _ClaudeService(Service):
+    sdk: anthropic.AsyncAnthropic
 
     @property
     def _endpoint(self) -> Any:
-        return self._client.messages.create
+        return self.sdk.messages.create
 
     def _request_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
         names = AnthropicCreateArguments.__optional_keys__
         body: dict[str, Any] = {"max_tokens": _MAX_TOKENS}
-        body |= {name: item for name, item in self._arguments.items() if name in names}
-        body |= {"model": self._model, "messages": to_messages(request.messages)}
+        body |= {name: item for name, item in self.arguments.items() if name in names}
+        body |= {"model": self.model, "messages": to_messages(request.messages)}
         if request.tools:
             body |= {"tools": to_tools(request.tools), "tool_choice": to_tool_choice(request)}
         extra = request.extra_create_args or {}
@@ -122,6 +112,19 @@ class AnthropicChatCompletionClient(ServiceClient):
 
     def _collector(self, request: ModelRequest) -> ClaudeStream:
         return ClaudeStream(request)
+
+
+def _connect(secret: SecretStr | None, arguments: Mapping[str, Any]) -> anthropic.AsyncAnthropic:
+    try:
+        import anthropic
+    except ImportError as error:
+        raise ImportError(
+            "This client needs the package anthropic. "
+            "Install it: pip install 'cellblock[anthropic]'"
+        ) from error
+    names = ("base_url", "timeout", "max_retries", "default_headers")
+    given = {name: arguments[name] for name in names if name in arguments}
+    return anthropic.AsyncAnthropic(api_key=reveal(secret), **given)
 
 
 def _is_enabled(thinking: Any) -> bool:

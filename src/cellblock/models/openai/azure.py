@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ...errors import ComponentError
-from ..service_client import reveal, split_secrets
+from ..service_client import ServiceClient, reveal, split_secrets
 from .arguments import AzureOpenAIArguments
-from .client import BaseOpenAIChatCompletionClient, import_openai
+from .service import OpenAIService, connection_arguments, import_openai
 
 if TYPE_CHECKING:
     import openai
 
 
-class AzureOpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
+class AzureOpenAIChatCompletionClient(ServiceClient):
     """Ask a model that is deployed in Azure.
 
     `AzureOpenAIArguments` lists the parameters. Without `api_key`, `azure_ad_token` and
     `azure_ad_token_provider` the environment variables `AZURE_OPENAI_API_KEY` and
     `AZURE_OPENAI_AD_TOKEN` count. A client with a token provider cannot be saved.
     """
-
-    service: ClassVar[str] = "Azure OpenAI"
 
     def __init__(self, **arguments: Unpack[AzureOpenAIArguments]) -> None:
         values: dict[str, Any] = dict(cast(Any, arguments))
@@ -34,9 +32,9 @@ class AzureOpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
         self._provider = provider
         secret_names = ("api_key", "azure_ad_token")
         plain, self._secrets = split_secrets(type(self), values, AzureOpenAIArguments, secret_names)
-        super().__init__(plain)
+        super().__init__(OpenAIService("Azure OpenAI", None, plain, self._connect))
 
-    def _open(self) -> openai.AsyncOpenAI:
+    def _connect(self, arguments: Mapping[str, Any]) -> openai.AsyncOpenAI:
         sdk = import_openai()
         names = ("azure_endpoint", "azure_deployment", "api_version")
         try:
@@ -44,8 +42,8 @@ class AzureOpenAIChatCompletionClient(BaseOpenAIChatCompletionClient):
                 api_key=reveal(self._secrets["api_key"]),
                 azure_ad_token=reveal(self._secrets["azure_ad_token"]),
                 azure_ad_token_provider=self._provider and self._token,
-                **{name: self._arguments[name] for name in names if name in self._arguments},
-                **self._connection(),
+                **{name: arguments[name] for name in names if name in arguments},
+                **connection_arguments(arguments),
             )
         except sdk.OpenAIError as error:
             raise ValueError(f"The Azure client cannot be created: {error}") from error
