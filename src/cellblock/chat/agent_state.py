@@ -12,12 +12,20 @@ from .agent import Agent, ChatMessage, Configuration, HumanInputMode
 from .code.code_replies import CodeReplies
 from .models.model_replies import ModelReplies, valid_config
 from .models.model_wrapper import OpenAIWrapper
+from .models.usage import UsageSummary
 from .names import assert_valid_name, normalize_name
 from .replies.auto_reply_limits import AutoReplyLimits
 from .replies.hooks import Hook, Hooks
 from .replies.human_input import People
 from .replies.message_store import MessageStore, message_dict
-from .replies.reply_functions import ReplyFunction, ReplyFunctions, check_trigger, matches
+from .replies.reply_functions import (
+    ReplyEntry,
+    ReplyFunction,
+    ReplyFunctions,
+    check_trigger,
+    matches,
+)
+from .tools.function_schema import JsonSchema
 from .tools.tool_registration import described_schema, own_name, update_signatures, wrapped_function
 from .tools.tool_replies import ToolReplies
 
@@ -80,7 +88,7 @@ class AgentState:
     hook_lists: dict[str, list[Hook]] = _kept("hooks", "lists")
     _oai_messages: defaultdict[Agent, list[ChatMessage]] = _kept("messages", "by_agent")
     _oai_system_message: list[ChatMessage] = _kept("models", "system_messages")
-    _reply_func_list: list[dict[str, Any]] = _kept("replies", "entries")
+    _reply_func_list: list[ReplyEntry] = _kept("replies", "entries")
     _default_auto_reply: str | ChatMessage = _kept("replies", "default")
     _is_termination_msg: Callable[[ChatMessage], bool] = _kept("people", "is_termination_msg")
     _human_input: list[str] = _kept("people", "answers")
@@ -270,16 +278,14 @@ class AgentState:
         """Execute these functions by these names. None removes the function of that name."""
         self._parts.tools.register(function_map)
 
-    def update_function_signature(
-        self, func_sig: str | dict[str, Any], is_remove: bool | None
-    ) -> None:
+    def update_function_signature(self, func_sig: str | JsonSchema, is_remove: bool | None) -> None:
         """Add `func_sig` to the model's `functions`, or remove it (a name is enough).
 
         Raise `AssertionError` if the agent has no model or, to remove, no functions.
         """
         update_signatures(self, "function", func_sig, is_remove)
 
-    def update_tool_signature(self, tool_sig: str | dict[str, Any], is_remove: bool | None) -> None:
+    def update_tool_signature(self, tool_sig: str | JsonSchema, is_remove: bool | None) -> None:
         """Add `tool_sig` to the model's `tools`, or remove it (a name is enough).
 
         Raise `AssertionError` if the agent has no model or, to remove, no tools.
@@ -353,11 +359,11 @@ class AgentState:
         """Print what the agent's models used. See `OpenAIWrapper.print_usage_summary`."""
         self._parts.models.print_usage(self, mode)
 
-    def get_actual_usage(self) -> dict[str, Any] | None:
+    def get_actual_usage(self) -> UsageSummary | None:
         """Return the usage without the answers of caches; None if there is none."""
         return None if self.client is None else self.client.actual_usage_summary
 
-    def get_total_usage(self) -> dict[str, Any] | None:
+    def get_total_usage(self) -> UsageSummary | None:
         """Return the usage with the answers of caches; None if there is none."""
         return None if self.client is None else self.client.total_usage_summary
 

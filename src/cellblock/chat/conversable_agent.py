@@ -325,7 +325,7 @@ class ConversableAgent(ReplyingAgent):
 
     _a_reflection_with_llm = asynchronous(_reflection_with_llm)
 
-    def initiate_chats(self, chat_queue: list[dict[str, Any]]) -> list[ChatResult]:
+    def initiate_chats(self, chat_queue: list[queues.Entry]) -> list[ChatResult]:
         """Open chats one after the other, and return their results.
 
         Each entry has the arguments of `initiate_chat`, with `recipient`. `sender` is this agent
@@ -336,7 +336,7 @@ class ConversableAgent(ReplyingAgent):
         queues.run_chats(self._with_sender(chat_queue), finished)
         return finished
 
-    async def a_initiate_chats(self, chat_queue: list[dict[str, Any]]) -> dict[Any, ChatResult]:
+    async def a_initiate_chats(self, chat_queue: list[queues.Entry]) -> dict[Any, ChatResult]:
         """Open chats side by side, and return the results by the `chat_id` of the entries.
 
         A chat waits for the chats in its `prerequisites`, whose summaries are carried over.
@@ -353,12 +353,12 @@ class ConversableAgent(ReplyingAgent):
         finished = getattr(self, "_finished_chats", [])
         return finished if chat_index is None else finished[chat_index]
 
-    def _with_sender(self, chat_queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _with_sender(self, chat_queue: Iterable[Mapping[str, Any]]) -> list[queues.Entry]:
         return [{**entry, "sender": entry.get("sender") or self} for entry in chat_queue]
 
     def register_nested_chats(
         self,
-        chat_queue: list[dict[str, Any]],
+        chat_queue: list[queues.Entry],
         trigger: Any,
         reply_func_from_nested_chats: str | Callable[..., Any] = SUMMARY_REPLY,
         position: int = 2,

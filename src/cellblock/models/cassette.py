@@ -16,7 +16,7 @@ from .cassette_file import CassetteFile, RecordedTurn, Rules, difference, masked
 from .client import ChatCompletionClient, ModelInfo, with_parameters_of
 from .messages import CreateResult, LLMMessage, RequestUsage
 from .model_request import ModelRequest
-from .recorded import RecordedAnswer, request_values
+from .recorded import RecordedAnswer, RequestValues, request_values
 from .token_estimate import estimate_tokens
 from .tool_schema import ToolLike
 
@@ -96,7 +96,7 @@ class CassetteChatCompletionClient(ChatCompletionClient):
                     self._record(request, RecordedAnswer(result=item, pieces=pieces))
                 yield item
 
-    def _replayed(self, request: dict[str, Any]) -> RecordedAnswer | None:
+    def _replayed(self, request: RequestValues) -> RecordedAnswer | None:
         """Return the next recorded answer; None if none is left. Raise if the request differs."""
         if not self.turns_left:
             return None
@@ -112,7 +112,7 @@ class CassetteChatCompletionClient(ChatCompletionClient):
         self._usage += turn.answer.result.usage
         return turn.answer
 
-    def _real_client(self, request: dict[str, Any]) -> ChatCompletionClient:
+    def _real_client(self, request: RequestValues) -> ChatCompletionClient:
         if self.client is None:
             diff = difference(None, request, rules=self._rules, recorded_in=str(self.path))
             raise CassetteMismatch(
@@ -121,7 +121,7 @@ class CassetteChatCompletionClient(ChatCompletionClient):
             )
         return self.client
 
-    def _record(self, request: dict[str, Any], answer: RecordedAnswer) -> None:
+    def _record(self, request: RequestValues, answer: RecordedAnswer) -> None:
         self._usage += answer.result.usage
         self._file.model_info = dict(self.model_info)
         self._file.turns.append(masked(RecordedTurn(request=request, answer=answer), self._rules))

@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 from pydantic import BaseModel, Field, ValidationError
 
 from .client import validate_model_info
-from .recorded import RecordedAnswer
+from .recorded import RecordedAnswer, RequestValues
 
 _LINES = "|"
 _SECRET_TEXT = re.compile(
@@ -33,7 +33,7 @@ _MASK = "***"
 class RecordedTurn(BaseModel):
     """A request and its answer."""
 
-    request: dict[str, Any]
+    request: RequestValues
     answer: RecordedAnswer
 
 
@@ -109,7 +109,7 @@ def masked(turn: RecordedTurn, rules: Rules) -> RecordedTurn:
 
 
 def difference(
-    recorded: dict[str, Any] | None, request: dict[str, Any], *, rules: Rules, recorded_in: str
+    recorded: RequestValues | None, request: RequestValues, *, rules: Rules, recorded_in: str
 ) -> str:
     """Return a unified diff from the recorded request to the new one; "" if they are the same."""
     old = [] if recorded is None else _pretty(_comparable(recorded, rules)).splitlines()
@@ -117,7 +117,7 @@ def difference(
     return "\n".join(difflib.unified_diff(old, new, recorded_in, "this request", lineterm=""))
 
 
-def _comparable(request: dict[str, Any], rules: Rules) -> dict[str, Any]:
+def _comparable(request: RequestValues, rules: Rules) -> RequestValues:
     arguments = _without_secrets(request.get("extra_create_args", {}))
     values = {**request, "extra_create_args": arguments}
     values["messages"] = _with_images_described(request.get("messages", []))

@@ -12,6 +12,9 @@ from .messages import CreateResult
 from .model_request import ModelRequest, check_messages
 from .tool_schema import name_of, schema_of
 
+RequestValues = dict[str, Any]
+"""What decides about the answer to a request, as JSON values; see `request_values`."""
+
 
 class RecordedAnswer(BaseModel):
     """An answer, and the pieces of text in which it was streamed; None if it was not."""
@@ -33,7 +36,7 @@ class RecordedAnswer(BaseModel):
         yield self.cached_result()
 
 
-def request_values(request: ModelRequest) -> dict[str, Any]:
+def request_values(request: ModelRequest) -> RequestValues:
     """Return what decides about the answer, as JSON values. Raise `ValueError` for no message."""
     check_messages(request.messages)
     choice, output = request.tool_choice, request.json_output

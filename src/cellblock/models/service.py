@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Options of the SDKs, which `extra_create_args` may have too.
 _SDK_OPTIONS = frozenset({"timeout", "extra_headers", "extra_query", "extra_body"})
 _NAMED_FIELDS = frozenset({"model", "messages", "max_tokens"})
+RequestBody = dict[str, Any]
+"""A request in the form of the service."""
 
 
 class SdkClient(Protocol):
@@ -97,7 +99,7 @@ class Service(ABC):
         """The method of the SDK's client that asks the model."""
 
     @abstractmethod
-    def _request_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+    def _request_body(self, request: ModelRequest, *, stream: bool) -> RequestBody:
         """Return the request in the service's form. Raise `ValueError` if it has none."""
 
     @abstractmethod

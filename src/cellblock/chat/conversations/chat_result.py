@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent import ChatMessage
+from ..models.usage import UsageSummary
 
 
 @dataclass
@@ -20,5 +21,5 @@ class ChatResult:
     chat_id: int | None = None
     chat_history: list[ChatMessage] | None = None
     summary: Any = None
-    cost: dict[str, dict[str, Any]] | None = None
+    cost: dict[str, UsageSummary] | None = None
     human_input: list[str] | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..agent import ChatMessage
+from ..models.templates import Context
 from ..models.usage import gather_usage_summary
 from ..steps import Step, Steps
 from .chat_result import ChatResult
@@ -36,7 +37,7 @@ class ChatOptions:
     max_turns: int | None = None
     summary_method: SummaryMethod = "last_msg"
     summary_args: Mapping[str, Any] | None = None
-    context: dict[str, Any] = field(default_factory=dict[str, Any])
+    context: Context = field(default_factory=Context)
 
     def __post_init__(self) -> None:
         if self.max_turns is not None and not isinstance(cast(object, self.max_turns), int):
@@ -114,7 +115,7 @@ def _turn_steps(
 
 
 def _first_message_steps(
-    sender: Chatter, recipient: Chatter, message: FirstMessage, context: dict[str, Any]
+    sender: Chatter, recipient: Chatter, message: FirstMessage, context: Context
 ) -> Steps[Message]:
     if not callable(message):
         generate = Step(sender.generate_init_message, sender.a_generate_init_message)

@@ -8,14 +8,14 @@ from functools import partial, update_wrapper
 from typing import Any
 
 from ..agent import ChatMessage, Reply
-from .chat_queue import a_initiate_chats, initiate_chats, prerequisites
+from .chat_queue import Entry, a_initiate_chats, initiate_chats, prerequisites
 
 SUMMARY_REPLY = "summary_from_nested_chats"
 REPLY_OPTIONS = ("config", "reset_config", "ignore_async_in_sync_chat")
 
 
 def nested_reply_function(
-    chat_queue: list[dict[str, Any]], function: Any, *, use_async: bool
+    chat_queue: list[Entry], function: Any, *, use_async: bool
 ) -> Callable[..., Any]:
     """Return the reply function that holds the chats of `chat_queue`.
 
@@ -66,9 +66,7 @@ summary_from_nested_chats = _summary_from_nested_chats
 a_summary_from_nested_chats = _a_summary_from_nested_chats
 
 
-def _with_queue(
-    function: Callable[..., Any], chat_queue: list[dict[str, Any]]
-) -> Callable[..., Any]:
+def _with_queue(function: Callable[..., Any], chat_queue: list[Entry]) -> Callable[..., Any]:
     """Return `function` with its first argument, as a function of the same name and kind."""
     bound = partial(function, chat_queue)
     if not inspect.iscoroutinefunction(function):
@@ -86,9 +84,9 @@ def chats_to_run(
     messages: list[ChatMessage] | None,
     sender: Any,
     config: Any,
-) -> list[dict[str, Any]]:
+) -> list[Entry]:
     """Return the entries that have a message, each with its sender and its message."""
-    chats: list[dict[str, Any]] = []
+    chats: list[Entry] = []
     for number, entry in enumerate(chat_queue):
         message = entry.get("message")
         if message is None and number == 0:
@@ -101,9 +99,7 @@ def chats_to_run(
     return chats
 
 
-def _without_left_out(
-    chats: list[dict[str, Any]], chat_queue: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _without_left_out(chats: list[Entry], chat_queue: Sequence[Mapping[str, Any]]) -> list[Entry]:
     """Return `chats` so that none waits for a chat that is left out."""
     left_out = {entry["chat_id"] for entry in chat_queue} - {chat["chat_id"] for chat in chats}
     return [

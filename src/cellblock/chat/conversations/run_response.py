@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from ..agent import ChatMessage
+from ..models.usage import UsageSummary
 from .chat_result import ChatResult
 
 
@@ -37,7 +38,7 @@ class RunResponse(_FinishedRun):
         return self.chat.summary
 
     @property
-    def cost(self) -> dict[str, dict[str, Any]] | None:
+    def cost(self) -> dict[str, UsageSummary] | None:
         """The usage of the models."""
         return self.chat.cost
 
@@ -64,7 +65,7 @@ class AsyncRunResponse(_FinishedRun):
         return self.chat.summary
 
     @property
-    async def cost(self) -> dict[str, dict[str, Any]] | None:
+    async def cost(self) -> dict[str, UsageSummary] | None:
         """The usage of the models."""
         return self.chat.cost
 

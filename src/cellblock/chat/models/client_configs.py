@@ -11,6 +11,7 @@ from ...models.anthropic import AnthropicChatCompletionClient
 from ...models.client import ChatCompletionClient, ModelInfo
 from ...models.model_family import anthropic_model, openai_model
 from ...models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
+from .config_keys import ModelConfig
 
 _REFUSED_KEYS = ("http_client", "default_query", "project", "websocket_base_url")
 _SHARED_KEYS = ("timeout", "max_retries", "default_headers", "context_window")
@@ -83,14 +84,14 @@ def _refuse_unknown_service(config: Mapping[str, Any], service: str) -> None:
     )
 
 
-def copied_config(llm_config: dict[str, Any]) -> dict[str, Any]:
+def copied_config(llm_config: ModelConfig) -> ModelConfig:
     """Return a deep copy of `llm_config` that has the same model clients.
 
     Raise `TypeError` if a value cannot be copied, and `ValueError` if `config_list` is not a list
     of dicts.
     """
     check_config_list(llm_config.get("config_list"))
-    entries = cast(list[dict[str, Any]], llm_config.get("config_list") or [])
+    entries = cast(list[ModelConfig], llm_config.get("config_list") or [])
     clients: list[Any] = [entry.get("model_client") for entry in (llm_config, *entries)]
     try:
         return copy.deepcopy(llm_config, {id(client): client for client in clients})

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+ModelConfig = dict[str, Any]
+"""An entry of `config_list`, or an `llm_config`; see `OpenAIWrapper`."""
+Parameters = dict[str, Any]
+"""The parameters of a request to a chat model, as OpenAI names them."""
+
 # Keys that decide how to connect; they are not parameters of a request.
 ADDRESS_KEYS = frozenset(
     {
@@ -45,7 +50,7 @@ CONTROL_KEYS = frozenset(
 )
 
 
-def request_config(entry: dict[str, Any]) -> dict[str, Any]:
+def request_config(entry: ModelConfig) -> ModelConfig:
     """Return the entry `entry` without addresses and keys; a class of the user's reads them."""
     if entry.get("model_client_cls") is not None:
         return entry
@@ -59,6 +64,6 @@ def refuse_addresses(config: Mapping[str, Any]) -> None:
         raise ValueError(f"A request cannot have {', '.join(refused)}. Pass them to OpenAIWrapper.")
 
 
-def request_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
+def request_parameters(config: Mapping[str, Any]) -> Parameters:
     """Return the parameters of a request, without those of the wrapper."""
     return {name: value for name, value in config.items() if name not in CONTROL_KEYS}

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...text_files import decode_text
+from .config_keys import ModelConfig
 from .environment_files import find_environment_file, load_environment_file
 
 _logger = logging.getLogger(__name__)
-
-ModelConfig = dict[str, Any]
-"""An entry of `config_list`; see `OpenAIWrapper`."""
 
 DEFAULT_AZURE_API_VERSION = "2024-02-01"
 _DOTENV_MODELS = {"gpt-4": "OPENAI_API_KEY", "gpt-3.5-turbo": "OPENAI_API_KEY"}

@@ -15,7 +15,7 @@ from ...models.tool_schema import ToolSchema
 from ..io import IOStream
 from ..steps import Step, Steps, asynchronous, synchronous
 from .chat_completion import ChatCompletion, ChatCompletionMessage
-from .config_keys import CONTROL_KEYS
+from .config_keys import CONTROL_KEYS, Parameters
 from .message_conversion import to_completion, to_messages, to_tool_choice, to_tools
 from .prices import price_of
 
@@ -47,7 +47,7 @@ class ModelClient(Protocol):
         "model",
     ]
 
-    def create(self, params: dict[str, Any]) -> Any:
+    def create(self, params: Parameters) -> Any:
         """Return the answer to `params["messages"]`: an object with `choices` and `model`."""
         ...
 
@@ -120,7 +120,7 @@ def _output_class(params: Mapping[str, Any]) -> type[BaseModel] | None:
     return cast(type[BaseModel], form) if is_class else None
 
 
-def _other_parameters(params: Mapping[str, Any], model: str) -> dict[str, Any]:
+def _other_parameters(params: Mapping[str, Any], model: str) -> Parameters:
     """Return the parameters that only the service knows; its model, if it is not `model`."""
     read = _READ_KEYS | CONTROL_KEYS
     if params.get("model") == model:
@@ -145,7 +145,7 @@ class ChatModelClient(ModelClient):
         self._expects_price = expects_price
 
     @synchronous
-    def create(self, params: dict[str, Any]) -> Steps[ChatCompletion]:
+    def create(self, params: Parameters) -> Steps[ChatCompletion]:
         """Return the model's answer. Raise `ModelError`, and `ValueError` for bad parameters."""
         request = _ModelCall.of(params, self._model)
         if not request.model:

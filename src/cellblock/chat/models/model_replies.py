@@ -15,6 +15,7 @@ from ..names import normalize_name
 from ..steps import Step, Steps, in_thread, is_overridden
 from .cache import AbstractCache
 from .client_configs import copied_config
+from .config_keys import ModelConfig
 from .llm_config import LLMConfig
 from .model_wrapper import OpenAIWrapper
 
@@ -97,7 +98,7 @@ def valid_config(llm_config: Any, default: Any) -> Configuration:
         raise AssertionError("llm_config must be a dict or False or None.")
     if llm_config is False:
         return False
-    config = copied_config(cast(dict[str, Any], llm_config))
+    config = copied_config(cast(ModelConfig, llm_config))
     if not _names_model(config):
         raise ValueError(_NO_MODEL)
     return config
@@ -136,15 +137,15 @@ def unrolled(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     return listed
 
 
-def _names_model(llm_config: dict[str, Any]) -> bool:
+def _names_model(llm_config: ModelConfig) -> bool:
     """Return True if `llm_config`, or an entry of its list, says which model to ask."""
-    entries = cast(list[dict[str, Any]], llm_config.get("config_list") or [])
+    entries = cast(list[ModelConfig], llm_config.get("config_list") or [])
     if not llm_config or ("config_list" in llm_config and not entries and not _model(llm_config)):
         return False
     return all("model" not in entry or _model(entry) or _model(llm_config) for entry in entries)
 
 
-def _model(config: dict[str, Any]) -> object:
+def _model(config: ModelConfig) -> object:
     return config.get("model") or config.get("model_client")
 
 

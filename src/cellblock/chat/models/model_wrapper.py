@@ -13,11 +13,11 @@ from ..steps import Step, Steps, asynchronous, in_thread, synchronous
 from .cache import AbstractCache, Cache
 from .cached_answers import keep_answer, kept_answer
 from .client_configs import check_config_list, client_of
-from .config_keys import refuse_addresses, request_config, request_parameters
+from .config_keys import ModelConfig, refuse_addresses, request_config, request_parameters
 from .model_client import ChatModelClient, ModelClient
 from .prices import Price, to_price
 from .rate_limit import RateLimit
-from .templates import Template, fill_messages, instantiate
+from .templates import Context, Template, fill_messages, instantiate
 from .usage import UsageSummary, print_summaries, with_usage
 
 _logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ LEGACY_CACHE_DIR = ".cache"
 class PlaceHolderClient:
     """Stands for your own class until `register_model_client` is called."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         self.config = config
 
     @property
@@ -53,7 +53,7 @@ class OpenAIWrapper:
     """
 
     def __init__(
-        self, *, config_list: Sequence[dict[str, Any]] | None = None, **base_config: Any
+        self, *, config_list: Sequence[ModelConfig] | None = None, **base_config: Any
     ) -> None:
         check_config_list(config_list)
         entries = [{**base_config, **entry} for entry in config_list or [{}]]
@@ -205,7 +205,7 @@ class OpenAIWrapper:
     @staticmethod
     def instantiate(
         template: Template,
-        context: dict[str, Any] | None = None,
+        context: Context | None = None,
         allow_format_str_template: bool | None = False,
     ) -> str | None:
         """Return `template` with the values of `context`. See `templates.instantiate`."""
@@ -226,7 +226,7 @@ class OpenAIWrapper:
         self.total_usage_summary = None
 
 
-def _open(entry: dict[str, Any]) -> ModelClient | PlaceHolderClient:
+def _open(entry: ModelConfig) -> ModelClient | PlaceHolderClient:
     if (name := entry.get("model_client_cls")) is None:
         is_given = entry.get("model_client") is not None
         client = client_of(entry)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-Template = str | Callable[[dict[str, Any]], str] | None
+from ..agent import ChatMessage
+from .config_keys import Parameters
+
+Context = dict[str, Any]
+"""The values that templates are filled with."""
+Template = str | Callable[[Context], str] | None
 
 
 def instantiate(
     template: Template,
-    context: dict[str, Any] | None = None,
+    context: Context | None = None,
     allow_format_str_template: bool | None = False,
 ) -> str | None:
     """Return `template` with the values of `context`.
@@ -24,9 +29,9 @@ def instantiate(
     return template.format(**context) if allow_format_str_template else template
 
 
-def fill_messages(params: Mapping[str, Any]) -> dict[str, Any]:
+def fill_messages(params: Mapping[str, Any]) -> Parameters:
     """Return the parameters `params` of a request with the templates in its messages filled."""
-    context: dict[str, Any] | None = params.get("context")
+    context: Context | None = params.get("context")
     if not context or not params.get("messages"):
         return dict(params)
     formats = params.get("allow_format_str_template", False)
@@ -34,7 +39,7 @@ def fill_messages(params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, "messages": messages}
 
 
-def _fill(message: dict[str, Any], context: dict[str, Any], formats: bool) -> dict[str, Any]:
+def _fill(message: ChatMessage, context: Context, formats: bool) -> ChatMessage:
     content: Any = message.get("content")
     if isinstance(content, str) or callable(content):
         return {**message, "content": instantiate(cast(Template, content), context, formats)}

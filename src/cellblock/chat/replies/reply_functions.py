@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypedDict, cast
 
 from ..agent import Agent, ChatMessage
 from ..errors import SenderRequired
@@ -29,15 +29,25 @@ class TriesReplies(Protocol):
     def _match_trigger(self, trigger: Any, sender: Agent | None) -> bool: ...
 
 
+class ReplyEntry(TypedDict):
+    """A reply function; see `ConversableAgent.register_reply`."""
+
+    trigger: Any
+    reply_func: ReplyFunction
+    config: Any
+    init_config: Any
+    reset_config: Callable[[Any], Any] | None
+    ignore_async_in_sync_chat: bool
+
+
 class ReplyFunctions:
     """Keeps reply functions and asks them for a reply.
 
-    `entries` are dicts with `trigger`, `reply_func`, `config`, `init_config`, `reset_config` and
-    `ignore_async_in_sync_chat`. `default` is the reply if none of them has one.
+    `default` is the reply if none of the `entries` has one.
     """
 
     def __init__(self, default: str | ChatMessage) -> None:
-        self.entries: list[dict[str, Any]] = []
+        self.entries: list[ReplyEntry] = []
         self.default = default
 
     def add(
@@ -51,7 +61,7 @@ class ReplyFunctions:
         ignore_async_in_sync_chat: bool,
     ) -> None:
         """Add a function at `position`; see `ConversableAgent.register_reply`."""
-        entry = {
+        entry: ReplyEntry = {
             "trigger": trigger,
             "reply_func": reply_func,
             "config": copy.copy(config),
@@ -119,12 +129,12 @@ class _Request:
     exclude: list[ReplyFunction]
     tried: list[ReplyFunction] = field(default_factory=list[ReplyFunction])
 
-    def attempt(self, entry: dict[str, Any]) -> tuple[bool, Any]:
+    def attempt(self, entry: ReplyEntry) -> tuple[bool, Any]:
         if _is_async(entry["reply_func"]):
             return False, None
         return _final_and_reply(self._call(entry["reply_func"], entry["config"]))
 
-    async def a_attempt(self, entry: dict[str, Any]) -> tuple[bool, Any]:
+    async def a_attempt(self, entry: ReplyEntry) -> tuple[bool, Any]:
         """Prefer the asynchronous version; skip the function if that was tried before."""
         function = entry["reply_func"]
         asynchronous = self._async_version(function)

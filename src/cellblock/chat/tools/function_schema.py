@@ -23,6 +23,8 @@ from .function_signature import get_typed_return_annotation, get_typed_signature
 
 _log = logging.getLogger(__name__)
 _DEFINITIONS = "$defs"
+JsonSchema = dict[str, Any]
+"""A JSON schema, or a function for a chat model, whose parameters have one."""
 
 
 class Parameters(BaseModel):
@@ -31,7 +33,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: Literal["object"] = "object"
-    properties: dict[str, dict[str, Any]]
+    properties: dict[str, JsonSchema]
     required: list[str]
 
 
@@ -52,7 +54,7 @@ class ToolFunction(BaseModel):
 
 def get_function_schema(
     f: Callable[..., Any], *, name: str | None = None, description: str
-) -> dict[str, Any]:
+) -> JsonSchema:
     """Return the description of the function `f` for the `tools` of a chat model.
 
     name   None means the function's name
@@ -111,7 +113,7 @@ def get_parameters(
     )
 
 
-def get_parameter_json_schema(k: str, v: Any, default_values: Mapping[str, Any]) -> dict[str, Any]:
+def get_parameter_json_schema(k: str, v: Any, default_values: Mapping[str, Any]) -> JsonSchema:
     """Return the schema of the parameter `k`, whose type is `v`."""
     properties, definitions = _properties({k: v}, default_values)
     return {**properties[k], **_definitions(definitions)}
@@ -147,20 +149,20 @@ def _quoted(names: set[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names))
 
 
-def _definitions(definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _definitions(definitions: Mapping[str, Any]) -> JsonSchema:
     return {_DEFINITIONS: dict(definitions)} if definitions else {}
 
 
 def _properties(
     annotations: Mapping[str, Any], default_values: Mapping[str, Any]
-) -> tuple[dict[str, dict[str, Any]], Mapping[str, Any]]:
+) -> tuple[dict[str, JsonSchema], Mapping[str, Any]]:
     """Return the schema of each parameter, and the definitions to which the schemas refer.
 
     Only a class that contains itself needs a definition. The others are put in their places:
     AutoGen leaves references that point to nothing.
     """
     schemas, definitions = _json_schemas(annotations)
-    properties: dict[str, dict[str, Any]] = {}
+    properties: dict[str, JsonSchema] = {}
     for name, annotation in annotations.items():
         schema = inline_definitions(schemas[name], definitions)
         if name in default_values:
@@ -172,7 +174,7 @@ def _properties(
 
 def _json_schemas(
     annotations: Mapping[str, Any],
-) -> tuple[dict[str, dict[str, Any]], Mapping[str, Any]]:
+) -> tuple[dict[str, JsonSchema], Mapping[str, Any]]:
     try:
         adapters = {name: TypeAdapter[Any](t) for name, t in annotations.items()}
         schemas, whole = TypeAdapter.json_schemas(

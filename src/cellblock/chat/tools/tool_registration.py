@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from ..agent import Configuration
 from ..names import assert_valid_name
 from .function_arguments import load_basemodels_if_needed, serialize_to_str
-from .function_schema import get_function_schema
+from .function_schema import JsonSchema, get_function_schema
 from .function_signature import is_async_function, name_of_function
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RegistersTools(Protocol):
 
 def described_schema(
     func: Callable[..., Any], name: str | None, description: str | None
-) -> dict[str, Any]:
+) -> JsonSchema:
     """Return the schema of a tool; `name` and `description` stay with the function `func`."""
     known_name = own_name(func, name)
     known_description = _remembered(func, _DESCRIPTION, description)
@@ -71,13 +71,13 @@ def wrapped_function(func: F) -> F:
 
 
 def update_signatures(
-    agent: HasModel, kind: _Kind, signature: str | dict[str, Any], is_remove: bool | None
+    agent: HasModel, kind: _Kind, signature: str | JsonSchema, is_remove: bool | None
 ) -> None:
     """Add `signature` to what the model of `agent` can call, or remove it."""
     if not agent.llm_config:
         raise AssertionError(f"To update a {kind} signature, agent must have an llm_config")
     key = f"{kind}s"
-    known: list[dict[str, Any]] = agent.llm_config.get(key) or []
+    known: list[JsonSchema] = agent.llm_config.get(key) or []
     if is_remove and not known:
         raise AssertionError(f"The agent config doesn't have {kind} {signature}.")
     if not is_remove:
@@ -87,7 +87,7 @@ def update_signatures(
     if not is_remove:
         if len(others) < len(known):
             warn_of_function(f"Function '{name}' is being overridden.")
-        others.append(cast(dict[str, Any], signature))
+        others.append(cast(JsonSchema, signature))
     agent.llm_config[key] = others
     if not others:
         del agent.llm_config[key]
@@ -142,7 +142,7 @@ def _check_signature(kind: _Kind, signature: object) -> None:
             f"The {kind} signature must be of the type dict. "
             f"Received {kind} signature type {type(signature)}"
         )
-    name = _name_in(kind, cast(dict[str, Any], signature))
+    name = _name_in(kind, cast(JsonSchema, signature))
     if not isinstance(name, str):
         where = "'name'" if kind == "function" else "'function' with a 'name'"
         raise ValueError(f"The {kind} signature {signature!r} has no {where}.")

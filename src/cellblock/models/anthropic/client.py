@@ -12,7 +12,7 @@ from ..client import ModelInfo
 from ..messages import CreateResult
 from ..model_family import anthropic_model
 from ..model_request import ModelRequest
-from ..service import Service
+from ..service import RequestBody, Service
 from ..service_client import ServiceClient, reveal, split_secrets
 from .answers import ClaudeMessage
 from .convert import (
@@ -89,9 +89,9 @@ class _ClaudeService(Service):
     def _endpoint(self) -> Any:
         return self.sdk.messages.create
 
-    def _request_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+    def _request_body(self, request: ModelRequest, *, stream: bool) -> RequestBody:
         names = AnthropicCreateArguments.__optional_keys__
-        body: dict[str, Any] = {"max_tokens": _MAX_TOKENS}
+        body: RequestBody = {"max_tokens": _MAX_TOKENS}
         body |= {name: item for name, item in self.arguments.items() if name in names}
         body |= {"model": self.model, "messages": to_messages(request.messages)}
         if request.tools:

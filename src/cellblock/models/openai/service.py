@@ -10,7 +10,7 @@ from ...errors import ModelError
 from ..messages import CreateResult
 from ..model_family import openai_model
 from ..model_request import ModelRequest
-from ..service import Service
+from ..service import RequestBody, Service
 from ..service_errors import EmptyStream
 from .answers import Completion
 from .arguments import CREATE_ARGUMENTS
@@ -50,7 +50,7 @@ class OpenAIService(Service):
     def _endpoint(self) -> Any:
         return self.sdk.chat.completions.create
 
-    def _request_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+    def _request_body(self, request: ModelRequest, *, stream: bool) -> RequestBody:
         info = self.model_info
         messages = request.messages
         if request.output_type and not info["structured_output"]:
