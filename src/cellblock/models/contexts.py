@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..components import Component, SavedComponent
+from ..components import Component
 from .client import ChatCompletionClient
 from .messages import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, UserMessage
 from .tool_schema import ToolSchema
@@ -66,6 +66,12 @@ class ChatCompletionContext(Component, ABC):
             return {}
         return {"initial_messages": _MESSAGES.dump_python(self._initial_messages, mode="json")}
 
+    @classmethod
+    def _from_config(cls, config: Mapping[str, Any]) -> Self:
+        saved = config.get("initial_messages")
+        messages = None if saved is None else _MESSAGES.validate_python(saved)
+        return cls(**{**config, "initial_messages": messages})
+
 
 class UnboundedChatCompletionContext(ChatCompletionContext):
     """Show the model all messages."""
@@ -73,10 +79,6 @@ class UnboundedChatCompletionContext(ChatCompletionContext):
     async def get_messages(self) -> list[LLMMessage]:
         """Return all messages."""
         return list(self._messages)
-
-    @classmethod
-    def _from_config(cls, config: Mapping[str, object]) -> Self:
-        return cls(_initial_messages(config))
 
 
 class BufferedChatCompletionContext(ChatCompletionContext):
@@ -94,10 +96,6 @@ class BufferedChatCompletionContext(ChatCompletionContext):
 
     def _to_config(self) -> dict[str, object]:
         return {"buffer_size": self._buffer_size, **super()._to_config()}
-
-    @classmethod
-    def _from_config(cls, config: Mapping[str, object]) -> Self:
-        return cls(_int(config, "buffer_size"), _initial_messages(config))
 
 
 class HeadAndTailChatCompletionContext(ChatCompletionContext):
@@ -131,11 +129,6 @@ class HeadAndTailChatCompletionContext(ChatCompletionContext):
     def _to_config(self) -> dict[str, object]:
         sizes = {"head_size": self._head_size, "tail_size": self._tail_size}
         return {**sizes, **super()._to_config()}
-
-    @classmethod
-    def _from_config(cls, config: Mapping[str, object]) -> Self:
-        head_size, tail_size = _int(config, "head_size"), _int(config, "tail_size")
-        return cls(head_size, tail_size, _initial_messages(config))
 
 
 class TokenLimitedChatCompletionContext(ChatCompletionContext):
@@ -181,15 +174,10 @@ class TokenLimitedChatCompletionContext(ChatCompletionContext):
         }
 
     @classmethod
-    def _from_config(cls, config: Mapping[str, object]) -> Self:
-        limit = config.get("token_limit")
+    def _from_config(cls, config: Mapping[str, Any]) -> Self:
+        client = ChatCompletionClient.load_component(config["model_client"])
         tools = _TOOLS.validate_python(config.get("tool_schema") or [])
-        return cls(
-            ChatCompletionClient.load_component(cast(SavedComponent, config["model_client"])),
-            token_limit=None if limit is None else _int(config, "token_limit"),
-            tool_schema=cast(list[ToolSchema], tools),
-            initial_messages=_initial_messages(config),
-        )
+        return super()._from_config({**config, "model_client": client, "tool_schema": tools})
 
 
 def _requests_tools(message: LLMMessage) -> bool:
@@ -215,19 +203,9 @@ def _remove_middle(messages: list[LLMMessage]) -> None:
     messages += _without_leading_results(rest)
 
 
-def _positive(name: str, value: int) -> int:
+def _positive(name: str, value: object) -> int:
+    if not isinstance(value, int):  # from a saved configuration
+        raise ValueError(f"{name} must be an int, not {value!r:.100}.")
     if value <= 0:
         raise ValueError(f"{name} must be greater than 0.")
     return value
-
-
-def _int(config: Mapping[str, object], name: str) -> int:
-    value = config[name]
-    if not isinstance(value, int):
-        raise ValueError(f"{name} must be an int, not {value!r:.100}.")
-    return value
-
-
-def _initial_messages(config: Mapping[str, object]) -> list[LLMMessage] | None:
-    saved = config.get("initial_messages")
-    return None if saved is None else _MESSAGES.validate_python(saved)
