@@ -18,6 +18,7 @@ from .run_budget import RunBudget
 from .runnable_blocks import runnable_blocks
 
 _MAX_REPEATS = 3
+NO_TEXT = "The model answered with tool calls instead of text. Ask again."
 
 
 class CodeLoop(CodeTask):
@@ -54,7 +55,7 @@ class CodeLoop(CodeTask):
 
     async def _take_turn(self, turn: int) -> AsyncGenerator[AgentMessage, None]:
         """Let the model answer, and run its code. Choose the next step."""
-        async with aclosing(self._ask("The model answered without text.")) as events:
+        async with aclosing(self._ask(NO_TEXT)) as events:
             async for event in events:
                 yield event
         text, languages = self._answer.text, self._coder.languages

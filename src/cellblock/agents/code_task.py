@@ -41,7 +41,7 @@ from .messages import (
     TextMessage,
     ThoughtEvent,
 )
-from .model_calls import ask_model, cut_off_metadata, visible_messages, without_thoughts
+from .model_calls import ask_model, cut_off_metadata, text_of, visible_messages, without_thoughts
 from .run_budget import RunBudget
 from .runnable_blocks import language_family, runnable_blocks
 
@@ -182,7 +182,7 @@ class CodeTask:
                 self._budget.add_usage(item.usage)
                 if item.thought:
                     yield ThoughtEvent(content=item.thought, source=coder.name)
-                text = _text_of(item, error)
+                text = text_of(item, error)
                 await coder.context.add_message(
                     AssistantMessage(content=text, thought=item.thought, source=coder.name)
                 )
@@ -289,7 +289,7 @@ class CodeTask:
                 cancellation_token=token,
             )
         self._budget.add_usage(answer.usage)
-        text = _text_of(checked_output(answer, RetryDecision), "The decision is not text.")
+        text = text_of(checked_output(answer, RetryDecision), "The decision is not text.")
         return RetryDecision.model_validate_json(text)
 
     def _generation(self, attempt: int, blocks: list[CodeBlock]) -> CodeGenerationEvent:
@@ -336,10 +336,3 @@ class CodeTask:
         is_repeated = code in self._codes
         self._codes.append(code)
         return is_repeated
-
-
-def _text_of(answer: CreateResult, error: str) -> str:
-    """Return the text of an answer. Raise `ModelOutputError` if it is none."""
-    if not isinstance(answer.content, str):
-        raise ModelOutputError(error)
-    return answer.content

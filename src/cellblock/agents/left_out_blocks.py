@@ -49,13 +49,7 @@ def left_out_languages(markdown: str, languages: Sequence[str]) -> list[str]:
 
     Data, markup and output of programs, which nobody expects to run, do not count.
     """
-    families = {language_family(tag) for tag in languages}
-    tags = [block.language for block in extract_code_blocks(markdown, infer_languages=False)]
-    return [
-        tag
-        for tag in dict.fromkeys(tags)
-        if tag and language_family(tag) not in families and not _is_data(tag)
-    ]
+    return [tag for tag in left_out_of(markdown, languages) if not _is_data(tag)]
 
 
 def left_out_programs(markdown: str, languages: Sequence[str]) -> list[str]:

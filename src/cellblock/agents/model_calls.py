@@ -89,6 +89,13 @@ async def ask_model(
     raise ModelOutputError(f"The model of {source} ended its stream without a CreateResult.")
 
 
+def text_of(answer: CreateResult, error: str) -> str:
+    """Return the text of `answer`. Raise `ModelOutputError` with the message `error` if none."""
+    if not isinstance(answer.content, str):
+        raise ModelOutputError(error)
+    return answer.content
+
+
 def is_cut_off(result: CreateResult) -> bool:
     """Return True if `result` ends before the model was done: its code may be half a program."""
     return result.finish_reason in _CUT_OFF
