@@ -15,7 +15,7 @@ _PROGRAMS = frozenset(
     "php pl r rb rs ruby rust scala swift ts tsx typescript vb zig".split()
 )
 _PROSE = ("text", "output", "console", "markdown")
-_MEANT_TO_RUN = ("sql", "html", "css")  # beside programs
+_MEANT_TO_RUN = ("sql", "html", "css")  # in addition to programs
 _USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
 _SAVED = "A block is saved as a file if its first line is a comment such as `# filename: NAME`."
 

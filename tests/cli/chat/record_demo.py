@@ -18,7 +18,7 @@ from cellblock.cli.chat.approval.approver import Approver
 from cellblock.cli.chat.code_turn import CodeTurn
 from cellblock.cli.chat.conversation import Conversation
 from cellblock.cli.chat.demo import CASSETTE, DEMO_TASK, NORMALIZE
-from cellblock.cli.chat.model.turn import ModelTurn
+from cellblock.cli.chat.model.chat_model import ChatModel
 from cellblock.cli.chat.transcripts.transcript import Transcript
 from cellblock.cli.own_files import OwnFiles
 from cellblock.models import (
@@ -148,7 +148,7 @@ async def record() -> None:
         output, transcript = chat_output(folder), Transcript(None)
         async with session(folder) as executor:
             conversation = Conversation(
-                model=ModelTurn(client, "You solve the user's tasks.", transcript, output),
+                model=ChatModel(client, "You solve the user's tasks.", output),
                 code=CodeTurn(executor, folder, transcript, output, OwnFiles(folder)),
                 approver=Approver("never", None),
                 transcript=transcript,
@@ -156,7 +156,7 @@ async def record() -> None:
                 max_turns=10,
                 interruptible=lambda: nullcontext(CancellationToken()),
             )
-            assert await conversation.answer(DEMO_TASK) == "answered"
+            assert await conversation.answer(DEMO_TASK) is None
         assert "mandelbrot.png" in os.listdir(folder)
 
 

@@ -31,4 +31,4 @@ async def run_in_ended_session(folder: str, transcript: Transcript) -> None:
         pass  # a live executor must be started again after `async with`
     turn = CodeTurn(executor, folder, transcript, chat_output(folder), OwnFiles(folder))
     with pytest.raises(SessionError):
-        await turn.run([CodeBlock("print(1)\n", "python")], CancellationToken(), is_edited=False)
+        await turn.execute_code_blocks([CodeBlock("print(1)\n", "python")], CancellationToken())

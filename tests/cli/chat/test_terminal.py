@@ -169,6 +169,20 @@ def test_e_edits_the_code_and_the_model_is_told(tmp_path: Path) -> None:
         assert told.endswith("outside\n")
 
 
+def test_ctrl_c_in_the_editor_is_for_the_editor(tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nkill -INT $PPID\nsed -i s/tput/tside/ "$1"\n')
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    environment = {"EDITOR": str(editor)}
+    with chat(HELLO, "Done.", arguments=("task",), environment=environment) as (terminal, _):
+        terminal.wait_for(QUESTION)
+        terminal.type_keys("e")
+        terminal.wait_for("print('ou' + 'tside')")
+        terminal.wait_for(QUESTION)
+        terminal.type_keys("y")
+        terminal.wait_for("Done.")
+
+
 def test_an_editor_that_fails_is_reported_and_the_question_comes_again() -> None:
     environment = {"EDITOR": "false"}
     with chat(HELLO, arguments=("task",), environment=environment) as (terminal, _):

@@ -1,4 +1,4 @@
-"""Run blocks, and print what they do while they do it."""
+"""Run blocks, and print and save what they do while they do it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from ...blocks import CodeBlock, file_name
 from ...cancellation import CancellationToken
 from ...errors import CellblockError
-from ...events import Ended, FileCreated, Started
+from ...events import Ended, Event, FileCreated, Started
 from ...executors.base import CodeExecutor
-from ...results import ResultBuilder
+from ...results import CodeResult, ResultBuilder, fold
 from ..own_files import OwnFiles, replacement_note
 from .output import ChatOutput
 from .pictures.find import PictureFinder
@@ -24,9 +24,10 @@ _MAX_LISTED_FILES = 20  # per block
 
 
 class CodeTurn:
-    """Run blocks in `executor`, whose work folder is `folder`.
+    """An agent's executor that shows what `executor` does, whose work folder is `folder`.
 
-    `own_files` are the files there that no block has written.
+    own_files   the files there that no block has written
+    is_edited   True if the user changed the blocks that run next
     """
 
     def __init__(
@@ -39,25 +40,32 @@ class CodeTurn:
     ) -> None:
         self._executor, self._folder, self._own_files = executor, folder, own_files
         self._transcript, self._output = transcript, output
+        self.is_live = executor.is_live
+        self.is_edited = False
 
-    async def run(
-        self, blocks: Sequence[CodeBlock], token: CancellationToken, *, is_edited: bool
-    ) -> RunEntry:
-        """Return what `blocks` did, which is in the transcript then.
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        """Run blocks and return their result. See `execute_stream`."""
+        async with aclosing(self.execute_stream(code_blocks, cancellation_token)) as events:
+            return fold([event async for event in events])
+
+    async def execute_stream(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Event, None]:
+        """Run blocks and yield events. Afterwards the transcript has what they did.
 
         Raise the errors of the executor. What happened until then is in the transcript, which also
         says that a block has begun: a killed command cannot add that.
         """
+        blocks, is_edited = code_blocks, self.is_edited
         self._output.start_blocks(blocks, self._own_files.was_there)
         done: list[BlockRun] = []
         try:
-            self._transcript.add(self._entry_of_running(blocks, done, is_edited))
-            async with aclosing(self._run_blocks(blocks, token)) as runs:
-                async for run in runs:
-                    done.append(run)
-                    if len(done) < len(blocks) and run.exit_code == 0:
-                        entry = self._entry_of_running(blocks, done, is_edited)
-                        self._transcript.replace_last(entry)
+            self._transcript.add(self._entry_of_running(blocks, done))
+            async with aclosing(self._run_blocks(blocks, cancellation_token, done)) as events:
+                async for event in events:
+                    yield event
         except CellblockError as error:
             block = blocks[len(done)]
             done.append(
@@ -67,21 +75,17 @@ class CodeTurn:
         finally:
             self._output.start_new_line()
             rest = [BlockRun(block.code, block.language) for block in blocks[len(done) :]]
-            entry = RunEntry((*done, *rest), is_edited)
-            self._transcript.replace_last(entry)
-        return entry
+            self._transcript.replace_last(RunEntry((*done, *rest), is_edited))
 
-    def _entry_of_running(
-        self, blocks: Sequence[CodeBlock], done: Sequence[BlockRun], is_edited: bool
-    ) -> RunEntry:
+    def _entry_of_running(self, blocks: Sequence[CodeBlock], done: Sequence[BlockRun]) -> RunEntry:
         """Return the entry of a run whose next block begins."""
         running, *rest = (BlockRun(block.code, block.language) for block in blocks[len(done) :])
-        return RunEntry((*done, replace(running, has_no_end=True), *rest), is_edited)
+        return RunEntry((*done, replace(running, has_no_end=True), *rest), self.is_edited)
 
     async def _run_blocks(
-        self, blocks: Sequence[CodeBlock], token: CancellationToken
-    ) -> AsyncGenerator[BlockRun, None]:
-        """Print what happens, and yield each block that has ended."""
+        self, blocks: list[CodeBlock], token: CancellationToken, done: list[BlockRun]
+    ) -> AsyncGenerator[Event, None]:
+        """Print what happens, and add each block that has ended to `done`."""
         builder, finder = ResultBuilder(), PictureFinder(self._folder)
         replaced = await asyncio.to_thread(self._own_files.replaced_by, blocks)
         async with aclosing(self._executor.execute_stream(blocks, token)) as events:
@@ -98,8 +102,11 @@ class CodeTurn:
                     await asyncio.to_thread(self._note_files, block, result.files)
                     pictures = await asyncio.to_thread(finder.pictures)
                     await self._output.show_pictures(pictures)
-                    yield block_run(block, result, pictures)
+                    done.append(block_run(block, result, pictures))
                     finder = PictureFinder(self._folder)
+                    if len(done) < len(blocks) and result.exit_code == 0:
+                        self._transcript.replace_last(self._entry_of_running(blocks, done))
+                yield event
 
     def _is_transcript(self, path: str) -> bool:
         """Return True if `path` is the file of this conversation, which no block has changed."""

@@ -13,7 +13,6 @@ from ..repl.history import history_file, open_history
 from ..terminal.input_prompter import InputPrompter
 from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from .approval.code_prompt import CodePrompt
-from .conversation import TurnEnd
 from .demo import DEMO_TASK
 from .settings import ChatSettings
 from .setup import ChatSetup
@@ -28,7 +27,7 @@ async def run_once(settings: ChatSettings) -> int:
     chat = ChatSetup(settings)
     interrupts = RunInterrupts(chat.output.note)
     task = DEMO_TASK if settings.demo else str(settings.task)
-    end: TurnEnd = "interrupted"
+    end: str | None = ""
     async with chat.open_client() as client:
         with _cancelled_by_signal(chat, interrupts):
             async with chat.open_executor(interrupts, None) as executor:
@@ -37,7 +36,7 @@ async def run_once(settings: ChatSettings) -> int:
                 )
                 chat.note_resumed()
                 end = await chat.take_turn(conversation, task)
-    return interrupts.exit_code or (0 if end == "answered" else _EXIT_UNFINISHED)
+    return interrupts.exit_code or (0 if end is None else _EXIT_UNFINISHED)
 
 
 async def run_at_terminal(settings: ChatSettings) -> int:
@@ -51,7 +50,7 @@ async def run_at_terminal(settings: ChatSettings) -> int:
         with _cancelled_by_signal(chat, interrupts):
             async with chat.open_executor(interrupts, prompter.read_answer) as executor:
                 loop = TerminalLoop(chat, terminal, interrupts, prompter)
-                ask = CodePrompt(terminal, chat.output)
+                ask = CodePrompt(terminal, chat.output, interrupts)
                 conversation = chat.make_conversation(client, executor, loop.interruptible, ask)
                 await (loop.play_demo(conversation) if settings.demo else loop.run(conversation))
     return interrupts.exit_code

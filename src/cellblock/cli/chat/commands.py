@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...agents.model_calls import without_thoughts
 from .conversation import Conversation
 from .model.summary import SUMMARIZE, summarize
-from .model.turn import visible_answer
 from .settings import ApprovalMode
 from .setup import ChatSetup
 from .transcripts.entries import AnswerEntry, Entry, RefusalEntry, UserEntry
@@ -111,7 +111,7 @@ class ChatCommands:
                 entries.pop()  # the model shall write other code
         elif entries and isinstance(last := entries[-1], AnswerEntry):
             entries.pop()
-            if last.is_complete and visible_answer(last.text).strip():
+            if last.is_complete and without_thoughts(last.text).strip():
                 entries = entries[: _last_message(entries)[0] + 1]
         if not entries or entries == [UserEntry(SUMMARIZE)]:
             self._note("there is no message yet")
@@ -156,10 +156,10 @@ class ChatCommands:
         used = model.usage
         try:
             with self._conversation.interruptible() as token:
-                summary = await summarize(model, entries, self._note, token)
+                summary = await summarize(model, entries, self._setup.output, token)
         finally:
             self._setup.print_usage(used, model.usage)
-        if summary and visible_answer(summary).strip():
+        if summary and without_thoughts(summary).strip():
             self._start_anew([UserEntry(SUMMARIZE), AnswerEntry(summary)])
         else:
             self._note("there is no summary: the conversation is as it was")

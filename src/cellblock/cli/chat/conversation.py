@@ -1,131 +1,168 @@
-"""One conversation: the model answers, its code runs, until it answers without code."""
+"""One conversation: shows and saves what the agent does until it answers without code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Literal
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, aclosing
 
-from ...agents.left_out_blocks import describe_left_out
-from ...blocks import CodeBlock
+from ...agents.base import AgentMessage, Response
+from ...agents.code_executor_agent import CodeExecutorAgent
+from ...agents.left_out_blocks import (
+    advise_left_out,
+    describe_left_out,
+    left_out_of,
+)
+from ...agents.messages import (
+    BaseChatMessage,
+    CodeApprovalEvent,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+)
+from ...agents.model_calls import has_cut_off_text, without_thoughts
 from ...cancellation import CancellationToken
-from .approval.approver import Approver, Refused
+from .approval.approver import Approver, TurnRefused
 from .code_turn import CodeTurn
-from .languages import LANGUAGES, are_no_answer, blocks_of, describe, left_out_of
-from .model.turn import ModelTurn, visible_answer
+from .languages import LANGUAGES, blocks_of
+from .model.chat_model import ChatModel, MessageTooLong
 from .output import ChatOutput
-from .repeats import Repeats
-from .transcripts.entries import AnswerEntry, RefusalEntry, RunEntry, UserEntry
-from .transcripts.transcript import Transcript
+from .transcripts.entries import AnswerEntry, RefusalEntry, UserEntry
+from .transcripts.transcript import Transcript, TranscriptContext
 
-TurnEnd = Literal[
-    "answered",
-    "no answer",
-    "interrupted",
-    "refused",
-    "not run",
-    "cut off",
-    "repeated",
-    "nothing new",
-    "too many turns",
-]
-_USE_OTHERS = "If they were to run, write them in one of these. If not, answer without them."
 # Opens while the model or code runs; its token is cancelled by Ctrl-C.
 Interruptible = Callable[[], AbstractContextManager[CancellationToken]]
+_EMPTY = "the model's answer is empty"
+_CUT_OFF = "the code did not run: its end may be missing"
+_REFUSED = "the code did not run"
+_INTERRUPTED = "stopped"
 
 
-@dataclass(frozen=True)
 class Conversation:
-    """The parts of a conversation.
+    """Lets an agent of `model`, `code` and `approver` answer, and keeps what it does.
 
     max_turns       how often the model may answer one message
     interruptible   returns a context whose token Ctrl-C cancels
     """
 
-    model: ModelTurn
-    code: CodeTurn
-    approver: Approver
-    transcript: Transcript
-    output: ChatOutput
-    max_turns: int
-    interruptible: Interruptible
+    def __init__(
+        self,
+        model: ChatModel,
+        code: CodeTurn,
+        approver: Approver,
+        transcript: Transcript,
+        output: ChatOutput,
+        *,
+        max_turns: int,
+        interruptible: Interruptible,
+    ) -> None:
+        self.model, self.approver, self.interruptible = model, approver, interruptible
+        self._code, self._transcript, self._output = code, transcript, output
+        self._agent = CodeExecutorAgent(
+            "assistant",
+            code,
+            model_client=model,
+            model_context=TranscriptContext(transcript, model),
+            model_client_stream=True,
+            system_message=model.system_message.content,
+            supported_languages=LANGUAGES,
+            approval_func=approver,
+            max_turns=max_turns,
+        )
+        self._pieces = ""  # of the answer that is not complete
+        self._generation = CodeGenerationEvent(
+            content="", code_blocks=[], retry_attempt=0, source=""
+        )
 
-    async def answer(self, text: str) -> TurnEnd:
+    async def answer(self, text: str) -> str | None:
         """Let the model answer the user's `text`. See `go_on`."""
-        self.transcript.add(UserEntry(text))
+        self._transcript.add(UserEntry(text))
         return await self.go_on()
 
-    async def go_on(self) -> TurnEnd:
-        """Let the model continue from the last entry. Return why it is the user's turn again.
+    async def go_on(self) -> str | None:
+        """Let the model continue. Return why it has not answered; None if it has.
 
         Raise the errors of the model and of the executor.
         """
-        repeats = Repeats()
-        was_told = False  # that its code was in languages that do not run
-        for _ in range(self.max_turns):
-            with self.interruptible() as token:
-                answer = await self.model.ask(token)
-            if not answer.is_complete:
-                return "interrupted"
-            if not visible_answer(answer.text).strip():
-                return "no answer"
-            left_out = self._note_left_out(answer)
-            if blocks := blocks_of(answer.text):
-                end = await self._run(blocks, answer, left_out)
-                if end in (None, "failed"):
-                    result = self.transcript.entries[-1]
-                    end = repeats.add(blocks, result, has_failed=end == "failed")
-                if end is not None:
-                    return end
-            elif not are_no_answer(left_out):
-                return "answered"
-            elif was_told:
-                return "not run"
-            else:
-                self.transcript.add(RefusalEntry(f"{describe(left_out)} {_USE_OTHERS}"))
-                was_told = True
-        return "too many turns"
-
-    async def _run(
-        self, blocks: Sequence[CodeBlock], answer: AnswerEntry, left_out: Sequence[str]
-    ) -> TurnEnd | Literal["failed"] | None:
-        """Run `blocks` of `answer`. Return why it is the user's turn.
-
-        It is the model's turn after None, and after "failed": the code did, or nobody approved it.
-        """
-        if answer.is_cut_off:
-            self.transcript.add(RefusalEntry("The answer was cut off before its end."))
-            return "cut off"
-        try:
-            decision = await self.approver.decide(blocks)
-        except (KeyboardInterrupt, EOFError):
-            decision = Refused("")
-        if isinstance(decision, Refused):
-            self.transcript.add(RefusalEntry(decision.reason))
-            if not self.approver.has_person:
-                self.output.note(f"not run: {decision.reason}")
-                return "failed"
-            return None if decision.reason else "refused"
         with self.interruptible() as token:
-            run = await self.code.run(decision.blocks, token, is_edited=decision.is_edited)
-        if left_out:
-            self._tell_left_out(run, describe(left_out))
-        if any(block.outcome == "cancelled" for block in run.blocks):
-            return "interrupted"
-        return "failed" if any(block.exit_code for block in run.blocks) else None
+            try:
+                return await self._follow(token)
+            except TurnRefused:
+                self._transcript.add(RefusalEntry(""))
+                return _REFUSED
+            except asyncio.CancelledError:
+                if not token.is_cancelled():
+                    raise
+                return _INTERRUPTED
+            except MessageTooLong:
+                self._transcript.replace_all(self._transcript.entries[:-1])
+                raise
+            finally:
+                if self._pieces:
+                    # Interrupted, or the connection broke: what the user has seen is kept.
+                    text = without_thoughts(self._pieces)
+                    self._pieces = ""
+                    self._transcript.add(AnswerEntry(text, is_complete=False))
 
-    def _note_left_out(self, answer: AnswerEntry) -> list[str]:
-        """Print and return the languages of the blocks of `answer` that do not run."""
-        if left_out := left_out_of(answer.text):
-            text = describe_left_out(left_out, LANGUAGES)
-            self.output.note(text[0].lower() + text[1:].removesuffix("."))
+    async def _follow(self, token: CancellationToken) -> str | None:
+        async with aclosing(self._agent.on_messages_stream([], token)) as events:
+            async for event in events:
+                if isinstance(event, Response):
+                    return self._end(event.chat_message)
+                await self._show(event)
+        raise AssertionError("the stream of an agent ends with a Response")
+
+    async def _show(self, event: AgentMessage) -> None:
+        """Print and save what the agent did. `CodeTurn` does so for running code."""
+        match event:
+            case ModelClientStreamingChunkEvent(content=piece):
+                self._pieces += piece
+                await self._output.write_answer(piece)
+            case CodeGenerationEvent():
+                self._generation = event
+                self._add_generation(event)
+            case CodeApprovalEvent(approved=True, edited_blocks=edited):
+                self._code.is_edited = bool(edited)
+            case CodeApprovalEvent(reason=reason):
+                self._transcript.add(RefusalEntry(reason))
+                if not self.approver.has_person:
+                    self._output.note(f"not run: {reason}")
+            case CodeExecutionEvent():
+                if left_out := left_out_of(self._generation.content, LANGUAGES):
+                    told = advise_left_out(left_out, LANGUAGES, is_all=False)
+                    self._transcript.add_notice(told)
+            case _:
+                pass
+
+    def _add_answer(self, text: str, *, is_cut_off: bool = False) -> list[str]:
+        """Add an answer. Print and return the languages of its blocks that do not run."""
+        self._pieces = ""
+        self._transcript.add(AnswerEntry(text, is_cut_off=is_cut_off))
+        if left_out := left_out_of(text, LANGUAGES):
+            told = describe_left_out(left_out, LANGUAGES)
+            self._output.note(_as_note(told))
         return left_out
 
-    def _tell_left_out(self, run: RunEntry, left_out: str) -> None:
-        """Tell the model, with the output of `run`, which blocks did not run."""
-        blocks = list(run.blocks)
-        number = max(n for n, block in enumerate(blocks) if block.outcome is not None)
-        notice = "\n".join(filter(None, (blocks[number].notice, left_out)))
-        blocks[number] = replace(blocks[number], notice=notice)
-        self.transcript.replace_last(replace(run, blocks=tuple(blocks)))
+    def _add_generation(self, event: CodeGenerationEvent) -> None:
+        left_out = self._add_answer(event.content)
+        if not event.code_blocks:
+            self._transcript.add(RefusalEntry(advise_left_out(left_out, LANGUAGES, is_all=True)))
+
+    def _end(self, message: BaseChatMessage) -> str | None:
+        """Add the answer `message`, unless it was added before its code ran."""
+        text, is_cut_off = message.to_text(), has_cut_off_text(message)
+        if message.id != self._generation.id:
+            self._add_answer(text, is_cut_off=is_cut_off)
+        if not without_thoughts(text).strip():
+            return _EMPTY
+        if is_cut_off:
+            if not blocks_of(text):
+                return None
+            self._transcript.add(RefusalEntry("The answer was cut off before its end."))
+            return _CUT_OFF
+        reason = message.metadata.get("stop_reason")
+        return None if reason is None else _as_note(reason).replace("max_turns", "--max-turns")
+
+
+def _as_note(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")

@@ -29,12 +29,12 @@ from ..terminal.interrupts import ReplInterrupts, RunInterrupts
 from ..terminal.stdio import has_colours, replace_unencodable
 from .approval.approver import Approver, AsksPerson
 from .code_turn import CodeTurn
-from .conversation import Conversation, Interruptible, TurnEnd
+from .conversation import Conversation, Interruptible
 from .demo import make_demo_client
+from .model.chat_model import ChatModel
 from .model.choice import find_price, make_client
 from .model.prices import describe_usage
 from .model.system_prompt import system_prompt
-from .model.turn import ModelTurn
 from .output import ChatOutput
 from .settings import LATEST, ChatSettings
 from .transcripts.chat_locks import ChatLocks
@@ -45,16 +45,6 @@ from .transcripts.saved_options import SavedOptions, read_options
 from .transcripts.transcript import Transcript
 
 _STARTING_NOTE_DELAY = 1.0  # seconds; a sandbox starts sooner
-_ENDS: dict[TurnEnd, str] = {
-    "no answer": "the model's answer is empty",
-    "interrupted": "stopped",
-    "not run": "the model wrote only code that cannot run here",
-    "refused": "the code did not run",
-    "cut off": "the code did not run: its end may be missing",
-    "repeated": "the model repeats code that fails",
-    "nothing new": "the model repeats code whose output stays the same",
-    "too many turns": "the model has answered {turns} (--max-turns) and is not done",
-}
 
 
 class ChatSetup:
@@ -170,7 +160,7 @@ class ChatSetup:
         own_files = OwnFiles(self.folder, files_of_blocks(self.transcript.entries))
         own_files.remember()
         return Conversation(
-            model=ModelTurn(client, prompt, self.transcript, self.output),
+            model=ChatModel(client, prompt, self.output),
             code=CodeTurn(executor, self.folder, self.transcript, self.output, own_files),
             approver=Approver(mode, ask, own_files),
             transcript=self.transcript,
@@ -189,20 +179,18 @@ class ChatSetup:
                 "and files that it wrote may be incomplete"
             )
 
-    async def take_turn(self, conversation: Conversation, text: str | None) -> TurnEnd:
-        """Let the model answer `text`, or continue if it is None.
+    async def take_turn(self, conversation: Conversation, text: str | None) -> str | None:
+        """Let the model answer `text`, or continue if it is None. See `Conversation.go_on`.
 
-        Print why it is the user's turn, and the usage.
+        Print why it has not answered, and the usage.
         """
         before = conversation.model.usage
         try:
             end = await (conversation.go_on() if text is None else conversation.answer(text))
         finally:
             self.print_usage(before, conversation.model.usage)
-        if end in _ENDS:
-            count = self.settings.max_turns
-            turns = "once" if count == 1 else f"{count} times"
-            self.output.note(_ENDS[end].format(turns=turns))
+        if end is not None:
+            self.output.note(end)
         return end
 
     def print_usage(self, before: RequestUsage, after: RequestUsage) -> None:

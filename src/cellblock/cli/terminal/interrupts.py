@@ -128,6 +128,15 @@ class ReplInterrupts(_SignalHandler):
             self._block_token = None
             self._cancel_note()
 
+    @contextlib.contextmanager
+    def ignored(self) -> Generator[None]:
+        """Ignore Ctrl-C in this context: it is for another program at the terminal."""
+        token, self._block_token = self._block_token, None
+        try:
+            yield
+        finally:
+            self._block_token = token
+
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGTERM or self._starting:
             self.exit_code = 128 + number

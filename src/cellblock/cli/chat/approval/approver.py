@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from ....agents.approval import ApprovalRequest, ApprovalResponse
 from ....agents.static_look import Finding, look_at
 from ....blocks import CodeBlock
 from ...own_files import OwnFiles, replacement_note
@@ -17,39 +17,25 @@ _ALLOWED_PATHS = ("/workspace", "/tmp")
 _MAX_HINTS = 5
 
 
-@dataclass(frozen=True)
-class Approved:
-    """`blocks` may run.
-
-    is_edited   True if they are not the model's
-    for_all     True if all further code may run as well, until `ask_again`
-    """
-
-    blocks: Sequence[CodeBlock]
-    is_edited: bool = False
-    for_all: bool = False
-
-
-@dataclass(frozen=True)
-class Refused:
-    """The code may not run. `reason` is "" if the person gave none."""
-
-    reason: str
-
-
-Answer = Approved | Refused
+class TurnRefused(Exception):
+    """The person neither let the code run nor gave a reason for the model to go on."""
 
 
 class AsksPerson(Protocol):
     """Asks a person about code that is on the screen."""
 
-    async def __call__(self, blocks: Sequence[CodeBlock], hints: Sequence[str]) -> Answer:
-        """Return the answer. `hints` say what a static look at the code found."""
+    async def __call__(
+        self, blocks: Sequence[CodeBlock], hints: Sequence[str]
+    ) -> tuple[ApprovalResponse, bool]:
+        """Return the answer, and whether all further code may run as well.
+
+        `hints` say what a static look at the code found.
+        """
         ...
 
 
 class Approver:
-    """Decide about code by `mode`. Without `ask`, code that needs a person is refused.
+    """Decide about an agent's code by `mode`. Without `ask`, code that needs a person is refused.
 
     `own_files` are those whose loss deserves attention.
     """
@@ -75,20 +61,23 @@ class Approver:
         """Whether there is a person to ask."""
         return self._ask is not None
 
-    async def decide(self, blocks: Sequence[CodeBlock]) -> Answer:
-        """Return whether `blocks` may run, or others instead of them.
-
-        Raise `KeyboardInterrupt` and `EOFError` of the person.
-        """
+    async def __call__(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Return whether blocks may run, or others instead of them. Raise `TurnRefused`."""
+        blocks = request.code_blocks
         is_unasked = self.is_all_approved or self._mode == "never"
         hints = [] if is_unasked else await asyncio.to_thread(risks, blocks, self._own_files)
         if is_unasked or (self._mode == "risky" and not hints):
-            return Approved(blocks)
+            return ApprovalResponse(approved=True, reason="")
         if self._ask is None:
-            return Refused(f"There is no terminal to ask about {'; '.join(hints) or 'it'}.")
-        answer = await self._ask(blocks, hints)
-        if isinstance(answer, Approved) and (answer.for_all or self._mode == "once"):
-            self.is_all_approved = True
+            reason = f"There is no terminal to ask about {'; '.join(hints) or 'it'}."
+            return ApprovalResponse(approved=False, reason=reason)
+        try:
+            answer, is_for_all = await self._ask(blocks, hints)
+        except (KeyboardInterrupt, EOFError):
+            raise TurnRefused from None
+        if not (answer.approved or answer.reason):
+            raise TurnRefused
+        self.is_all_approved = answer.approved and (is_for_all or self._mode == "once")
         return answer
 
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from ....agents.approval import ApprovalResponse, EditedApprovalResponse
 from ....blocks import CodeBlock
 from ....visible_text import visible
+from ...terminal.interrupts import ReplInterrupts
 from ..output import ChatOutput
 from ..terminal import ChatTerminal
-from .approver import Answer, Approved, Refused
 from .editor import EditorError, edit
 
 _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
@@ -21,12 +22,15 @@ _KEYS = "[y]es  [n]o  [e]dit  [a]lways"
 class CodePrompt:
     """Ask for one key: y, n and a reason, e for the editor, a for all further code."""
 
-    def __init__(self, terminal: ChatTerminal, output: ChatOutput) -> None:
-        self._terminal, self._output = terminal, output
+    def __init__(
+        self, terminal: ChatTerminal, output: ChatOutput, interrupts: ReplInterrupts
+    ) -> None:
+        self._terminal, self._output, self._interrupts = terminal, output, interrupts
 
-    async def __call__(self, blocks: Sequence[CodeBlock], hints: Sequence[str]) -> Answer:
-        """Return the answer. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
-        is_edited = False
+    async def __call__(
+        self, blocks: Sequence[CodeBlock], hints: Sequence[str]
+    ) -> tuple[ApprovalResponse, bool]:
+        """See `AsksPerson`. Raise `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D."""
         for hint in hints:
             self._output.note(f"look at {hint}")
         while True:
@@ -34,17 +38,16 @@ class CodePrompt:
             question = f"Run {what} ({self._length(blocks)})?  {_KEYS}  "
             match await self._terminal.read_key(question, "ynea"):
                 case "y":
-                    return Approved(blocks, is_edited)
+                    return _approved(blocks), False
                 case "a":
                     self._output.note("further code runs without a question; :approve asks again")
-                    return Approved(blocks, is_edited, for_all=True)
+                    return _approved(blocks), True
                 case "n":
                     prompt = "Why not? (Enter: your turn) "
-                    return Refused((await self._terminal.read_answer(prompt)).strip())
+                    reason = (await self._terminal.read_answer(prompt)).strip()
+                    return ApprovalResponse(approved=False, reason=reason), False
                 case _:
-                    edited = await self._edit(blocks)
-                    is_edited = is_edited or list(edited) != list(blocks)
-                    blocks = edited
+                    blocks = await self._edit(blocks)
 
     def _length(self, blocks: Sequence[CodeBlock]) -> str:
         """Return how long `blocks` are: nobody scrolls up to what they do not expect."""
@@ -58,9 +61,14 @@ class CodePrompt:
     async def _edit(self, blocks: Sequence[CodeBlock]) -> Sequence[CodeBlock]:
         """Return the blocks that the user edited, or `blocks` if that fails."""
         try:
-            edited = await edit(blocks, os.environ)
+            with self._interrupts.ignored():
+                edited = await edit(blocks, os.environ)
         except EditorError as error:
             self._output.note(str(error))
             return blocks
         await self._output.show_code(edited)
         return edited
+
+
+def _approved(blocks: Sequence[CodeBlock]) -> ApprovalResponse:
+    return EditedApprovalResponse(reason="", code_blocks=list(blocks))

@@ -59,7 +59,7 @@ def _anthropic(settings: ChatSettings) -> ChatCompletionClient:
     return AnthropicChatCompletionClient(
         model=model,
         context_window=settings.context_window,
-        max_retries=0,  # `stream_answer` says why it asks again
+        max_retries=0,  # `ChatModel` says why it asks again
         model_info=_PLAIN_MODEL if anthropic_model(model) is None else None,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....models.messages import AssistantMessage, LLMMessage, UserMessage
 from ....observation import shorten
-from ..transcripts.entries import Entry, RunEntry, UserEntry, model_message
+from ..transcripts.entries import RESULT, USER
 
 CountTokens = Callable[[Sequence[LLMMessage]], int]
 _FEWEST_CHARACTERS = 200  # of a message that is shortened
@@ -27,23 +27,26 @@ class Fitting:
     is_shortened: bool = False
 
 
-def fit(
-    entries: Sequence[Entry], limit: int | None, count: CountTokens, *, has_vision: bool
-) -> Fitting:
-    """Return what of `entries` is at most `limit` tokens; None means all of it.
+def is_question(message: LLMMessage) -> bool:
+    """Return True if the user wrote `message`."""
+    return isinstance(message, UserMessage) and message.source == USER
+
+
+def fit(messages: Sequence[LLMMessage], limit: int | None, count: CountTokens) -> Fitting:
+    """Return what of `messages` is at most `limit` tokens; None means all of it.
 
     The user's newest message and the newest result stay, even if they are more. A result is
     shortened to half of the limit, then other messages are left out, from the middle, then it gets
     the room that is left.
     """
-    shown = {n: model_message(entry, has_vision=has_vision) for n, entry in enumerate(entries)}
-    if limit is None or count(list(shown.values())) <= limit:
-        return Fitting(list(shown.values()))
-    newest, whole = len(entries) - 1, shown[len(entries) - 1]
-    is_result = isinstance(entries[-1], RunEntry)
+    shown = dict(enumerate(messages))
+    if limit is None or count(messages) <= limit:
+        return Fitting(list(messages))
+    newest, whole = len(messages) - 1, messages[-1]
+    is_result = isinstance(whole, UserMessage) and whole.source == RESULT
     if is_result:
         shown[newest] = shorten_message(whole, limit // 2, count, _TOO_LONG)
-    questions = [n for n, entry in enumerate(entries) if isinstance(entry, UserEntry)]
+    questions = [n for n, message in enumerate(messages) if is_question(message)]
     others = [n for n in shown if n not in (newest, *questions[-1:])]
     total = count(list(shown.values()))
     while total > limit and others:
@@ -51,8 +54,7 @@ def fit(
     if is_result:
         room = limit - count([message for n, message in shown.items() if n != newest])
         shown[newest] = shorten_message(whole, room, count, _TOO_LONG)
-    messages = list(shown.values())
-    return Fitting(messages, len(entries) - len(messages), shown[newest] is not whole)
+    return Fitting(list(shown.values()), len(messages) - len(shown), shown[newest] is not whole)
 
 
 def shorten_message(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
 
+from ....agents.cancellable import until_cancelled
+from ....agents.code_loop import NO_TEXT
+from ....agents.model_calls import text_of
 from ....cancellation import CancellationToken
 from ....errors import ModelError
-from ....models.messages import LLMMessage
+from ....models.messages import CreateResult, LLMMessage
 from ....models.service_errors import is_too_long
+from ..output import ChatOutput
 from ..transcripts.entries import AnswerEntry, Entry, UserEntry, model_message
+from .chat_model import ChatModel
 from .fitting import shorten_message
-from .turn import ModelTurn, text_of
 
 SUMMARIZE = (
     "Summarize our conversation, so that you can go on with the summary alone: the task, what is "
@@ -21,9 +27,9 @@ _SHARE_OF_MESSAGES = 0.75  # of what fits; the rest is for the summary
 
 
 async def summarize(
-    model: ModelTurn,
+    model: ChatModel,
     entries: Sequence[Entry],
-    note: Callable[[str], None],
+    output: ChatOutput,
     token: CancellationToken,
 ) -> str | None:
     """Return the summary of all of `entries`; None if `token` is cancelled.
@@ -42,9 +48,9 @@ async def summarize(
             raise ModelError("The model cannot read enough in one request to write a summary.")
         if len(part) < len(rest):
             first, last = len(entries) - len(rest) + 1, len(entries) - len(rest) + len(part)
-            note(f"summarizing messages {first} to {last} of {len(entries)}")
+            output.note(f"summarizing messages {first} to {last} of {len(entries)}")
         try:
-            result = await model.send(messages, [], token)
+            result = await _ask(model, messages, token, output)
         except ModelError as error:
             if not is_too_long(error):
                 raise
@@ -52,14 +58,30 @@ async def summarize(
             continue
         if result is None:
             return None
-        text = text_of(result)
+        text = text_of(result, NO_TEXT)
         summary = [request, model_message(AnswerEntry(text), has_vision=False)]
         rest = rest[len(part) :]
     return text
 
 
+async def _ask(
+    model: ChatModel, messages: Sequence[LLMMessage], token: CancellationToken, output: ChatOutput
+) -> CreateResult | None:
+    """Return the answer, printed as it arrives; None if `token` is cancelled."""
+    try:
+        async with aclosing(until_cancelled(model.ask(messages, token), token)) as answer:
+            async for item in answer:
+                if isinstance(item, CreateResult):
+                    return item
+                await output.write_answer(item)
+    except asyncio.CancelledError:
+        if not token.is_cancelled():
+            raise
+    return None
+
+
 def _first_part(
-    model: ModelTurn, others: Sequence[LLMMessage], rest: Sequence[LLMMessage]
+    model: ChatModel, others: Sequence[LLMMessage], rest: Sequence[LLMMessage]
 ) -> list[LLMMessage]:
     """Return the first messages of `rest` that fit with `others`: at least one, shortened."""
     if model.window.limit is None:

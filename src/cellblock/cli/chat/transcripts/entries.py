@@ -14,6 +14,8 @@ from ....models.messages import AssistantMessage, LLMMessage, UserMessage
 from ....observation import observe
 from ....results import BlockResult, SessionCodeResult
 
+USER = "user"  # the source of what the user wrote
+RESULT = "code"  # the source of what the model is shown of its code
 _NO_ANSWER = "(no answer)"
 _NO_END = (
     "The code never ended: the program that ran it was killed. Its output and all variables are "
@@ -118,19 +120,19 @@ def model_message(entry: Entry, *, has_vision: bool) -> LLMMessage:
     """Return what the model is shown of `entry`: of code that ran, what `observe` shows."""
     match entry:
         case UserEntry(text=text):
-            return UserMessage(content=text, source="user")
+            return UserMessage(content=text, source=USER)
         case AnswerEntry(text=text):
             return AssistantMessage(content=text.strip() or _NO_ANSWER, source="assistant")
         case RefusalEntry(reason=reason):
             text = f"Code execution was not approved. Reason: {reason or 'the user gave none'}"
-            return UserMessage(content=text, source="user")
+            return UserMessage(content=text, source=RESULT)
         case RunEntry(blocks=blocks):
             edited = [CodeBlock(block.code, block.language) for block in blocks]
             text = describe_edited(edited if entry.is_edited else []) + _observed(entry)
             pictures = chain.from_iterable(block.pictures for block in blocks)
             images = [picture.image for picture in pictures if picture.image is not None]
             content = [text, *images] if images and has_vision else text
-            return UserMessage(content=content, source="code")
+            return UserMessage(content=content, source=RESULT)
 
 
 def _observed(entry: RunEntry) -> str:

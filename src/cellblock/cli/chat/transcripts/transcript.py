@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from .entries import Entry
+from ....models.client import ChatCompletionClient
+from ....models.contexts import ChatCompletionContext
+from ....models.messages import LLMMessage
+from .entries import Entry, RunEntry, model_message
 from .file import write_transcript
 from .saved_options import SavedOptions
 
@@ -34,8 +38,35 @@ class Transcript:
         self.entries.pop()
         self.add(entry)
 
+    def add_notice(self, text: str) -> None:
+        """Add `text` to what the model is told of the last block that ran. Raises as `add` does."""
+        run = self.entries[-1]
+        if not isinstance(run, RunEntry):
+            return
+        blocks = list(run.blocks)
+        number = max(n for n, block in enumerate(blocks) if block.outcome is not None)
+        notice = "\n".join(filter(None, (blocks[number].notice, text)))
+        blocks[number] = replace(blocks[number], notice=notice)
+        self.replace_last(replace(run, blocks=tuple(blocks)))
+
     def replace_all(self, entries: Sequence[Entry]) -> None:
         """Replace what happened by `entries`. Raises as `add` does."""
         self.entries = list(entries)
         if self.path is not None:
             write_transcript(self.path, self.entries, self.options)
+
+
+class TranscriptContext(ChatCompletionContext):
+    """Show the model of `client` the entries of `transcript`, which are added by its owner."""
+
+    def __init__(self, transcript: Transcript, client: ChatCompletionClient) -> None:
+        super().__init__()
+        self._transcript, self._client = transcript, client
+
+    async def add_message(self, message: LLMMessage) -> None:
+        """Do nothing: the entry with `message` is in the transcript, or will be."""
+
+    async def get_messages(self) -> list[LLMMessage]:
+        """Return what the model is shown of the entries."""
+        has_vision = self._client.model_info["vision"]
+        return [model_message(entry, has_vision=has_vision) for entry in self._transcript.entries]
