@@ -9,11 +9,12 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from .. import handshake, protocol
+from .. import handshake
 from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ..linux.pidfd import PidFd
 from ..linux.safe_folder import create_file_at, write_new_file_at
+from ..messages import Ending, Failure
 from ..output_limit import OutputLimit
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
@@ -40,26 +41,15 @@ class Job(NamedTuple):
     request: dict[str, Any]
     arrived: float
 
-    def cancelled_ending(self) -> dict[str, Any]:
+    def cancelled_ending(self) -> Ending:
         """Return the ending of a job that was cancelled before it got a cell."""
-        queued = time.monotonic() - self.arrived
-        return {
-            "status": None,
-            "why": "cancelled",
-            "wall": 0.0,
-            "cpu": 0.0,
-            "peak": 0,
-            "queued": queued,
-        }
+        return Ending(None, "cancelled", 0.0, 0.0, 0, time.monotonic() - self.arrived)
 
-    def file_error_frame(self, error: OSError | MemoryError) -> bytes:
-        """Return the frame that reports that one of the job's files cannot be written."""
-        failure = (
-            {"error": error.strerror, "file": error.filename}
-            if isinstance(error, OSError) and error.filename
-            else {"error": describe(error)}
-        )
-        return protocol.encode_json(protocol.FAILED, self.number, failure)
+    def file_error(self, error: OSError | MemoryError) -> Failure:
+        """Return the report that one of the job's files cannot be written."""
+        if isinstance(error, OSError) and error.filename:
+            return Failure(error.strerror, str(error.filename))
+        return Failure(describe(error))
 
 
 class Run:
@@ -255,8 +245,8 @@ class Cell:
         # Without a report the first process was killed, and what it knew is lost.
         self.init_lost = self.init_lost or self._report is None
 
-    def ending(self) -> dict[str, Any]:
-        """Return how the run ended, as the payload of `protocol.ENDED`."""
+    def ending(self) -> Ending:
+        """Return how the run ended."""
         assert self.run is not None
         why, peak, cpu = self.run.why, 0, 0.0
         if self._report is not None:
@@ -272,15 +262,15 @@ class Cell:
                 why = "memory_bytes"
         why = why or exceeded_cpu_limit(self._limits, cpu)
         why = why or self.run.storage.limit_exceeded_at_end()
-        return {
-            "status": self._report.status if self._report else None,
-            "why": why,
-            "wall": time.monotonic() - self.run.started,
-            "cpu": cpu,
-            "peak": peak,
-            "queued": self.run.queued,
-            "code_ctime_ns": self.run.code_ctime_ns,
-        }
+        return Ending(
+            self._report.status if self._report else None,
+            why,
+            time.monotonic() - self.run.started,
+            cpu,
+            peak,
+            self.run.queued,
+            self.run.code_ctime_ns,
+        )
 
     def _was_killed(self) -> bool:
         """Return True if SIGKILL ended the block, or a program whose status a shell passed on."""

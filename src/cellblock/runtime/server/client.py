@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import protocol
+from ..messages import Failure
 from .cell import Job
 from .event_loop import FOREVER, EventLoop
 from .faults import OnFault, describe
@@ -183,8 +184,7 @@ class Client:
             if not frame.run:
                 self.fail(describe(error))
                 return
-            failure = {"error": describe(error)}
-            self.send(protocol.encode_json(protocol.FAILED, frame.run, failure))
+            self.send(Failure(describe(error)).encode(frame.run))
             self.flush()
 
     def _handle_frame(self, frame: protocol.Frame) -> None:
@@ -234,7 +234,7 @@ class Client:
 
     def fail(self, why: str, *, full: bool = False) -> None:
         """Report that no block can run any more because of `why`, and end the client."""
-        self.send(protocol.encode_json(protocol.FAILED, 0, {"error": why, "full": int(full)}))
+        self.send(Failure(why, full=int(full)).encode(0))
         with contextlib.suppress(OSError):
             os.write(self._control_out, self._outgoing)
         self._report_end()

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .. import protocol
 from ..linux import process_tree
+from ..messages import Failure
 from .cell import GRACE, Cell, CellError, Job
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
@@ -47,7 +47,8 @@ EDGE_TRIGGERED = select.EPOLLIN | select.EPOLLET
 class Pool:
     """The cells that one zygote forks. `name` prefixes their names, so that pools do not clash.
 
-    Blocks can write to `folders`, by default those of `spec`.
+    Blocks can write to `folders`, by default those of `spec`. `other_inits` returns the first
+    processes of other cells below the zygote, or None while the process ID of one is not known yet.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Pool:
         name: str = "",
         scheduler: Scheduler | None = None,
         folders: WritableFolders | None = None,
+        other_inits: Callable[[], set[int] | None] = set,
     ) -> None:
         self._client, self._zygote, self._zygote_pid, self._spec = client, zygote, zygote_pid, spec
         self._own_processes = bool(spec["zygote"]["own_processes"])
@@ -82,9 +84,7 @@ class Pool:
         self._refill_at = 0.0
         self._trim_at = self._pretouch_at = self._retry_at = self._kill_at = FOREVER
         self._may_have_orphans = False
-        # Returns the first processes of other cells below the zygote, or None while the process ID
-        # of one is not known yet.
-        self.other_inits: Callable[[], set[int] | None] = set
+        self._other_inits = other_inits
 
     # requests
 
@@ -106,8 +106,7 @@ class Pool:
         for job in self._waiting:
             if job.number == number:
                 self._waiting.remove(job)
-                ending = job.cancelled_ending()
-                self._client.send(protocol.encode_json(protocol.ENDED, number, ending))
+                self._client.send(job.cancelled_ending().encode(number))
                 return
         if number in self._running:
             self._running[number].stop_run("cancelled")
@@ -283,9 +282,7 @@ class Pool:
         self._retire(cell)
         if cell.job is not None:
             self._cancelled.discard(cell.job.number)
-            self._client.send(
-                protocol.encode_json(protocol.FAILED, cell.job.number, {"error": why})
-            )
+            self._client.send(Failure(why).encode(cell.job.number))
             return
         self._on_start_failed(why)
         if self._failures < 3 or self._waiting:
@@ -296,7 +293,7 @@ class Pool:
         self._failures += 1
         if self._waiting and self._failures >= 3:
             job = self._waiting.popleft()
-            self._client.send(protocol.encode_json(protocol.FAILED, job.number, {"error": why}))
+            self._client.send(Failure(why).encode(job.number))
 
     def _on_cell_fault(self, cell: Cell, error: Exception) -> None:
         """End a cell, and the block in it, after a fault of the server."""
@@ -307,8 +304,7 @@ class Pool:
             return
         number = cell.run.number
         self._running.pop(number, None)
-        failure = protocol.encode_json(protocol.FAILED, number, {"error": describe(error)})
-        self._client.send(failure)
+        self._client.send(Failure(describe(error)).encode(number))
         self._may_have_orphans = not self._own_processes
         cell.kill()
         self._retire(cell)
@@ -332,8 +328,7 @@ class Pool:
             self._start(cell, job)
             return
         self._cancelled.remove(job.number)
-        ending = job.cancelled_ending()
-        self._client.send(protocol.encode_json(protocol.ENDED, job.number, ending))
+        self._client.send(job.cancelled_ending().encode(job.number))
         self._retire(cell)
         self._schedule_idle_work()
 
@@ -342,7 +337,7 @@ class Pool:
             mounts = job.request.get("mounts")
             cell.start_run(job, mounted_folders(mounts) if mounts else self._folders)
         except (OSError, MemoryError) as error:
-            self._client.send(job.file_error_frame(error))
+            self._client.send(job.file_error(error).encode(job.number))
             if cell.job is None:
                 self._ready.append(cell)
             else:
@@ -375,7 +370,7 @@ class Pool:
         for stream, data in pipes.drain():
             forward_output(self._client, run, pipes.limit, stream, data)
         send_tail(self._client, run, pipes.limit)
-        self._client.send(protocol.encode_json(protocol.ENDED, run.number, cell.ending()))
+        self._client.send(cell.ending().encode(run.number))
         self._client.flush()
         self._recycle(cell)
 
@@ -414,7 +409,7 @@ class Pool:
 
     def _kill_orphans(self) -> None:
         """Kill processes that outlived their cell's first process."""
-        others = self.other_inits()
+        others = self._other_inits()
         if others is None:
             return
         self._may_have_orphans = False

@@ -169,13 +169,16 @@ class Server:
                 self._cgroups,
             )
             return
-        client.pool = Pool(client, self._zygote_socket, zygote_pid, self._spec, self._cgroups)
+        zygote = self._zygote_socket
         if self._spec.get("sessions"):
             from .sessions.manager import SessionManager
 
             client.sessions = SessionManager(
-                client, client.pool, self._zygote_socket, self._mount_socket, self._spec
+                client, zygote, zygote_pid, self._mount_socket, self._spec, self._cgroups
             )
+            client.pool = client.sessions.pool
+        else:
+            client.pool = Pool(client, zygote, zygote_pid, self._spec, self._cgroups)
         if size := self._spec.get("reserve_bytes"):
             from .oom_reserve import OomReserve
 

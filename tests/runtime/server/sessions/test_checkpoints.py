@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator
 
 from cellblock.runtime.linux import syscalls
+from cellblock.runtime.messages import Answer
 from cellblock.runtime.server.cgroups import CellCgroups
 from cellblock.runtime.server.sessions.channel import Channel
 from cellblock.runtime.server.sessions.checkpoints import CheckpointHandle, CheckpointSet
@@ -99,7 +100,7 @@ def test_a_dropped_checkpoint_counts_as_a_checkpoint_until_its_process_is_gone()
     with slow_checkpoint(peer_fd) as process:
         os.close(peer_fd)
         checkpoints.assign_pid(process.pid)
-        checkpoints.finish_named("name", {})
+        checkpoints.finish_named("name", Answer())
         checkpoints.drop_named("name")
         assert (checkpoints.named, checkpoints.handles(), handle.alive) == ({}, [], False)
         assert process.pid in checkpoints.pids()

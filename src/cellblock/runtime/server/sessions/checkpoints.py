@@ -16,6 +16,7 @@ from typing import Any
 
 from ... import protocol
 from ...linux.process_tree import is_ending
+from ...messages import Answer
 from ..faults import describe
 from ..interfaces import EventSource
 from .channel import Channel
@@ -112,7 +113,7 @@ class CheckpointSet:
         self._dropped: list[CheckpointHandle] = []
         self._are_resolved = True
         self.named: dict[str, CheckpointHandle] = {}
-        self.obstacles: list[str] = []
+        self.obstacles: tuple[str, ...] = ()
         self.failure = ""
         self._is_failure_reported = False
 
@@ -195,19 +196,19 @@ class CheckpointSet:
         self._are_resolved = False
         return handle
 
-    def finish_rollback(self, answer: dict[str, Any]) -> None:
+    def finish_rollback(self, answer: Answer) -> None:
         """Replace the rollback checkpoint, unless `answer` says that none was made."""
         handle, self._pending_rollback = self._pending_rollback, None
-        self.obstacles, self.failure = answer.get("refused", []), answer.get("error", "")
+        self.obstacles, self.failure = answer.refused or (), answer.error or ""
         self._is_failure_reported = self._is_failure_reported and bool(self.failure)
         if handle is None:
             return
-        if "refused" in answer or "error" in answer:
+        if answer.has_failed:
             self._discard(handle)
             return
         if self._rollback is not None:
             self._discard(self._rollback)
-        handle.by_value = "by_value" in answer
+        handle.by_value = answer.by_value is not None
         self._rollback = handle
 
     def failure_to_report(self) -> str:
@@ -236,15 +237,15 @@ class CheckpointSet:
         """Send the session's process a request for one. Pass its answer to `finish_named`."""
         self._pending_named = self._request(main, frame, blocks)
 
-    def finish_named(self, name: str, answer: dict[str, Any]) -> None:
+    def finish_named(self, name: str, answer: Answer) -> None:
         """Store the pending checkpoint as `name`, or drop it if it was not made."""
         handle = self._pending_named
         if handle is None:
             return
-        was_made = not answer.keys() & {"refused", "error"} and handle.alive
+        was_made = not answer.has_failed and handle.alive
         self._pending_named = None
         if was_made:
-            handle.by_value = "by_value" in answer
+            handle.by_value = answer.by_value is not None
             self.named[name] = handle
         else:
             self._discard(handle)

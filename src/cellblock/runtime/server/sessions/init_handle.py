@@ -46,7 +46,7 @@ class SessionInitHandle:
         on_end: Callable[[str], None],
     ) -> None:
         self._loop, self._name, self._cgroups = loop, name, cgroups
-        self.on_hello, self._on_exit, self._on_end = on_hello, on_exit, on_end
+        self._on_hello, self._on_exit, self._on_end = on_hello, on_exit, on_end
         self.pid = 0
         self.main_pid = 0  # of the process that runs the blocks
         # Process ID in the cell: exit status, CPU seconds.
@@ -130,9 +130,9 @@ class SessionInitHandle:
         # session has to start in its group. A branch is moved into it in any case, so it can start
         # in the meantime.
         steps = (
-            (self._start_usage, self.on_hello)
+            (self._start_usage, self._on_hello)
             if self.parent is None
-            else (self.on_hello, self._start_usage)
+            else (self._on_hello, self._start_usage)
         )
         try:
             self._process = KnownProcess(self.pid)

@@ -8,16 +8,16 @@ session's folders). It forwards the rest to the session: `run`, `get`, `set`, `v
 
 from __future__ import annotations
 
-import errno
 import functools
-import os
 import socket
 import time
 from typing import Any
 
 from ... import handshake, protocol
 from ...linux.held_file import HeldFile
+from ...messages import Answer
 from ..cell import Job
+from ..cgroups import CellCgroups
 from ..descriptors import MOST_PER_REQUEST, are_free
 from ..event_loop import FOREVER
 from ..faults import DESCRIPTOR_LIMIT, describe, run_contained
@@ -25,8 +25,10 @@ from ..interfaces import FrameSender
 from ..mount_client import MountClient, NoMounts
 from ..pool import Pool
 from ..storage import WritableFolders, mounted_folders
+from .fork import CHECKPOINT_GONE, Fork
 from .pending import PendingRequests
 from .session import LiveSession
+from .state import State
 
 _REFILL_DELAY = 0.02  # seconds, in which a new session can start its work undisturbed
 _CLOSE_GRACE = 2.0  # seconds for a first process to end
@@ -34,15 +36,7 @@ _MAX_FAILURES = 3
 _MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
 _RELEASE_INTERVAL = 1.0  # seconds for which files that need not stay open may do so
 _OPENING = frozenset({"open", "fork", "checkpoint", "program"})  # need descriptors of the server
-_BRANCH_TIMEOUT = 30.0  # seconds, far more than a loaded machine needs
-_PARTLY_FORKED = "it would be without the variables that could not be loaded: "
-_NOT_FORKED_BY_VALUES = (
-    "the checkpoint holds values of variables only, because of threads. In a container no branch "
-    "can start from it"
-)
 _SESSION_GONE = "the session does not exist: it was closed or has failed"
-_CHECKPOINT_GONE = "the checkpoint is gone: user code or the OOM killer ended its process"
-_BRANCH_ORDER = {"op": "branch", "wall_seconds": _BRANCH_TIMEOUT}
 
 
 class SessionManager:
@@ -51,24 +45,25 @@ class SessionManager:
     def __init__(
         self,
         loop: FrameSender,
-        pool: Pool,
         zygote: socket.socket,
+        zygote_pid: int,
         mount_socket: socket.socket | None,
         spec: dict[str, Any],
+        cgroups: CellCgroups,
     ) -> None:
-        self._loop, self._pool, self._zygote, self._spec = loop, pool, zygote, spec
+        self._loop, self._zygote, self._spec = loop, zygote, spec
+        self.pool = Pool(loop, zygote, zygote_pid, spec, cgroups, other_inits=self._init_pids)
         self._mount_client = (
             MountClient(loop, mount_socket) if mount_socket is not None else NoMounts()
         )
-        pool.other_inits = self._init_pids
         self._sessions: dict[int, LiveSession] = {}
         self._folders_to_delete: dict[int, list[str]] = {}
         self._spare: LiveSession | None = None
-        self._spare_is_ready = False
         self._waiting: list[Job] = []
         self._pending = PendingRequests(loop)
         self._closing: list[LiveSession] = []
-        self._pending_branches: dict[LiveSession, float] = {}  # with their deadlines
+        self._forks: dict[LiveSession, Fork] = {}  # by branch
+        self._restores: dict[LiveSession, Job] = {}  # of named checkpoints
         self._sessions_by_run: dict[int, LiveSession] = {}
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         self._created = self._failures = 0
@@ -99,14 +94,15 @@ class SessionManager:
         match request["op"]:
             case "close":
                 self._close_session(request["session"])
-                self._pending.answer(job, {})
+                self._pending.answer(job, Answer())
             case "kill" if not session.checkpoints.has_named(request["checkpoint_key"]):
-                self._pending.answer(job, {"error": _CHECKPOINT_GONE})
+                self._pending.answer(job, Answer(error=CHECKPOINT_GONE))
             case "resume":
-                self._resume_checkpoint(job, session)
+                self._restores[session] = job
+                session.resume_checkpoint(request["checkpoint_key"])
             case "drop":
                 session.checkpoints.drop_named(request["checkpoint_key"])
-                self._pending.answer(job, {})
+                self._pending.answer(job, Answer())
             case "fork":
                 self._fork_branch(job, session)
             case "program":
@@ -122,12 +118,19 @@ class SessionManager:
                         if other.request is not None
                     }
                 self._sessions_by_run[frame.run] = session
-                session.submit(job, payload=frame.payload)
-                self._pending.hand_over(job)  # the session answers
+                self._submit(job, session, frame.payload)
+
+    def _submit(self, job: Job, session: LiveSession, payload: bytes | None = None) -> None:
+        if failure := session.submit(job, payload=payload):
+            self._pending.answer(job, failure)
+        else:
+            self._pending.hand_over(job)  # the session answers
 
     def _on_request_fault(self, job: Job, session: LiveSession, error: Exception) -> None:
         """Refuse a request, and end its session if that has begun to work on it."""
         self._pending.refuse(job, describe(error))
+        for fork in [fork for fork in self._forks.values() if fork.job.number == job.number]:
+            fork.fail(describe(error))
         is_begun = session.request is not None and session.request.run.number == job.number
         if is_begun or job.request["op"] == "resume":
             session.on_fault(error)
@@ -151,9 +154,8 @@ class SessionManager:
     # the spare session
 
     def _hand_out_spare(self) -> None:
-        if self._waiting and self._spare is not None and self._spare_is_ready:
-            session, self._spare, self._spare_is_ready = self._spare, None, False
-            session.on_ready = lambda: None
+        if self._waiting and self._spare is not None and self._spare.main_ready:
+            session, self._spare = self._spare, None
             if self._spec.get("spare_sessions", True):
                 self._refill_at = time.monotonic() + _REFILL_DELAY
             job = self._waiting.pop(0)
@@ -165,8 +167,6 @@ class SessionManager:
         self._refill_at = FOREVER
         try:
             session = self._spare = self._create_session()
-            session.on_ready = self._on_spare_ready
-            session.on_gone = self._on_spare_gone
             socket.send_fds(self._zygote, [handshake.SESSION], [session.init.peer_fd])
             session.init.close_peer()
         except (OSError, MemoryError) as error:
@@ -174,16 +174,41 @@ class SessionManager:
 
     def _create_session(self) -> LiveSession:
         self._created += 1
-        return LiveSession(self._loop, f"session-{self._created}", self._spec, self._pool.cgroups)
+        name = f"session-{self._created}"
+        return LiveSession(self, self._loop, name, self._spec, self.pool.cgroups)
 
-    def _on_spare_ready(self) -> None:
-        self._spare_is_ready, self._failures = True, 0
-        self._hand_out_spare()
+    def on_hello(self, session: LiveSession) -> None:
+        """See `SessionOwner`."""
+        if (fork := self._forks.get(session)) is not None:
+            fork.on_hello()
+        else:
+            session.start()
+
+    def on_ready(self, session: LiveSession) -> None:
+        """See `SessionOwner`."""
+        if session is self._spare:
+            self._failures = 0
+            self._hand_out_spare()
+        elif (fork := self._forks.get(session)) is not None:
+            fork.on_ready()
+        elif (job := self._restores.pop(session, None)) is not None:
+            error = session.restored_state.take_error()
+            self._pending.answer(job, Answer(error=error))
+            session.begin_rollback_checkpoint(job.request)
+
+    def on_gone(self, session: LiveSession, why: str) -> None:
+        """See `SessionOwner`."""
+        if session is self._spare:
+            self._on_spare_gone(why)
+        elif (fork := self._forks.get(session)) is not None:
+            fork.fail(why)
+        else:
+            self._close_session(session.number, why)
 
     def _on_spare_gone(self, why: str) -> None:
         if self._spare is not None:
             self._retire(self._spare)
-        self._spare, self._spare_is_ready = None, False
+        self._spare = None
         self._failures += 1
         if self._failures < _MAX_FAILURES or self._waiting:
             self._refill_at = time.monotonic() + _REFILL_DELAY
@@ -198,7 +223,6 @@ class SessionManager:
         """Mount the folders of a session and let it change to its work folder."""
         number = job.request["session"]
         self._pending.add(job, session)
-        session.on_gone = functools.partial(self._close_session, number)
         self._register(number, session, job)
         self._mount_client.fetch(
             job.request["mounts"], functools.partial(self._on_session_fetched, job, session)
@@ -228,11 +252,10 @@ class SessionManager:
         if "error" in answer:
             self._close_session(job.request["session"], answer["error"])
             return
-        self._pending.hand_over(job)  # the session answers
-        session.submit(Job(job.number, {"op": "enter"}, job.arrived))
+        self._submit(Job(job.number, {"op": "enter"}, job.arrived), session)
 
     def _register(self, number: int, session: LiveSession, job: Job) -> None:
-        self._sessions[number] = session
+        self._sessions[number], session.number = session, number
         self._folders_to_delete[number] = job.request["delete"]
         self._spec["delete"] += job.request["delete"]
 
@@ -245,10 +268,12 @@ class SessionManager:
             self._retire(session)
 
     def _retire(self, session: LiveSession) -> None:
-        self._pending_branches.pop(session, None)
+        self._restores.pop(session, None)
+        for fork in [fork for fork in self._forks.values() if fork.parent is session]:
+            fork.fail(_SESSION_GONE)
         if session not in self._closing:
             self._closing.append(session)
-        self._pool.kill_orphans_soon()
+        self.pool.kill_orphans_soon()
         session.close()
 
     def _init_pids(self) -> set[int] | None:
@@ -256,168 +281,60 @@ class SessionManager:
         pids = {
             session.init.pid
             for session in (*self._active_sessions(), *self._closing)
-            if not session.closing or session.init.pid
+            if session.state is not State.CLOSED or session.init.pid
         }
         return None if 0 in pids else pids
 
-    # named checkpoints and branches
-
-    def _resume_checkpoint(self, job: Job, session: LiveSession) -> None:
-        def on_ready() -> None:
-            session.on_ready = lambda: None
-            error = session.restored_state.take_error()
-            self._pending.answer(job, {"error": error} if error else {})
-            session.begin_rollback_checkpoint(job.request)
-
-        session.on_ready = on_ready
-        session.resume_checkpoint(job.request["checkpoint_key"])
+    # branches
 
     def _fork_branch(self, job: Job, session: LiveSession) -> None:
         """Fork a branch into a cell below the session's, with folders of its own."""
         if "folder" in job.request:
-            self._fork_in_container(job, session)
+            self._create_fork(job, session).order_process()
         else:
             self._mount_client.fetch(
-                job.request["mounts"], functools.partial(self._on_branch_fetched, job, session)
+                job.request["mounts"], functools.partial(self._on_fork_fetched, job, session)
             )
 
-    def _create_branch(self, job: Job, session: LiveSession) -> LiveSession:
-        branch = self._create_session()
-        self._set_folders(job, branch)
-        branch.init.parent = session.init
-        session.init.branches.add(branch.init)
-        branch.on_gone = functools.partial(self._on_branch_gone, job, session, branch)
-        # A little later than the limit of the order itself, whose error says more.
-        self._pending_branches[branch] = time.monotonic() + _BRANCH_TIMEOUT + _CLOSE_GRACE
-        return branch
-
-    def _fork_in_container(self, job: Job, session: LiveSession) -> None:
-        """Fork a branch without namespaces.
-
-        A fork of the session becomes the first process of the branch's cell, and forks the branch.
-        """
-        branch = self._create_branch(job, session)
-        branch.in_work_folder = True
-        branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
-        order = {**_BRANCH_ORDER, "folder": job.request["folder"]}
-        key = job.request.get("checkpoint_key")
-        if key is None:
-            branch.blocks = branch.base_blocks = session.blocks
-            if session.submit(Job(job.number, order, job.arrived), [branch.init.peer_fd]) is None:
-                self._retire(branch)
-            else:
-                session.on_answer = functools.partial(self._on_branch_answer, job, branch)
-        elif not session.checkpoints.has_named(key):
-            self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
-        else:
-            handle = session.checkpoints.named[key]
-            if handle.by_value:
-                self._on_branch_gone(job, session, branch, _NOT_FORKED_BY_VALUES)
-                return
-            branch.blocks = branch.base_blocks = handle.blocks
-            handle.send_order(order, [branch.init.peer_fd])
-            branch.init.close_peer()
-
-    def _on_branch_fetched(
+    def _on_fork_fetched(
         self, job: Job, session: LiveSession, mounts: list[int], error: str
     ) -> None:
         if error:
             self._pending.refuse(job, error)
-            return
-        branch = self._create_branch(job, session)
-        branch.init.on_hello = functools.partial(self._on_branch_hello, job, session, branch)
-        targets = [mount["target"] for mount in job.request["mounts"]]
-        try:
-            # No user code may run while it could reach the branch's first process, which is not
-            # confined yet.
-            session.pause()
-            session.init.send_order(
-                {"op": "branch", "targets": targets}, [branch.init.peer_fd, *mounts]
-            )
-        except (OSError, MemoryError) as fault:
-            branch.on_fault(fault)
-        branch.init.close_peer()
+        elif job in self._pending:  # the session has not ended meanwhile
+            self._create_fork(job, session).order_cell(mounts)
 
-    def _on_branch_hello(self, job: Job, session: LiveSession, branch: LiveSession) -> None:
-        session.unpause()
-        if len(branch.init.namespaces) < handshake.NAMESPACES:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        branch.on_ready = functools.partial(self._on_branch_ready, job, branch)
-        branch.blocks = session.blocks
-        key = job.request.get("checkpoint_key")
-        handle = None
-        if key is not None and session.checkpoints.has_named(key):
-            handle = session.checkpoints.named[key]
-        if handle is not None and handle.by_value:
-            branch.start_with_variables(handle, is_branch=True)
-            return
-        channel = branch.create_main_channel()
-        passed = [*branch.init.namespaces, channel.peer_fd, *branch.output.writers]
-        if handle is not None:
-            handle.send_order(_BRANCH_ORDER, passed)
-            channel.close_peer()
-            return
-        if key is not None:
-            self._on_branch_gone(job, session, branch, _CHECKPOINT_GONE)
-            return
-        request = session.submit(Job(job.number, _BRANCH_ORDER, job.arrived), passed)
-        channel.close_peer()
-        if request is None:
+    def _create_fork(self, job: Job, session: LiveSession) -> Fork:
+        branch = self._create_session()
+        self._set_folders(job, branch)
+        fork = self._forks[branch] = Fork(job, session, branch, self._on_fork_end)
+        return fork
+
+    def _on_fork_end(self, fork: Fork, failure: Answer | None) -> None:
+        job, branch = fork.job, fork.branch
+        del self._forks[branch]
+        if failure is not None:
+            self._pending.answer(job, failure)
             self._retire(branch)
-        else:
-            session.on_answer = functools.partial(self._on_branch_answer, job, branch)
-
-    def _on_branch_answer(self, job: Job, branch: LiveSession, answer: dict[str, Any]) -> None:
-        """Handle the session's answer: report an error, or wait until the branch is ready."""
-        branch.init.close_peer()
-        if "refused" in answer or "error" in answer:
-            self._retire(branch)
-            self._pending.answer(job, answer)
-        elif branch.main_ready:
-            self._on_branch_open(job, branch)
-        else:
-            branch.on_ready = functools.partial(self._on_branch_open, job, branch)
-
-    def _on_branch_ready(self, job: Job, branch: LiveSession) -> None:
-        if job.request.get("checkpoint_key") is not None:
-            self._on_branch_open(job, branch)
-
-    def _on_branch_open(self, job: Job, branch: LiveSession) -> None:
-        if branch.base_blocks is None and branch.restored_state.was_lost:
-            branch.on_gone("its process was killed")
             return
-        if lost := branch.restored_state.lost_variables:
-            branch.on_gone(_PARTLY_FORKED + ", ".join(lost))
-            return
-        number = job.request["new_session"]
-        self._pending_branches.pop(branch, None)
-        branch.on_ready = lambda: None
-        branch.on_gone = functools.partial(self._close_session, number)
         branch.init.close_namespaces()
-        self._register(number, branch, job)
-        self._pending.answer(job, {})
+        self._register(job.request["new_session"], branch, job)
+        self._pending.answer(job, Answer())
         branch.init.measure_main()
         branch.pending_checkpoint = job.request
-
-    def _on_branch_gone(
-        self, job: Job, session: LiveSession, branch: LiveSession, why: str
-    ) -> None:
-        self._pending.answer(job, {"error": f"The branch could not be forked: {why}"})
-        self._retire(branch)
-        session.unpause()
 
     # blocks in a new process
 
     def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
         if job.number not in self._fetching:
-            self._pending.answer(job, job.cancelled_ending(), protocol.ENDED)
+            self._pending.answer(job, job.cancelled_ending())
         elif error:
             self._pending.refuse(job, error)
         elif not mounts:
-            self._pool.submit(job)
+            self.pool.submit(job)
         else:
             targets = [mount["target"] for mount in job.request["mounts"]]
-            self._pool.submit_with_mounts(job, targets, mounts)
+            self.pool.submit_with_mounts(job, targets, mounts)
         self._fetching.discard(job.number)
         self._pending.hand_over(job)  # the pool answers
 
@@ -430,7 +347,7 @@ class SessionManager:
         deadline = min(self._refill_at, self._release_at)
         for session in self._active_sessions():
             deadline = min(deadline, session.next_deadline())
-        return min([deadline, *self._pending_branches.values()])
+        return min([deadline, *(fork.deadline for fork in self._forks.values())])
 
     def _active_sessions(self) -> list[LiveSession]:
         return [*self._sessions.values(), *([self._spare] if self._spare is not None else [])]
@@ -447,9 +364,9 @@ class SessionManager:
         for session in self._active_sessions():
             if now >= session.next_deadline():
                 run_contained(functools.partial(session.on_timer, now), session.on_fault)
-        for branch, deadline in list(self._pending_branches.items()):
-            if now >= deadline:
-                branch.on_gone(f"it did not start within {_BRANCH_TIMEOUT:.0f} s")
+        for fork in list(self._forks.values()):
+            if now >= fork.deadline:
+                fork.expire()
         self._closing = [session for session in self._closing if not _is_gone(session)]
 
     def close(self) -> None:

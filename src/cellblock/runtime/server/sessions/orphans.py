@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from ...linux import process_tree
+from .channel import Channel
 from .checkpoints import CheckpointSet
 from .init_handle import SessionInitHandle
 
@@ -32,25 +33,29 @@ class SessionOrphans:
             process_tree.send_signal(pid, signal.SIGKILL)
         return True
 
-    def pause(self, main_pid: int) -> None:
-        """Stop them and all their descendants."""
-        found = self._find_all(main_pid)
+    def pause(self, main: Channel | None) -> None:
+        """Stop the session's process, and all of them with their descendants."""
+        if main is not None:
+            main.signal(signal.SIGSTOP)
+        found = self._find_all(main)
         stopped, self._stopped = found | self._stopped, found
         for pid in stopped:
             process_tree.send_signal(pid, signal.SIGSTOP)
 
-    def unpause(self, main_pid: int) -> None:
-        """Continue them, and the processes that were stopped but are not orphans any more.
+    def unpause(self, main: Channel | None) -> None:
+        """Continue all these, and the processes that were stopped but are no orphans any more.
 
         Such a process may belong to a branch by now.
         """
-        stopped, self._stopped = self._find_all(main_pid) | self._stopped, set[int]()
+        if main is not None:
+            main.signal(signal.SIGCONT)
+        stopped, self._stopped = self._find_all(main) | self._stopped, set[int]()
         for pid in stopped:
             process_tree.send_signal(pid, signal.SIGCONT)
 
-    def _find_all(self, main_pid: int) -> set[int]:
+    def _find_all(self, main: Channel | None) -> set[int]:
         return {
             pid
-            for orphan in self.find(main_pid)
+            for orphan in self.find(0 if main is None else main.pid)
             for pid in (orphan, *process_tree.descendants(orphan))
         }

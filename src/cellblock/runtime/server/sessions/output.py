@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 
+from ... import protocol
 from ...output_limit import OutputLimit
 from ..cell import Run
 from ..interfaces import FrameSender
 from ..output import forward_output, send_tail
 from ..pipes import OutputPipes
 from ..pool import EDGE_TRIGGERED
+from .request import SessionRequest
 
 
 class SessionOutput:
@@ -53,6 +55,16 @@ class SessionOutput:
         """Send what the block has written so far."""
         for stream, data in self._pipes.read_current():
             forward_output(self._loop, run, self._pipes.limit, stream, data)
+
+    def forward(self, request: SessionRequest, frame: protocol.Frame) -> None:
+        """Send a display, a piece of a value, or a request for input."""
+        is_display = frame.kind == protocol.DISPLAY
+        if frame.kind == protocol.INPUT_REQUEST:
+            self.send_written(request.run)  # the output before the prompt
+            request.start_input()
+        self._loop.send(protocol.encode(frame.kind, frame.run, frame.payload), can_wait=is_display)
+        if not is_display:
+            self._loop.flush()
 
     def discard_unsent(self) -> None:
         """Discard the output since the last block, because the state that wrote it is given up."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ... import protocol
+from ...messages import Answer, Ending, Failure
 from ..cell import Job
 from ..interfaces import FrameSender
 from .session import LiveSession
@@ -28,17 +26,15 @@ class PendingRequests:
         """Forget a request that somebody else answers."""
         self._pending.pop(job.number, None)
 
-    def answer(self, job: Job, answer: dict[str, Any], kind: int = protocol.SESSION_REPLY) -> None:
-        """Answer a request."""
-        self._pending.pop(job.number, None)
-        self._loop.send(protocol.encode_json(kind, job.number, answer))
-        self._loop.flush()
+    def answer(self, job: Job, answer: Answer | Ending | Failure) -> None:
+        """Answer a request, unless that has been done."""
+        if self._pending.pop(job.number, None) is not None:
+            self._loop.send(answer.encode(job.number))
+            self._loop.flush()
 
     def refuse(self, job: Job, why: str, *, lost: bool = False, full: bool = False) -> None:
         """Answer a request that cannot be carried out. `lost`: its session is gone."""
-        if job in self:
-            failure = {"error": why, "lost": int(lost), "full": int(full)}
-            self.answer(job, failure, protocol.FAILED)
+        self.answer(job, Failure(why, lost=int(lost), full=int(full)))
 
     def refuse_all(self, session: LiveSession, why: str) -> None:
         """Refuse the requests that depend on `session`, which is being closed."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
+from ...messages import Answer
 from ..cell import Run
 from ..event_loop import FOREVER
 
@@ -23,16 +25,22 @@ class SessionRequest:
     """A block or another order that a session works on, and its progress."""
 
     def __init__(
-        self, run: Run, order: dict[str, Any], descriptors: list[int], payload: bytes | None
+        self,
+        run: Run,
+        order: dict[str, Any],
+        descriptors: list[int],
+        payload: bytes | None,
+        on_answer: Callable[[Answer], None] | None,
     ) -> None:
         self.run, self.order, self.descriptors = run, order, descriptors
+        self.on_answer = on_answer
         self.payload = json.dumps(order).encode() if payload is None else payload
         self.is_block, self.is_kill = order["op"] == "run", order["op"] == "kill"
         if not self.is_block:
             run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
         self._input_wait_left = _MAX_INPUT_WAIT
         self._asked_at: float | None = None  # when `input()` was called that waits for an answer
-        self.answer: dict[str, Any] | None = None
+        self.answer: Answer | None = None
         self.kill_at = FOREVER
         self.must_interrupt = False  # as soon as the process handles interrupts
         self.kill_others_at = FOREVER  # processes that the block may be waiting for
@@ -79,13 +87,14 @@ class SessionRequest:
         """Return the wait status of the block, if known, and the CPU seconds of its process."""
         if self.answer is None:
             return self.exit_usage or (None, 0.0)
-        return (self.answer.get("exit", 1) & 0xFF) << 8, float(self.answer.get("cpu", 0.0))
+        code = 1 if self.answer.exit is None else self.answer.exit
+        return (code & 0xFF) << 8, self.answer.cpu or 0.0
 
     def error(self) -> str | None:
         """Return what failed while the block ran, unless it was interrupted."""
-        if self.answer is None or self.answer.get("interrupted"):
+        if self.answer is None or self.answer.interrupted:
             return None
-        return self.answer.get("error")
+        return self.answer.error
 
     def should_forward(self, frame: protocol.Frame, memory_bytes: int | None) -> bool:
         """Return True if the client should receive `frame`.
@@ -108,13 +117,3 @@ class SessionRequest:
                 return True
             case _:
                 return False
-
-
-def parse_answer(frame: protocol.Frame) -> dict[str, Any]:
-    """Return the answer in `frame`, which user code in the session's process may have sent.
-
-    Raise `ProtocolError` if a field is unknown or has a wrong type.
-    """
-    answer = frame.json()
-    protocol.check_answer_fields(answer)
-    return answer

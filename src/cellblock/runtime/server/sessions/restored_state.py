@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 _NOT_RESUMED = "The checkpoint did not answer or has ended. The session was restarted and is empty."
 _PARTLY_RESUMED = "The session was restored without the variables that could not be loaded: "
@@ -12,19 +12,19 @@ class RestoredState:
     """Whether the state was kept, restored or is new, and how many blocks and what it lost."""
 
     def __init__(self) -> None:
-        self._state, self._lost_blocks = "kept", 0
+        self.state, self.lost_blocks = "kept", 0
         self.lost_variables: list[str] = []  # that restores by values left out
 
     @property
     def was_lost(self) -> bool:
-        """Whether the session had to be restored or restarted."""
-        return self._state != "kept"
+        """Whether the session had to be restored or started anew."""
+        return self.state != "kept"
 
     def record_restore(self, lost_blocks: int) -> None:
         """Record that the session went back by `lost_blocks` blocks."""
-        self._lost_blocks += lost_blocks
-        if self._state == "kept":
-            self._state = "restored"
+        self.lost_blocks += lost_blocks
+        if self.state == "kept":
+            self.state = "restored"
 
     def take_error(self) -> str | None:
         """Return why a restore that was asked for is not complete, if so. Forget lost variables."""
@@ -33,21 +33,13 @@ class RestoredState:
         lost, self.lost_variables = self.lost_variables, []
         return _PARTLY_RESUMED + ", ".join(lost) if lost else None
 
-    def record_lost_variables(self, descriptions: list[str]) -> None:
+    def record_lost_variables(self, descriptions: Iterable[str]) -> None:
         """Record what a restore by values left out, if it is not recorded yet."""
         self.lost_variables = list(dict.fromkeys([*self.lost_variables, *descriptions]))
 
     def record_restart(self, lost_blocks: int, *, is_branch: bool) -> None:
         """Record that the session is empty again, or as it was when a branch began."""
-        self._lost_blocks += lost_blocks
+        self.lost_blocks += lost_blocks
         self.lost_variables = []
         # An empty process is as good as restored if there was nothing to lose.
-        self._state = "new" if self._lost_blocks and not is_branch else "restored"
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the report."""
-        return {
-            "session": self._state,
-            "lost": self._lost_blocks,
-            "lost_variables": self.lost_variables,
-        }
+        self.state = "new" if self.lost_blocks and not is_branch else "restored"

@@ -8,12 +8,12 @@ process.
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
+from ...messages import Answer, Failure
 from ..cell import Job, Run
 from ..cgroups import CellCgroups
 from ..event_loop import FOREVER
@@ -28,8 +28,9 @@ from .fault_boundary import FaultBoundary
 from .init_handle import SessionInitHandle
 from .orphans import SessionOrphans
 from .output import SessionOutput
-from .request import SessionRequest, parse_answer
+from .request import SessionRequest
 from .restored_state import RestoredState
+from .state import TRANSITIONS, WITHOUT_PROCESS, SessionOwner, State, state_during
 
 # All in seconds.
 _USAGE_CHECK_INTERVAL = 0.05
@@ -45,35 +46,41 @@ _MAX_FAILURES = 3
 class LiveSession:
     """One session.
 
-    `on_ready` is called when its process is ready for requests, `on_gone` with the reason when its
-    cell has failed. `on_answer`, if set, receives the next answer instead of the client.
+    `owner` is told what happens to it. `number` is that under which it is open, or 0.
     """
 
     def __init__(
-        self, loop: FrameSender, name: str, spec: dict[str, Any], cgroups: CellCgroups
+        self,
+        owner: SessionOwner,
+        loop: FrameSender,
+        name: str,
+        spec: dict[str, Any],
+        cgroups: CellCgroups,
     ) -> None:
+        self._owner, self.number, self.state = owner, 0, State.STARTING
         self._loop, self._limits = FaultBoundary(loop, self.on_fault), spec["limits"]
         self.folders = WritableFolders(spec["writable"])
-        self.on_ready: Callable[[], None] = lambda: None
-        self.on_gone: Callable[[str], None] = lambda _why: None
-        self.on_answer: Callable[[dict[str, Any]], None] | None = None
         self.output = SessionOutput(self._loop, self._limits.get("output_bytes"))
         try:
             self.init = SessionInitHandle(
-                self._loop, name, cgroups, self._start_main, self._finish_request, self._fail
+                self._loop,
+                name,
+                cgroups,
+                lambda: owner.on_hello(self),
+                self._finish_request,
+                self._fail,
             )
         except BaseException:
             self.output.close()
             raise
         self.main: Channel | None = None
-        self._main_ready = False
         self._main_inner_pid = 0  # its process ID in the cell, as it reports
         self._start_by = FOREVER
         self._failures = 0
         self.blocks = 0  # number of blocks run and values set in the present process
         self.in_work_folder = False
         self.checkpoints = CheckpointSet(self._loop, self._finish_request)
-        self._orphans = SessionOrphans(self.init, self.checkpoints)
+        self.orphans = SessionOrphans(self.init, self.checkpoints)
         # The order of a branch that requests its first rollback checkpoint. It is carried out
         # before the first block: an unused branch needs none.
         self.pending_checkpoint: dict[str, Any] | None = None
@@ -82,27 +89,33 @@ class LiveSession:
         self.restored_state = RestoredState()
         self.request: SessionRequest | None = None
         self._recheck_at = self._check_usage_at = FOREVER
-        self.closing = False
+
+    def _enter(self, state: State) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise RuntimeError(f"a session cannot go from {self.state.name} to {state.name}")
+        self.state = state
 
     # the session's process
 
     def create_main_channel(self) -> Channel:
         """Return the channel of a process that is about to be forked."""
-        self._main_ready = False
+        if self.main_ready:
+            self._enter(State.RESTORING)
         self._start_by = time.monotonic() + _START_TIMEOUT
         self.main = Channel(self._loop, self._on_frame, self._on_main_exit)
         return self.main
 
     @property
     def main_ready(self) -> bool:
-        """Whether its process has started."""
-        return self._main_ready
+        """Whether its process takes orders."""
+        return self.state not in WITHOUT_PROCESS
 
     @property
     def _main_pid(self) -> int:
         return self.main.pid if self.main is not None else 0
 
-    def _start_main(self) -> None:
+    def start(self) -> None:
+        """Start its process, which is empty or in the state in which a branch began."""
         self._send_start({"in_work_folder": self.in_work_folder}, [])
 
     def start_with_variables(self, saved: CheckpointHandle, *, is_branch: bool = False) -> None:
@@ -122,8 +135,8 @@ class LiveSession:
     def _on_frame(self, frame: protocol.Frame) -> None:
         request = self.request
         if frame.kind == protocol.SESSION_REPLY and frame.run == 0:
-            answer = parse_answer(frame)
-            if self._main_ready:
+            answer = Answer.decode(frame)
+            if self.main_ready:
                 self._assign_checkpoint_pids(answer)
                 self.checkpoints.finish_rollback(answer)
             else:
@@ -131,52 +144,46 @@ class LiveSession:
         elif request is None or frame.run != request.run.number or request.answer is not None:
             return
         elif frame.kind == protocol.SESSION_REPLY:
-            request.answer = parse_answer(frame)
-            if "checkpoint_pids" in request.answer:
-                self._assign_checkpoint_pids(request.answer)
+            request.answer = Answer.decode(frame)
+            self._assign_checkpoint_pids(request.answer)
             self._finish_request()
         elif request.should_forward(frame, self._limits.get("memory_bytes")):
-            if frame.kind == protocol.INPUT_REQUEST:
-                self.output.send_written(request.run)  # the output before the prompt
-                request.start_input()
-            self._loop.send(
-                protocol.encode(frame.kind, frame.run, frame.payload),
-                can_wait=frame.kind == protocol.DISPLAY,
-            )
-            if frame.kind != protocol.DISPLAY:
-                self._loop.flush()
+            self.output.forward(request, frame)
 
-    def _on_main_ready(self, hello: dict[str, Any]) -> None:
+    def _on_main_ready(self, hello: Answer) -> None:
         assert self.main is not None
-        self._main_ready, self._start_by, self._failures = True, FOREVER, 0
+        self._enter(State.READY)
+        self._start_by, self._failures = FOREVER, 0
         self.init.main_pid = self.main.pid
-        self._main_inner_pid = hello["pid"]
-        self.restored_state.record_lost_variables(hello.get("lost_variables") or [])
+        self._main_inner_pid = hello.pid or 0
+        self.restored_state.record_lost_variables(hello.lost_variables or ())
         self._assign_checkpoint_pids(hello)
         if not self.init.namespaces:  # a new branch is measured after it was reported
             self.init.measure_main()
-        self.on_ready()
+        self._owner.on_ready(self)
         request = self.request
         if request is not None and not request.restarted and not request.exited_at:
             if request.is_block and request.run.why is not None:
-                request.answer = {"exit": 130, "interrupted": True}  # it does not begin
+                request.answer = Answer(exit=130, interrupted=True)  # it does not begin
             else:
                 self._send_order(request)
         self._finish_request()
 
-    def _assign_checkpoint_pids(self, message: dict[str, Any]) -> None:
+    def _assign_checkpoint_pids(self, answer: Answer) -> None:
         """Find the checkpoints that the session's process reports."""
-        for inner_pid in message.get("checkpoint_pids", ()):
+        for inner_pid in answer.checkpoint_pids or ():
             if self.main is not None and not self.checkpoints.is_resolved:
                 pid = self.init.find_child(self.main.pid, inner_pid, self.checkpoints.pids())
                 self.checkpoints.assign_pid(pid)
 
     def _on_main_exit(self) -> None:
-        was_ready, self._main_ready = self._main_ready, False
+        was_ready = self.main_ready
+        if was_ready:
+            self._enter(State.RESTORING)
         self.checkpoints.discard_unresolved()
         self.main, self._start_by = None, FOREVER
         self.init.main_pid = 0  # the kernel may use the process ID again
-        if self.closing:
+        if self.state is State.CLOSED:
             return
         if self.request is not None and (was_ready or self.request.is_kill):
             self.request.exited_at = time.monotonic()
@@ -193,22 +200,26 @@ class LiveSession:
     # requests
 
     def submit(
-        self, job: Job, descriptors: list[int] | None = None, payload: bytes | None = None
-    ) -> SessionRequest | None:
-        """Start the request of `job`. Return None if it was refused.
+        self,
+        job: Job,
+        descriptors: list[int] | None = None,
+        payload: bytes | None = None,
+        on_answer: Callable[[Answer], None] | None = None,
+    ) -> Failure | None:
+        """Start the request of `job`, or return why it is refused.
 
-        `payload` is the encoded request, if the caller has it.
+        `payload` is the encoded request, if the caller has it. `on_answer` receives the answer
+        instead of the client, but nothing if the session ends before.
         """
-        if self.request is not None or self.closing:
-            error = {"error": "the session is busy or closed"}
-            self._loop.send(protocol.encode_json(protocol.FAILED, job.number, error))
-            return None
+        if self.request is not None or self.state is State.CLOSED:
+            return Failure("the session is busy or closed")
         try:
             run = Run(job, self._limits, self.folders)
         except (OSError, MemoryError) as error:
-            self._loop.send(job.file_error_frame(error))
-            return None
-        request = self.request = SessionRequest(run, job.request, descriptors or [], payload)
+            return job.file_error(error)
+        request = self.request = SessionRequest(
+            run, job.request, descriptors or [], payload, on_answer
+        )
         if request.is_block:
             self.output.begin_block(run)
             self._check_usage_at = time.monotonic() + run.storage.check_after(_USAGE_CHECK_INTERVAL)
@@ -216,9 +227,9 @@ class LiveSession:
             self._kill_main(request)
         elif self.main is None:  # it was killed to resume a checkpoint, which never happened
             self._restart_main()
-        elif self._main_ready:
+        elif self.main_ready:
             self._send_order(request)
-        return request
+        return None
 
     def _kill_main(self, request: SessionRequest) -> None:
         """Kill the session's process before the session is resumed from a named checkpoint."""
@@ -233,6 +244,7 @@ class LiveSession:
 
     def _send_order(self, request: SessionRequest) -> None:
         assert self.main is not None
+        self._enter(state_during(request.order["op"]))
         if self.pending_checkpoint is not None:
             order, self.pending_checkpoint = self.pending_checkpoint, None
             self.begin_rollback_checkpoint(order)
@@ -260,13 +272,13 @@ class LiveSession:
         self._stop_spending(request)
 
     def _press(self, request: SessionRequest) -> None:
-        press_stopped(request, self.main if self._main_ready else None, self._orphans)
+        press_stopped(request, self.main if self.main_ready else None, self.orphans)
 
     def _stop_spending(self, request: SessionRequest) -> None:
         """At the limit of CPU time, end what the block has started, and soon the block, too."""
-        if request.run.why != "cpu_seconds" or request.exited_at or not self._main_ready:
+        if request.run.why != "cpu_seconds" or request.exited_at or not self.main_ready:
             return
-        if self._orphans.kill(self._main_pid):
+        if self.orphans.kill(self._main_pid):
             request.kill_at = min(request.kill_at, time.monotonic() + _SPENDING_GRACE)
 
     def next_deadline(self) -> float:
@@ -282,7 +294,7 @@ class LiveSession:
         if request is not None and request.answer is None:
             if now >= request.kill_at:
                 request.kill_at = FOREVER
-                if self.main is not None and self._main_ready:
+                if self.main is not None and self.main_ready:
                     self.main.kill()
             elif now >= request.run.deadline:
                 request.run.deadline = FOREVER
@@ -320,14 +332,14 @@ class LiveSession:
             self._recheck_at = now + _RECHECK_INTERVAL
             return
         if request.is_kill:
-            request.answer = {}
+            request.answer = Answer()
             self.output.discard_unsent()
             self._report(request)
             return
         if self.main is None and not request.restarted:
             request.restarted = True
             self._restore_main()
-        if self._main_ready:
+        if self.main_ready:
             self._report(request)
 
     def _is_cleaned_up(self, request: SessionRequest, now: float) -> bool:
@@ -342,25 +354,13 @@ class LiveSession:
         kills_all = request.exited_at or (
             request.is_block and not request.order.get("keep_processes")
         )
-        if not (kills_all and self._orphans.kill(self._main_pid)):
+        if not (kills_all and self.orphans.kill(self._main_pid)):
             return True
         self.init.unpause()
         request.clean_up_by = min(request.clean_up_by, now + _CLEAN_UP_TIMEOUT)
         if now >= request.clean_up_by:
             self._fail("processes that it has left cannot be killed")
         return False
-
-    def pause(self) -> None:
-        """Stop all processes of the session."""
-        if self.main is not None:
-            self.main.signal(signal.SIGSTOP)
-        self._orphans.pause(self._main_pid)
-
-    def unpause(self) -> None:
-        """Continue all processes of the session."""
-        if self.main is not None:
-            self.main.signal(signal.SIGCONT)
-        self._orphans.unpause(self._main_pid)
 
     def _restore_main(self) -> None:
         """Start a new process from the rollback checkpoint, or an empty one if there is none."""
@@ -380,7 +380,7 @@ class LiveSession:
         is_branch = self.base_blocks is not None
         self.restored_state.record_restart(self.blocks - begins_with, is_branch=is_branch)
         self.blocks = begins_with
-        self._start_main()
+        self.start()
 
     def resume_checkpoint(self, name: str) -> None:
         """Resume the session from the named checkpoint, or start an empty one if it is gone."""
@@ -401,19 +401,18 @@ class LiveSession:
         if request.is_block:
             self.output.end_block(request.run)
             ending = describe_ending(
-                request, self.init, self._main_pid, self.checkpoints, self._limits
+                request, self.init, self.checkpoints, self._limits, self.restored_state
             )
-            ending |= self.restored_state.fields()
-            self._loop.send(protocol.encode_json(protocol.ENDED, number, ending))
+            self._loop.send(ending.encode(number))
             self.restored_state = RestoredState()
-        elif self.on_answer is not None:
-            on_answer, self.on_answer = self.on_answer, None
-            on_answer(self._build_answer(request))
+        elif request.on_answer is not None:
+            request.on_answer(self._build_answer(request))
         else:
-            answer = self._build_answer(request)
-            self._loop.send(protocol.encode_json(protocol.SESSION_REPLY, number, answer))
+            self._loop.send(self._build_answer(request).encode(number))
         self._loop.flush()
         self.request = None  # not earlier: a fault before this point is its answer
+        if self.main_ready and self.state is not State.READY:
+            self._enter(State.READY)
         request.run.close()
         if request.is_block or request.order["op"] == "set":
             self._after_change(request)
@@ -428,9 +427,9 @@ class LiveSession:
             self.begin_rollback_checkpoint(request.order)
         self.init.start_block_usage(self._main_pid, self.checkpoints.pids())
 
-    def _build_answer(self, request: SessionRequest) -> dict[str, Any]:
-        ended = {"error": "The session's process ended."}
-        answer = {**(ended if request.answer is None else request.answer), "why": request.run.why}
+    def _build_answer(self, request: SessionRequest) -> Answer:
+        answer = request.answer or Answer(error="The session's process ended.")
+        answer = answer._replace(why=request.run.why)
         if request.order["op"] == "checkpoint":
             self.checkpoints.finish_named(request.order["checkpoint_key"], answer)
         return answer
@@ -443,38 +442,39 @@ class LiveSession:
     def _renew_rollback_checkpoint(self, order: dict[str, Any]) -> None:
         rollback = self.checkpoints.rollback
         is_older = rollback is None or rollback.blocks < self.blocks or rollback.by_value
-        if self._main_ready and is_older:
+        if self.main_ready and is_older:
             self.begin_rollback_checkpoint(order)
 
     # the end of the session
 
     def _fail(self, why: str) -> None:
-        """Report that the session is lost. `on_gone` closes it."""
-        if not self.closing:
-            self._fail_request({"error": why, "lost": 1})
-            self.on_gone(why)
+        """Report that the session is lost. The owner closes it."""
+        if self.state is not State.CLOSED:
+            self._fail_request(Failure(why, lost=1))
+            self._owner.on_gone(self, why)
 
     def on_fault(self, error: Exception) -> None:
         """Close the session because the server failed while it worked for it."""
         self._fail(describe(error))
 
-    def _fail_request(self, failure: dict[str, Any]) -> None:
+    def _fail_request(self, failure: Failure) -> None:
         if self.request is not None:
-            run, self.request = self.request.run, None
-            self._loop.send(protocol.encode_json(protocol.FAILED, run.number, failure))
-            run.close()
+            request, self.request = self.request, None
+            if request.on_answer is None:
+                self._loop.send(failure.encode(request.run.number))
+            request.run.close()
 
     def close(self) -> None:
         """End the session. Its cell remains while branches live below it."""
-        self._fail_request({"error": "the session was closed", "stopped": 1})
-        if not self.closing:
-            self.closing = True
+        self._fail_request(Failure("the session was closed", stopped=1))
+        if self.state is not State.CLOSED:
+            self._enter(State.CLOSED)
             self.checkpoints.close()
             if self.main is not None:
                 self.main.kill()
                 self.main.close()
-            self.main, self._main_ready = None, False
+            self.main = None
             with contextlib.suppress(OSError):  # they end with the cell
-                self._orphans.kill(0)
+                self.orphans.kill(0)
             self.output.close()
         self.init.close()

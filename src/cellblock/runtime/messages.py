@@ -1,0 +1,152 @@
+"""The messages with fields: one frozen type each, encoded and validated here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from . import protocol
+
+
+class Failure(NamedTuple):
+    """`FAILED`: the server failed to do a run, or as a whole.
+
+    error     what failed
+    file      the file that cannot be written
+    module    the module of `preload` that cannot be imported
+    stopped   1: the session was closed by request
+    full      1: a limit of the server is reached
+    lost      1: the session of the request is gone
+    """
+
+    error: str | None = None
+    file: str | None = None
+    module: str | None = None
+    stopped: int | None = None
+    full: int | None = None
+    lost: int | None = None
+
+    def encode(self, run: int) -> bytes:
+        """Return the frame for `run`."""
+        return protocol.encode_json(protocol.FAILED, run, _fields_of(self))
+
+
+class Ending(NamedTuple):
+    """`ENDED`: how a block ended. None: not known, or not for this kind of block.
+
+    status                wait status; None: the first process of the block was killed
+    why                   the limit that ended it, or "cancelled"
+    wall, cpu, queued     seconds of time, of the CPUs, and of waiting for a cell
+    peak                  bytes of memory
+    code_ctime_ns         when the server wrote the block's file
+    error                 what failed while the block ran
+    obstacles, failure    what prevented the last rollback checkpoint, what failed
+    unsaved               `failure`, if it was not reported yet
+    by_value              the threads that cannot be copied from now on
+    session, lost         "kept", "restored" or "new"; the number of blocks whose changes are lost
+    lost_variables        what a restore by values left out
+    """
+
+    status: int | None
+    why: str | None
+    wall: float
+    cpu: float
+    peak: int
+    queued: float
+    code_ctime_ns: int | None = None
+    error: str | None = None
+    obstacles: tuple[str, ...] | None = None
+    failure: str | None = None
+    unsaved: str | None = None
+    by_value: tuple[str, ...] | None = None
+    session: str | None = None
+    lost: int | None = None
+    lost_variables: tuple[str, ...] | None = None
+
+    def encode(self, run: int) -> bytes:
+        """Return the frame for `run`."""
+        return protocol.encode_json(protocol.ENDED, run, _fields_of(self))
+
+
+class SessionVariable(NamedTuple):
+    """A variable of a session, as `values.describe_variables` describes it."""
+
+    name: str
+    type: str
+    size_bytes: int
+    repr: str
+
+
+class Answer(NamedTuple):
+    """`SESSION_REPLY`: what a session's process answers to an order. None: it does not say.
+
+    pid               of the session, in its cell, when it is ready for the first order
+    checkpoint_pids   of the checkpoints that it has made
+    exit, cpu         the exit code of a block, and the CPU seconds of the order
+    interrupted       whether an interrupt ended it
+    error, refused    what failed, and what prevents a copy
+    missing           1: there is no such variable
+    kind              the format of the value that was sent before
+    variables         all variables
+    start, matches    completions, and where the text begins that they replace
+    by_value          the threads that a copy lacks, which restores variables only
+    lost_variables    what a restore by values left out
+    why               the limit that ended it, or "cancelled". The server adds it
+    """
+
+    pid: int | None = None
+    checkpoint_pids: tuple[int, ...] | None = None
+    exit: int | None = None
+    cpu: float | None = None
+    interrupted: bool | None = None
+    error: str | None = None
+    refused: tuple[str, ...] | None = None
+    missing: bool | None = None
+    kind: str | None = None
+    variables: tuple[SessionVariable, ...] | None = None
+    start: int | None = None
+    matches: tuple[str, ...] | None = None
+    by_value: tuple[str, ...] | None = None
+    lost_variables: tuple[str, ...] | None = None
+    why: str | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the order was not carried out."""
+        return self.error is not None or self.refused is not None
+
+    def encode(self, run: int) -> bytes:
+        """Return the frame for `run`."""
+        fields = _fields_of(self)
+        if self.variables is not None:
+            fields["variables"] = [variable._asdict() for variable in self.variables]
+        return protocol.encode_json(protocol.SESSION_REPLY, run, fields)
+
+    @classmethod
+    def decode(cls, frame: protocol.Frame) -> Answer:
+        """Return the answer in `frame`, which user code in the session's process may have sent.
+
+        Raise `ProtocolError` if a field is unknown or has a wrong type.
+        """
+        fields = frame.json()
+        protocol.check_answer_fields(fields)
+        if "variables" in fields:
+            fields["variables"] = [SessionVariable(**variable) for variable in fields["variables"]]
+        return _frozen(cls, fields)
+
+
+_Message = TypeVar("_Message", bound="tuple[Any, ...]")
+
+
+def _frozen(kind: type[_Message], fields: Mapping[str, object]) -> _Message:
+    """Return a message with `fields`, whose lists become tuples."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        for name, value in fields.items()
+    }
+    return kind(**values)
+
+
+def _fields_of(message: NamedTuple) -> dict[str, Any]:
+    """Return the fields of `message` that are not None."""
+    return {name: value for name, value in message._asdict().items() if value is not None}

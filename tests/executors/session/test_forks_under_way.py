@@ -1,0 +1,106 @@
+"""A session is closed while a branch is being made: one answer goes out, and nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+from collections.abc import Callable, Generator
+
+import pytest
+
+from cellblock import CellblockError, CodeBlock, SandboxSessionCodeExecutor, SandboxSessionServer
+from cellblock.backends.connection import Connection
+from cellblock.runtime import protocol
+from cellblock.runtime.linux.process_tree import descendants
+from cellblock.testing.liveness import wait_until
+from tests.executors.session.live_session import run_async, skip_without_sandbox
+
+# The session answers, but the process of its branch never starts.
+_IN_THE_BRANCH = """
+import os, time
+def hook():
+    reached.write(b"x")
+    time.sleep(3600)
+os.register_at_fork(before=hook)
+"""
+# The session never answers.
+_IN_THE_SESSION = """
+import io, os, time
+class Stuck(io.TextIOWrapper):
+    count = 0
+    def flush(self):
+        self.count += 1
+        if self.count > 1:  # the first time, the caller copies the work folder
+            reached.write(b"x")
+            time.sleep(3600)
+stuck = Stuck(open('stuck', 'wb'))
+"""
+_HANG_SECONDS = 20  # less than the 30 s after which the server gives up a fork
+
+
+@contextlib.contextmanager
+def final_frames(patch: pytest.MonkeyPatch) -> Generator[collections.Counter[int]]:
+    """Count the final frames of each run that arrive from servers."""
+    decoders = dict[Connection, protocol.Decoder]()
+    counts = collections.Counter[int]()
+    receive: Callable[[Connection, bytes], None] = Connection._on_data
+
+    def on_data(connection: Connection, data: bytes) -> None:
+        final = (protocol.ENDED, protocol.SESSION_REPLY, protocol.FAILED)
+        decoder = decoders.setdefault(connection, protocol.Decoder())
+        counts.update(frame.run for frame in decoder.feed(data) if frame.kind in final)
+        receive(connection, data)
+
+    with patch.context() as patched:
+        patched.setattr(Connection, "_on_data", on_data)
+        yield counts
+
+
+def namespaces_below(server: int) -> set[str]:
+    """Return the process namespaces of all processes below the server."""
+    found = set[str]()
+    for pid in descendants(server):
+        with contextlib.suppress(OSError):  # it has ended
+            found.add(os.readlink(f"/proc/{pid}/ns/pid"))
+    return found
+
+
+@pytest.mark.parametrize("code", [_IN_THE_BRANCH, _IN_THE_SESSION], ids=["branch", "session"])
+def test_closing_a_session_ends_its_fork_under_way(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without_sandbox()
+
+    async def main(counts: collections.Counter[int]) -> None:
+        async with SandboxSessionServer() as server:
+            session = SandboxSessionCodeExecutor(server=server, checkpoints=False)
+            other = SandboxSessionCodeExecutor(server=server, checkpoints=False)
+            await other.start()
+            assert other._connection is not None
+            server_pid = other._connection.pid
+            await session.start()
+            await session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{code}")
+            block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
+            cell = (await session.execute_code_blocks([block])).check().output.strip()
+            assert cell in namespaces_below(server_pid)
+            fork = asyncio.ensure_future(session.fork())
+            reached = session.work_dir / "reached"
+            await wait_until(
+                lambda: reached.stat().st_size > 0 or fork.done(), "the fork is under way"
+            )
+            assert not fork.done(), await fork
+            await session.stop()
+            with pytest.raises(CellblockError):
+                await fork
+            # The cell of the branch is below that of the session.
+            await wait_until(
+                lambda: cell not in namespaces_below(server_pid), "the cell ends", _HANG_SECONDS
+            )
+            await other.set("x", 1)  # what the server sends later arrives before its answer
+            assert set(counts.values()) == {1}
+            await other.stop()
+
+    with final_frames(monkeypatch) as counts:
+        run_async(main(counts))
