@@ -177,14 +177,14 @@ def test_after_too_many_tokens_the_model_is_not_asked_again(
 @pytest.mark.parametrize("has_model", [True, False])
 def test_the_time_limit_ends_the_code_and_keeps_its_output(executor: Any, has_model: bool) -> None:
     client = model(FOREVER) if has_model else None
-    agent = CodeExecutorAgent("a", executor, model_client=client, max_seconds=0.5)
+    agent = CodeExecutorAgent("a", executor, model_client=client, max_seconds=2)
     items = run_agent(agent, FOREVER)
     execution = items[-3]
     assert isinstance(execution, CodeExecutionEvent)
     assert execution.result.exit_code == 125
     assert "begun\n" in execution.result.output
     check_stopped(
-        items, "The time limit of 0.5 seconds (max_seconds) is over.", execution.result.output
+        items, "The time limit of 2 seconds (max_seconds) is over.", execution.result.output
     )
     assert run_agent(CodeExecutorAgent("b", executor), CODE)[-1].content == "hello\n"
 
