@@ -31,7 +31,7 @@ from ..results import CodeResult
 from .base import Response
 from .cancellable import cancelled_by
 from .code_runs import CodeRun, CodeRunner
-from .left_out_blocks import describe_left_out, left_out_languages, left_out_programs
+from .left_out_blocks import describe_left_out, is_program, left_out_languages
 from .messages import (
     AgentMessage,
     CodeApprovalEvent,
@@ -196,7 +196,7 @@ class CodeTask:
             return
         told = describe_left_out(left_out, coder.languages)
         await coder.context.add_message(UserMessage(content=told, source=coder.name))
-        if has_others or not left_out_programs(text, coder.languages):
+        if has_others or not any(map(is_program, left_out)):
             yield ThoughtEvent(content=told, source=coder.name)
         else:
             yield self._stop(told)

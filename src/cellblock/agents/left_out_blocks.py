@@ -52,11 +52,6 @@ def left_out_languages(markdown: str, languages: Sequence[str]) -> list[str]:
     return [tag for tag in left_out_of(markdown, languages) if not _is_data(tag)]
 
 
-def left_out_programs(markdown: str, languages: Sequence[str]) -> list[str]:
-    """Return those of `left_out_languages` that are programming languages for certain."""
-    return [tag for tag in left_out_languages(markdown, languages) if is_program(tag)]
-
-
 def describe_left_out(left_out: Sequence[str], languages: Sequence[str]) -> str:
     """Return the sentence that people and models are told."""
     names = _list(list(dict.fromkeys(left_out)))

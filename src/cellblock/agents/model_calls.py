@@ -96,14 +96,9 @@ def text_of(answer: CreateResult, error: str) -> str:
     return answer.content
 
 
-def is_cut_off(result: CreateResult) -> bool:
-    """Return True if `result` ends before the model was done: its code may be half a program."""
-    return result.finish_reason in _CUT_OFF
-
-
 def cut_off_metadata(result: CreateResult) -> dict[str, str]:
     """Return what the metadata of a message with the text of `result` says if it is cut off."""
-    return {"finish_reason": result.finish_reason} if is_cut_off(result) else {}
+    return {"finish_reason": result.finish_reason} if result.finish_reason in _CUT_OFF else {}
 
 
 def has_cut_off_text(message: BaseChatMessage) -> bool:

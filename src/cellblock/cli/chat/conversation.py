@@ -8,11 +8,7 @@ from contextlib import AbstractContextManager, aclosing
 
 from ...agents.base import AgentMessage, Response
 from ...agents.code_executor_agent import CodeExecutorAgent
-from ...agents.left_out_blocks import (
-    advise_left_out,
-    describe_left_out,
-    left_out_of,
-)
+from ...agents.left_out_blocks import advise_left_out, describe_left_out, left_out_of
 from ...agents.messages import (
     BaseChatMessage,
     CodeApprovalEvent,
@@ -120,7 +116,10 @@ class Conversation:
                 await self._output.write_answer(piece)
             case CodeGenerationEvent():
                 self._generation = event
-                self._add_generation(event)
+                left_out = self._add_answer(event.content)
+                if not event.code_blocks:
+                    told = advise_left_out(left_out, LANGUAGES, is_all=True)
+                    self._transcript.add(RefusalEntry(told))
             case CodeApprovalEvent(approved=True, edited_blocks=edited):
                 self._code.is_edited = bool(edited)
             case CodeApprovalEvent(reason=reason):
@@ -134,28 +133,22 @@ class Conversation:
             case _:
                 pass
 
-    def _add_answer(self, text: str, *, is_cut_off: bool = False) -> list[str]:
+    def _add_answer(self, text: str) -> list[str]:
         """Add an answer. Print and return the languages of its blocks that do not run."""
         self._pieces = ""
-        self._transcript.add(AnswerEntry(text, is_cut_off=is_cut_off))
+        self._transcript.add(AnswerEntry(text))
         if left_out := left_out_of(text, LANGUAGES):
-            told = describe_left_out(left_out, LANGUAGES)
-            self._output.note(_as_note(told))
+            self._output.note(_as_note(describe_left_out(left_out, LANGUAGES)))
         return left_out
-
-    def _add_generation(self, event: CodeGenerationEvent) -> None:
-        left_out = self._add_answer(event.content)
-        if not event.code_blocks:
-            self._transcript.add(RefusalEntry(advise_left_out(left_out, LANGUAGES, is_all=True)))
 
     def _end(self, message: BaseChatMessage) -> str | None:
         """Add the answer `message`, unless it was added before its code ran."""
-        text, is_cut_off = message.to_text(), has_cut_off_text(message)
+        text = message.to_text()
         if message.id != self._generation.id:
-            self._add_answer(text, is_cut_off=is_cut_off)
+            self._add_answer(text)
         if not without_thoughts(text).strip():
             return _EMPTY
-        if is_cut_off:
+        if has_cut_off_text(message):
             if not blocks_of(text):
                 return None
             self._transcript.add(RefusalEntry("The answer was cut off before its end."))

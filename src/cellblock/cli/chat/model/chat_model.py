@@ -206,13 +206,11 @@ class ChatModel(ChatCompletionClient):
         """Close the client."""
         await self.client.close()
 
-    def actual_usage(self) -> RequestUsage:
-        """Return `usage`."""
-        return self.usage
-
     def total_usage(self) -> RequestUsage:
         """Return `usage`."""
         return self.usage
+
+    actual_usage = total_usage
 
     def count_tokens(
         self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()

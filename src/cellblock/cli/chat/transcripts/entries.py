@@ -60,14 +60,10 @@ class UserEntry:
 
 @dataclass(frozen=True)
 class AnswerEntry:
-    """What the model said. `is_complete` is False if the user interrupted it.
-
-    `is_cut_off` is True if the service ended it before the model was done.
-    """
+    """What the model said. `is_complete` is False if the user interrupted it."""
 
     text: str
     is_complete: bool = True
-    is_cut_off: bool = False
 
 
 @dataclass(frozen=True)
