@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Self
@@ -59,6 +60,22 @@ class ScenarioProcess:
         assert exit_code == "0\n", printed + (folder / "errors").read_text()
         assert printed
         return printed.splitlines()
+
+
+def both_transcripts(
+    theirs: ScenarioProcess,
+    ours: ScenarioProcess,
+    scenario: Path,
+    folder: Path,
+    answers: Sequence[str] = (),
+) -> list[list[str]]:
+    """Run a scenario in two processes at the same time. Return what each prints."""
+    with ThreadPoolExecutor() as threads:
+        running = [
+            threads.submit(process.transcript, scenario, folder / name, answers)
+            for process, name in ((theirs, "theirs"), (ours, "ours"))
+        ]
+    return [each.result() for each in running]
 
 
 def next_scenario() -> ModuleType | None:

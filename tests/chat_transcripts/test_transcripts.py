@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.autogen_02 import autogen_02_python
-from tests.scenario_process import ScenarioProcess
+from tests.scenario_process import ScenarioProcess, both_transcripts
 
 __all__ = ["autogen_02_python"]
 
@@ -42,9 +42,7 @@ def ours() -> Iterator[ScenarioProcess]:
 def test_transcripts_are_the_same_but_for_declared_differences(
     scenario: Path, theirs: ScenarioProcess, ours: ScenarioProcess, tmp_path: Path
 ) -> None:
-    typed = answers(scenario)
-    before = theirs.transcript(scenario, tmp_path / "theirs", typed)
-    after = ours.transcript(scenario, tmp_path / "ours", typed)
+    before, after = both_transcripts(theirs, ours, scenario, tmp_path, answers(scenario))
     diff = difflib.unified_diff(before, after, n=0, lineterm="")
     found = [each for each in diff if not each.startswith(("---", "+++", "@@"))]
     declared = scenario.with_suffix(".differences")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.autogen import autogen_python
-from tests.scenario_process import ScenarioProcess
+from tests.scenario_process import ScenarioProcess, both_transcripts
 
 __all__ = ["autogen_python"]
 
@@ -40,8 +40,7 @@ def ours(autogen_python: Path) -> Iterator[ScenarioProcess]:
 def test_transcripts_are_the_same_but_for_declared_differences(
     scenario: Path, theirs: ScenarioProcess, ours: ScenarioProcess, tmp_path: Path
 ) -> None:
-    before = theirs.transcript(scenario, tmp_path / "theirs")
-    after = ours.transcript(scenario, tmp_path / "ours")
+    before, after = both_transcripts(theirs, ours, scenario, tmp_path)
     diff = difflib.unified_diff(before, after, n=0, lineterm="")
     found = [each for each in diff if not each.startswith(("---", "+++", "@@"))]
     declared = scenario.with_suffix(".differences")
