@@ -9,7 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellblock.runtime import protocol
-from cellblock.runtime.messages import Answer, Ending, Failure, SessionVariable
+from cellblock.runtime.messages import (
+    INIT_ORDERS,
+    INIT_REPORTS,
+    Answer,
+    Ending,
+    Failure,
+    ForkBranchInit,
+    Hello,
+    InitOrder,
+    InitReport,
+    MountFolders,
+    OrderResult,
+    ProcessExit,
+    SessionVariable,
+    StartSession,
+    decode_packet,
+    encode_packet,
+)
 
 TEXTS = st.none() | st.lists(st.text()).map(tuple)
 NUMBERS = st.none() | st.integers()
@@ -39,6 +56,12 @@ ANSWERS = st.builds(
     lost_variables=TEXTS,
     why=st.none(),
 )
+
+
+def flip(packet: bytes) -> bytes:
+    """Return a packet whose first field has another type, or which has one more."""
+    name, *fields = json.loads(packet)
+    return json.dumps([name, 1.5, *fields[1:]]).encode()
 
 
 def decoded(data: bytes) -> protocol.Frame:
@@ -78,3 +101,25 @@ def test_what_a_server_reports_is_valid_for_its_client(failure: Failure) -> None
     for frame in (decoded(failure.encode(3)), decoded(Ending(None, None, 0, 0, 0, 0).encode(3))):
         protocol.check_fields(frame)
         assert None not in frame.json().values()
+
+
+PACKETS = st.one_of(
+    st.builds(StartSession, st.booleans(), st.booleans()),
+    st.builds(MountFolders, st.lists(st.text()).map(tuple)),
+    st.builds(ForkBranchInit, st.lists(st.text()).map(tuple)),
+    st.just(Hello()),
+    st.builds(ProcessExit, st.integers(), st.integers(), st.floats(0, 1e9)),
+    st.builds(OrderResult, st.text()),
+)
+
+
+@given(PACKETS)
+def test_a_packet_arrives_as_it_was(message: InitOrder | InitReport) -> None:
+    found = decode_packet(encode_packet(message), *INIT_ORDERS, *INIT_REPORTS)
+    assert (type(found), found) == (type(message), message)
+
+
+@given(st.binary() | JSON.map(json.dumps).map(str.encode) | PACKETS.map(encode_packet).map(flip))
+def test_an_invalid_packet_is_refused(packet: bytes) -> None:
+    with pytest.raises(protocol.ProtocolError, match="A packet is invalid"):
+        decode_packet(packet, *INIT_ORDERS)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from . import protocol
+
+_Message = TypeVar("_Message", bound="tuple[Any, ...]")
 
 
 class Failure(NamedTuple):
@@ -135,7 +138,88 @@ class Answer(NamedTuple):
         return _frozen(cls, fields)
 
 
-_Message = TypeVar("_Message", bound="tuple[Any, ...]")
+# between the server and the first process of a session's cell, each in a packet of its own
+
+
+class StartSession(NamedTuple):
+    """Order: start the session, with its control stream and its two output pipes.
+
+    `in_work_folder`: it starts in its work folder. `reseed`: it is a branch. With a fourth
+    descriptor, it loads its variables from that.
+    """
+
+    in_work_folder: bool = False
+    reseed: bool = False
+
+
+class MountFolders(NamedTuple):
+    """Order: attach the mounts that are passed."""
+
+    targets: tuple[str, ...]
+
+
+class ForkBranchInit(NamedTuple):
+    """Order: fork the first process of a branch, with the socket for it and its mounts."""
+
+    targets: tuple[str, ...]
+
+
+class Hello(NamedTuple):
+    """Report: this process is ready. It passes its namespaces if it belongs to a branch."""
+
+
+class ProcessExit(NamedTuple):
+    """Report: a process was reaped."""
+
+    pid: int
+    status: int
+    cpu: float
+
+
+class OrderResult(NamedTuple):
+    """Report: an order was carried out, or what failed."""
+
+    error: str = ""
+
+
+INIT_ORDERS = (StartSession, MountFolders, ForkBranchInit)
+INIT_REPORTS = (Hello, ProcessExit, OrderResult)
+InitOrder = StartSession | MountFolders | ForkBranchInit
+InitReport = Hello | ProcessExit | OrderResult
+
+
+def encode_packet(message: InitOrder | InitReport) -> bytes:
+    """Return the packet with `message`."""
+    return json.dumps([type(message).__name__, *message]).encode()
+
+
+def decode_packet(packet: bytes, *kinds: type[_Message]) -> _Message:
+    """Return the message in `packet`, of one of `kinds`. Raise `ProtocolError`."""
+    try:
+        name, *values = json.loads(packet)
+        (kind,) = (kind for kind in kinds if kind.__name__ == name)
+        fields = dict(zip(kind.__annotations__, values, strict=True))
+        for field, annotation in kind.__annotations__.items():
+            if not _CHECKS[getattr(annotation, "__forward_arg__", annotation)](fields[field]):
+                raise ValueError(f"{field} is {fields[field]!r:.80}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise protocol.ProtocolError(f"A packet is invalid: {error}") from error
+    return _frozen(kind, fields)
+
+
+def _is_text_list(values: object) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(value, str) for value in cast("list[object]", values)
+    )
+
+
+_CHECKS: Final[dict[str, Callable[[object], bool]]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: type(value) is int,
+    "float": lambda value: type(value) in (int, float),
+    "str": lambda value: isinstance(value, str),
+    "tuple[str, ...]": _is_text_list,
+}
 
 
 def _frozen(kind: type[_Message], fields: Mapping[str, object]) -> _Message:

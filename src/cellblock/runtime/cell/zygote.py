@@ -145,7 +145,9 @@ def _fork_for_each(
             pid = os.fork()
         except (OSError, MemoryError) as error:
             pid = -1
-            _refuse(kind, received[0], error)
+            text = f"a process could not be forked: {error}"
+            with contextlib.suppress(OSError):  # otherwise the server sees the end of the socket
+                os.write(received[0], handshake.ERROR + text.encode())
         if pid == 0:
             server.close()
             if home >= 0 and is_cell:
@@ -154,18 +156,6 @@ def _fork_for_each(
         os.close(received[0])
         if home >= 0 and is_cell:  # the kernel refuses a second unshare otherwise
             retry(lambda: syscalls.setns(home, syscalls.CLONE_NEWPID))
-
-
-def _refuse(kind: bytes, descriptor: int, error: Exception) -> None:
-    """Report to the server that a process could not be forked."""
-    text = f"a process could not be forked: {error}"
-    packet = (
-        json.dumps({"error": text}).encode()
-        if kind == handshake.SESSION
-        else handshake.ERROR + text.encode()
-    )
-    with contextlib.suppress(OSError):  # otherwise it sees the end of the socket
-        os.write(descriptor, packet)
 
 
 def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any]) -> None:

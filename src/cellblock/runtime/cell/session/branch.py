@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...linux import syscalls
+from ...messages import Answer, StartSession
 from .fork_state import ForkState
 from .init import SessionInit
 
@@ -60,7 +61,7 @@ def fork_branch(
     descriptors: list[int],
     fork_state: ForkState,
     release_session: Callable[[], None],
-) -> dict[str, Any]:
+) -> Answer:
     """Fork a branch from this process and return the answer to `order`.
 
     Raise `BecomeSession` in the branch. `release_session` closes what belongs to this session; it
@@ -73,7 +74,7 @@ def fork_branch(
     return _fork_into_namespaces(descriptors, fork_state)
 
 
-def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> dict[str, Any]:
+def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> Answer:
     """Fork a branch into a cell, given its namespaces, control stream and output streams.
 
     A process cannot enter a process namespace itself; only its children start there. The second
@@ -102,7 +103,7 @@ def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> dict
         raise BecomeSession(control, fork_state, streams)
     close_all(descriptors)
     _, status = os.waitpid(between, 0)
-    return {"error": "the fork could not enter its own cell"} if status else {}
+    return Answer(error="the fork could not enter its own cell" if status else None)
 
 
 def _wait_for_adoption(parent: int) -> None:
@@ -134,7 +135,7 @@ def _fork_branch_in_container(
     folder: str,
     fork_state: ForkState,
     release_session: Callable[[], None],
-) -> dict[str, Any]:
+) -> Answer:
     """Fork the first process of a branch, which serves `socket_fd` and forks the branch."""
     between = syscalls.fork_without_hooks()
     if between == 0:
@@ -148,7 +149,7 @@ def _fork_branch_in_container(
         _serve_branch_init(socket_fd, folder, fork_state)
     os.close(socket_fd)
     _, status = os.waitpid(between, 0)
-    return {"error": "the branch's first process could not be made"} if status else {}
+    return Answer(error="the branch's first process could not be made" if status else None)
 
 
 def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> NoReturn:
@@ -160,7 +161,7 @@ def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> No
     """
     gc_was_enabled, sigchld_handler = gc.isenabled(), signal.getsignal(signal.SIGCHLD)
 
-    def fork_session(init: SessionInit, descriptors: list[int], _order: dict[str, Any]) -> None:
+    def fork_session(init: SessionInit, descriptors: list[int], _order: StartSession) -> None:
         if os.fork() != 0:
             return
         init.release()

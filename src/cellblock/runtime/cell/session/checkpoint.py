@@ -16,7 +16,6 @@ import signal
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ... import protocol
 from ...linux import syscalls
 from .branch import BecomeSession, fork_branch
 from .control import Control
@@ -66,7 +65,7 @@ class CheckpointProcess:
                     answer = fork_branch(
                         frame.json(), descriptors, self._fork_state, self._control.close
                     )
-                    self._control.send(protocol.SESSION_REPLY, frame.run, answer)
+                    self._control.send_frame(answer.encode(frame.run))
         except BecomeSession:
             self._control.close()
             raise

@@ -3,11 +3,8 @@
 It starts the session, reaps every process that ends, and forks the first processes of branches. It
 never runs user code.
 
-It exchanges JSON packets with the server, with descriptors attached. The server sends `start` with
-the session's control stream and output pipes, `mount` with mounts, and `branch` with the socket of
-a branch's first process and mounts. This process answers each order with `done` or `error`. It
-sends `hello` once it is ready, with its namespaces if it belongs to a branch, and `exited` for each
-process that it reaps.
+It exchanges packets with the server, see `messages.InitOrder` and `messages.InitReport`, with
+descriptors attached.
 
 It ends when the server closes the socket, and its process namespace ends with it. Without such a
 namespace, as in a container, it kills everything below it first; nothing can leave that tree,
@@ -18,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import select
 import shutil
@@ -30,6 +26,18 @@ from typing import Any, NoReturn
 
 from ...handshake import MAX_MOUNTS, MAX_PACKET
 from ...linux import process_tree, syscalls
+from ...messages import (
+    INIT_ORDERS,
+    ForkBranchInit,
+    Hello,
+    InitReport,
+    MountFolders,
+    OrderResult,
+    ProcessExit,
+    StartSession,
+    decode_packet,
+    encode_packet,
+)
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
 
@@ -44,15 +52,14 @@ class SessionInit:
     """The orders of the server and how they are carried out.
 
     `fork_session` forks the session. It receives this object, the control stream and the two output
-    pipes, and the order: `in_work_folder` if the session starts in its work folder; `reseed` if it
-    is a branch that loads its variables from a fourth descriptor.
+    pipes, and the order.
     """
 
     def __init__(
         self,
         link: socket.socket,
         spec: dict[str, Any],
-        fork_session: Callable[[SessionInit, list[int], dict[str, Any]], None],
+        fork_session: Callable[[SessionInit, list[int], StartSession], None],
     ) -> None:
         self._socket, self._spec, self._fork_session = link, spec, fork_session
         self._wakeup_fds = (-1, -1)
@@ -77,7 +84,7 @@ class SessionInit:
 
     def send_hello(self, namespaces: Iterable[int] = ()) -> None:
         """Report that this process is ready."""
-        self._send({"hello": True}, [*namespaces])
+        self._send(Hello(), [*namespaces])
 
     def release(self) -> None:
         """In a fork that becomes a session: close what belongs to the first process."""
@@ -94,11 +101,11 @@ class SessionInit:
                 return
             if pid == 0:
                 return
-            self._send({"exited": pid, "status": status, "cpu": usage.ru_utime + usage.ru_stime})
+            self._send(ProcessExit(pid, status, usage.ru_utime + usage.ru_stime))
 
-    def _send(self, message: dict[str, Any], descriptors: Iterable[int] = ()) -> None:
+    def _send(self, message: InitReport, descriptors: Iterable[int] = ()) -> None:
         try:
-            socket.send_fds(self._socket, [json.dumps(message).encode()], [*descriptors])
+            socket.send_fds(self._socket, [encode_packet(message)], [*descriptors])
         except OSError:
             self._exit()
 
@@ -115,19 +122,18 @@ class SessionInit:
         )
         if not data:
             self._exit()
-        order = json.loads(data)
         try:
-            match order["op"]:
-                case "start":
+            match order := decode_packet(data, *INIT_ORDERS):
+                case StartSession():
                     self._fork_session(self, descriptors, order)
-                case "mount":
-                    attach_mounts(order["targets"], descriptors)
-                case _:
-                    self._fork_branch_init(order["targets"], descriptors)
+                case MountFolders():
+                    attach_mounts([*order.targets], descriptors)
+                case ForkBranchInit():
+                    self._fork_branch_init([*order.targets], descriptors)
         except Exception as error:
-            self._send({"error": f"{type(error).__name__}: {error}"})
+            self._send(OrderResult(f"{type(error).__name__}: {error}"))
         else:
-            self._send({"done": order["op"]})
+            self._send(OrderResult())
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -161,7 +167,7 @@ class SessionInit:
                 os.close(descriptor)
         except BaseException as error:
             self._socket = link
-            self._send({"error": f"{type(error).__name__}: {error}"})
+            self._send(OrderResult(f"{type(error).__name__}: {error}"))
             os._exit(1)
         self.serve()
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from ... import protocol, values
 from ...linux import syscalls
+from ...messages import Answer, SessionVariable
 from . import (
     fork_state,
     hidden_children,
@@ -113,8 +114,10 @@ class Session:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # Not kept: forks of this process are sessions that have lost nothing more.
         lost, self._lost_variables = self._lost_variables, []
-        hello = {"pid": os.getpid(), "checkpoint_pids": [*self._checkpoints]}
-        self._control.send(protocol.SESSION_REPLY, 0, hello | {"lost_variables": lost})
+        hello = Answer(
+            pid=os.getpid(), checkpoint_pids=(*self._checkpoints,), lost_variables=(*lost,)
+        )
+        self._control.send_frame(hello.encode(0))
 
     def _handle_frame(self, frame: protocol.Frame, descriptors: list[int]) -> None:
         self._run = frame.run
@@ -125,18 +128,16 @@ class Session:
         except (ControlLost, KeyboardInterrupt):
             raise
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = Answer(error=f"{type(error).__name__}: {error}")
         held, self._held_frames = self._held_frames, b""
-        self._control.send_frame(
-            held + protocol.encode_json(protocol.SESSION_REPLY, frame.run, answer)
-        )
+        self._control.send_frame(held + answer.encode(frame.run))
         self._shell.run_deferred_work()
 
-    def _execute_order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def _execute_order(self, order: dict[str, Any], descriptors: list[int]) -> Answer:
         match order["op"]:
             case "enter":
                 self.enter_work_folder()
-                return {}
+                return Answer()
             case "run":
                 return self._run_interruptible(self._run_block, order)
             case "get":
@@ -154,18 +155,18 @@ class Session:
             case "branch":
                 return self._fork_branch(order, descriptors)
             case unknown:
-                return {"error": f"A session does not know the order {unknown!r}."}
+                return Answer(error=f"A session does not know the order {unknown!r}.")
 
     # blocks and values
 
     def _run_interruptible(
-        self, work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, work: Callable[[dict[str, Any]], Answer], order: dict[str, Any]
+    ) -> Answer:
         """Run `work`, which SIGINT interrupts. Add its CPU seconds to the answer.
 
         A child that user code has forked ends here, as it does at the end of a program.
         """
-        answer: dict[str, Any]
+        answer: Answer
         pid = os.getpid()
         before = time.process_time() + _children_seconds()
         self._interrupted = False
@@ -178,21 +179,18 @@ class Session:
             finally:
                 _set_signal(_SIGINT, _IGNORE)
         except KeyboardInterrupt:
-            answer = {"exit": 130} | ({"error": "It was interrupted."} if self._interrupted else {})
+            answer = Answer(exit=130, error="It was interrupted." if self._interrupted else None)
             _set_signal(_SIGINT, _IGNORE)
         except ControlLost:
             raise
         except Exception as error:
-            answer = {"exit": 1, "error": f"{type(error).__name__}: {error}"}
+            answer = Answer(exit=1, error=f"{type(error).__name__}: {error}")
         if os.getpid() != pid:
-            os._exit(answer.get("exit", 0))
-        answer["interrupted"] = self._interrupted
-        answer["cpu"] = time.process_time() + _children_seconds() - before
-        return answer
+            os._exit(answer.exit or 0)
+        cpu = time.process_time() + _children_seconds() - before
+        return answer._replace(interrupted=self._interrupted, cpu=max(0.0, cpu))
 
-    def _work(
-        self, work: Callable[[dict[str, Any]], dict[str, Any]], order: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _work(self, work: Callable[[dict[str, Any]], Answer], order: dict[str, Any]) -> Answer:
         if self._interrupted:  # after the handler was set, but before this call
             raise KeyboardInterrupt
         return work(order)
@@ -231,7 +229,7 @@ class Session:
             except OSError:
                 continue
 
-    def _run_block(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _run_block(self, order: dict[str, Any]) -> Answer:
         self._displays.begin_block()
         self._shell.interrupted = False
         self._shell.ask = self._ask_input if order.get("input") else None
@@ -239,14 +237,11 @@ class Session:
         self._shell.show_interrupts = bool(order.get("show_interrupts"))
         self._shell.set_colours(bool(order.get("colours")))
         self._shell.imitate_terminal(order.get("terminal"))
-        answer: dict[str, Any] = {
-            "exit": self._shell.run(
-                order["code"], silent=bool(order.get("silent")), file=order.get("file")
-            )
-        }
-        if order.get("rollback_checkpoints") and (threads := self._threads.to_announce()):
-            answer["by_value"] = threads
-        return answer
+        code = self._shell.run(
+            order["code"], silent=bool(order.get("silent")), file=order.get("file")
+        )
+        threads = self._threads.to_announce() if order.get("rollback_checkpoints") else ()
+        return Answer(exit=code, by_value=(*threads,) or None)
 
     def _publish(self, data: Any, metadata: Any) -> None:
         if frame := self._displays.encode(self._run, data, metadata):
@@ -266,23 +261,24 @@ class Session:
             if frame.kind == protocol.SESSION_DATA and frame.run == self._run:
                 return frame.payload
 
-    def _describe_variables(self, _order: dict[str, Any]) -> dict[str, Any]:
-        return {"variables": values.describe_variables(self._shell.variables, self._shell.hidden)}
+    def _describe_variables(self, _order: dict[str, Any]) -> Answer:
+        found = values.describe_variables(self._shell.variables, self._shell.hidden)
+        return Answer(variables=tuple(SessionVariable(**variable) for variable in found))
 
-    def _complete(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _complete(self, order: dict[str, Any]) -> Answer:
         start, matches = self._shell.complete(order["code"], order["cursor"])
-        return {"start": start, "matches": matches}
+        return Answer(start=start, matches=(*matches,))
 
-    def _get_variable(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _get_variable(self, order: dict[str, Any]) -> Answer:
         name = order["name"]
         if name not in self._shell.variables:
-            return {"error": f"The session has no variable {name!r}.", "missing": True}
+            return Answer(error=f"The session has no variable {name!r}.", missing=True)
         kind, data = values.encode(self._shell.variables[name])
         for start in range(0, len(data), _PIECE_SIZE):
             self._control.send(protocol.VALUE_CHUNK, self._run, data[start : start + _PIECE_SIZE])
-        return {"kind": kind}
+        return Answer(kind=kind)
 
-    def _set_variable(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _set_variable(self, order: dict[str, Any]) -> Answer:
         data = bytearray()
         while len(data) < order["size"]:
             data += self._receive_data()
@@ -290,19 +286,19 @@ class Session:
         self._shell.variables[order["name"]] = (
             value.to_pandas() if order["kind"] == "frame" else value
         )
-        return {}
+        return Answer()
 
     # checkpoints and branches
 
-    def _flush_files(self) -> dict[str, Any]:
+    def _flush_files(self) -> Answer:
         """Write out what files buffer. Say whether a branch can only get values of variables."""
         self._capture_fork_state(flush=True)
         if self._threads.end_helpers():
-            return {}
+            return Answer()
         threads = self._threads.predict() or fork_state.threads_of_forks()
-        return {"by_value": threads} if threads else {}
+        return Answer(by_value=(*threads,) or None)
 
-    def _make_checkpoint(self, descriptor: int, *, exact: bool) -> dict[str, Any]:
+    def _make_checkpoint(self, descriptor: int, *, exact: bool) -> Answer:
         """Fork a checkpoint that is served on `descriptor`.
 
         If threads would be missing in it, it restores the session by values. With `exact`, refuse
@@ -316,14 +312,14 @@ class Session:
             why = fork_state.find_obstacles(self._checkpoints)
         if why:
             os.close(descriptor)
-            return {"refused": why}
+            return Answer(refused=(*why,))
         self._prefaulter.record_fork()
         state = self._capture_fork_state(flush=exact, excluded={descriptor})
         try:
             pid = self._fork_checkpoint(state)
         except OSError as error:
             os.close(descriptor)
-            return {"error": _why_not_forked(error)}
+            return Answer(error=_why_not_forked(error))
         if pid == 0:
             CheckpointProcess(descriptor, state, self.release, self._fork_saver).serve()
         try:
@@ -341,8 +337,8 @@ class Session:
         self._reap_checkpoints()
         self._threads.of_last_copy = threads
         if why:
-            return {"refused": why}
-        return {"checkpoint_pids": [pid]} | ({"by_value": threads} if threads else {})
+            return Answer(refused=(*why,))
+        return Answer(checkpoint_pids=(pid,), by_value=(*threads,) or None)
 
     def _why_not_saved(self, threads: list[str], *, exact: bool) -> list[str]:
         """Return what prevents a copy by values in a session with `threads`."""
@@ -387,14 +383,14 @@ class Session:
             if has_ended:
                 self._checkpoints.discard(pid)
 
-    def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> Answer:
         self._threads.end_helpers()  # ends the threads of helpers if possible
         why = fork_state.find_obstacles(self._checkpoints)
         if why:
             close_all(descriptors)
-            return {"refused": why}
+            return Answer(refused=(*why,))
         answer = fork_branch(order, descriptors, self._capture_fork_state(flush=True), self.release)
-        return {"refused": why} if (why := fork_state.native_threads()) else answer
+        return Answer(refused=(*why,)) if (why := fork_state.native_threads()) else answer
 
     def release(self) -> None:
         """In a checkpoint or a branch's first process: close what belongs to the session."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import signal
 import socket
 from typing import Any, NoReturn
 
+from ... import handshake
 from ...linux import syscalls
+from ...messages import StartSession
 from ..confinement import Confinement
 from ..filesystem import CellFilesystem
 from ..init import enter_network_namespace
@@ -40,10 +41,10 @@ def run_session_init(
         filesystem.reset()
         filesystem.close_handles()  # all blocks of a session share one filesystem
         confinement.prepare()
-        socket.send_fds(link, [json.dumps({"hello": True}).encode()], [])
+        init.send_hello()
     except BaseException as error:
         with contextlib.suppress(OSError):
-            link.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+            link.sendall(handshake.ERROR + f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     init.serve()
 
@@ -60,7 +61,7 @@ def _fork_session(
     confinement: Confinement,
     init: SessionInit,
     descriptors: list[int],
-    order: dict[str, Any],
+    order: StartSession,
 ) -> None:
     """Fork a confined session that uses a control stream and two output pipes.
 
@@ -81,10 +82,10 @@ def _fork_session(
             os.close(source)
         confinement.apply()
         session = Session(zygote_shell(), control, spec["cwd"])
-        if order["in_work_folder"]:
+        if order.in_work_folder:
             session.enter_work_folder()
         if saved:
-            session.load_variables(saved[0], reseed=order["reseed"])
+            session.load_variables(saved[0], reseed=order.reseed)
         session.serve()
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())

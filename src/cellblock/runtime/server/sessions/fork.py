@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from ... import handshake
-from ...messages import Answer
+from ...messages import Answer, ForkBranchInit
 from ..cell import Job
 from .session import LiveSession
 
@@ -64,11 +64,11 @@ class Fork:
 
     def order_cell(self, mounts: list[int]) -> None:
         """Let the session's first process fork that of the branch, with `mounts`."""
-        targets = [mount["target"] for mount in self.job.request["mounts"]]
+        targets = tuple(mount["target"] for mount in self.job.request["mounts"])
         try:
             self.parent.orphans.pause(self.parent.main)
             self.parent.init.send_order(
-                {"op": "branch", "targets": targets}, [self.branch.init.peer_fd, *mounts]
+                ForkBranchInit(targets), [self.branch.init.peer_fd, *mounts]
             )
         except (OSError, MemoryError) as fault:
             self.branch.on_fault(fault)

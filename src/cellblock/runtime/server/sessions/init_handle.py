@@ -6,7 +6,6 @@ The handle sends it orders, measures what its cell uses, and knows the first pro
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -18,6 +17,15 @@ from ... import handshake
 from ...linux import process_tree
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ...linux.known_process import KnownProcess
+from ...messages import (
+    INIT_REPORTS,
+    Hello,
+    InitOrder,
+    OrderResult,
+    ProcessExit,
+    decode_packet,
+    encode_packet,
+)
 from ..cgroups import CellCgroups
 from ..faults import describe
 from ..interfaces import EventSource
@@ -56,7 +64,7 @@ class SessionInitHandle:
         self.parent: SessionInitHandle | None = None
         self.branches: set[SessionInitHandle] = set()
         self._child_lists: dict[int, process_tree.ChildList] = {}
-        self._callbacks: list[Callable[[dict[str, Any]], None]] = []
+        self._callbacks: list[Callable[[str], None]] = []
         self._process: KnownProcess | None = None
         self._usage: UsageMeter | None = None
         self._closed = False
@@ -79,15 +87,15 @@ class SessionInitHandle:
 
     def send_order(
         self,
-        order: dict[str, Any],
+        order: InitOrder,
         descriptors: list[int],
-        on_answer: Callable[[dict[str, Any]], None] | None = None,
+        on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        """Send an order. `on_answer` is called with the answer."""
+        """Send an order. `on_answer` is called with the error, "" if it was carried out."""
         self.unpause()
         with contextlib.suppress(ConnectionError):  # `_on_packet` handles the end of the process
-            socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
-        self._callbacks.append(on_answer or (lambda _answer: None))
+            socket.send_fds(self._socket, [encode_packet(order)], descriptors)
+        self._callbacks.append(on_answer or (lambda _error: None))
 
     def unpause(self) -> None:
         """Continue the first process: in a container, user code can stop it."""
@@ -105,18 +113,21 @@ class SessionInitHandle:
         if not data:
             self._on_end("the first process of the session's cell ended")
             return
-        message = json.loads(data)
-        if "exited" in message:
-            self._record_exit(message)
-        elif "hello" in message:
-            self._on_hello_packet(ancillary)
-        elif not self.pid:
-            self._on_end(str(message.get("error")))
-        else:
-            self._callbacks.pop(0)(message)
+        if data.startswith(handshake.ERROR):
+            self._on_end(data[1:].decode(errors="replace"))
+            return
+        match message := decode_packet(data, *INIT_REPORTS):
+            case ProcessExit():
+                self._record_exit(message)
+            case Hello():
+                self._on_hello_packet(ancillary)
+            case OrderResult() if not self.pid:
+                self._on_end(message.error)
+            case OrderResult():
+                self._callbacks.pop(0)(message.error)
 
-    def _record_exit(self, message: dict[str, Any]) -> None:
-        self.exits[message["exited"]] = (message["status"], message["cpu"])
+    def _record_exit(self, message: ProcessExit) -> None:
+        self.exits[message.pid] = message.status, message.cpu
         if len(self.exits) > _MAX_EXITS:
             del self.exits[next(iter(self.exits))]
         self._on_exit()

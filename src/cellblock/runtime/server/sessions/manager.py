@@ -15,7 +15,7 @@ from typing import Any
 
 from ... import handshake, protocol
 from ...linux.held_file import HeldFile
-from ...messages import Answer
+from ...messages import Answer, MountFolders
 from ..cell import Job
 from ..cgroups import CellCgroups
 from ..descriptors import MOST_PER_REQUEST, are_free
@@ -236,10 +236,10 @@ class SessionManager:
         if error:
             self._close_session(job.request["session"], error)
             return
-        targets = [mount["target"] for mount in job.request["mounts"]]
+        targets = tuple(mount["target"] for mount in job.request["mounts"])
         self._set_folders(job, session)
         session.init.send_order(
-            {"op": "mount", "targets": targets},
+            MountFolders(targets),
             mounts,
             functools.partial(self._on_mounted, job, session),
         )
@@ -248,9 +248,9 @@ class SessionManager:
         paths = [*self._spec["writable"], *mounted_folders(job.request["mounts"]).paths]
         session.folders = WritableFolders(paths)
 
-    def _on_mounted(self, job: Job, session: LiveSession, answer: dict[str, Any]) -> None:
-        if "error" in answer:
-            self._close_session(job.request["session"], answer["error"])
+    def _on_mounted(self, job: Job, session: LiveSession, error: str) -> None:
+        if error:
+            self._close_session(job.request["session"], error)
             return
         self._submit(Job(job.number, {"op": "enter"}, job.arrived), session)
 

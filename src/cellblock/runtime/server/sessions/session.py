@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
-from ...messages import Answer, Failure
+from ...messages import Answer, Failure, StartSession
 from ..cell import Job, Run
 from ..cgroups import CellCgroups
 from ..event_loop import FOREVER
@@ -51,7 +51,7 @@ class LiveSession:
 
     def __init__(
         self,
-        owner: SessionOwner,
+        owner: SessionOwner[LiveSession],
         loop: FrameSender,
         name: str,
         spec: dict[str, Any],
@@ -116,20 +116,18 @@ class LiveSession:
 
     def start(self) -> None:
         """Start its process, which is empty or in the state in which a branch began."""
-        self._send_start({"in_work_folder": self.in_work_folder}, [])
+        self._send_start(StartSession(self.in_work_folder), [])
 
     def start_with_variables(self, saved: CheckpointHandle, *, is_branch: bool = False) -> None:
         """Start a new process with the variables of `saved`."""
         with saved.send_variables() as reader:
-            order = {"in_work_folder": is_branch or self.in_work_folder, "reseed": is_branch}
+            order = StartSession(is_branch or self.in_work_folder, is_branch)
             self._send_start(order, [reader.fileno()])
         self._start_by = time.monotonic() + _LOAD_TIMEOUT
 
-    def _send_start(self, order: dict[str, Any], descriptors: list[int]) -> None:
+    def _send_start(self, order: StartSession, descriptors: list[int]) -> None:
         channel = self.create_main_channel()
-        self.init.send_order(
-            {"op": "start"} | order, [channel.peer_fd, *self.output.writers, *descriptors]
-        )
+        self.init.send_order(order, [channel.peer_fd, *self.output.writers, *descriptors])
         channel.close_peer()
 
     def _on_frame(self, frame: protocol.Frame) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from .session import LiveSession
+_Session = TypeVar("_Session", contravariant=True)
 
 
 class State(enum.Enum):
@@ -47,14 +46,14 @@ def state_during(op: str) -> State:
     return _STATE_BY_ORDER.get(op, State.BUSY)
 
 
-class SessionOwner(Protocol):
+class SessionOwner(Protocol[_Session]):
     """What a session tells its owner."""
 
-    def on_hello(self, session: LiveSession) -> None:
+    def on_hello(self, session: _Session) -> None:
         """The first process of its cell is ready: start the session."""
 
-    def on_ready(self, session: LiveSession) -> None:
+    def on_ready(self, session: _Session) -> None:
         """Its process is ready for requests."""
 
-    def on_gone(self, session: LiveSession, why: str) -> None:
+    def on_gone(self, session: _Session, why: str) -> None:
         """Its cell has failed, or could not be made: close it."""
