@@ -44,7 +44,7 @@ UNTYPED_DICTIONARIES = {
     "integrations": 1,
     "kernel": 56,
     "models": 57,
-    "runtime": 97,
+    "runtime": 90,
     "sandbox": 12,
     "server": 41,
     "teams": 10,

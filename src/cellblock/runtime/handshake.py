@@ -12,7 +12,7 @@ from __future__ import annotations
 import marshal
 import struct
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # To the zygote: fork the first process of a cell for blocks or for a session, or another zygote.
 CELL, SESSION, ZYGOTE = b"c", b"s", b"z"
@@ -51,9 +51,35 @@ def decode_go(packet: bytes) -> list[str]:
     return packet[1:].decode().split("\0") if packet[1:] else []
 
 
-def encode_job(job: dict[str, Any]) -> bytes:
+class CellJob(NamedTuple):
+    """What a main process is to run: a script, or the program `argv` if `script` is None.
+
+    script          the path of the script
+    code            its text, unless it has to be read from the file
+    shows_value     it prints the value of its last line, as a notebook does
+    stdin           the path of a file to read its standard input from, which it does not see
+    address_space   bytes more than now that the code may map
+    cwd, env        the folder, and variables to add
+    """
+
+    script: str | None = None
+    code: bytes | None = None
+    shows_value: bool = False
+    argv: list[str] | None = None
+    stdin: str | None = None
+    address_space: int | None = None
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+
+
+def encode_job(job: CellJob) -> bytes:
     """Return the packet that hands `job` to a waiting main process.
 
     The format is `marshal`, which is not safe for data from a sandbox. Jobs only go into one.
     """
-    return marshal.dumps(job)
+    return marshal.dumps(tuple(job))
+
+
+def decode_job(packet: bytes) -> CellJob:
+    """Return the job in a packet of `encode_job`."""
+    return CellJob(*marshal.loads(packet))

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from . import protocol
+from .handshake import CellJob
 from .linux import syscalls
 from .linux.credentials import enable_credentials
 
 LaunchSandbox = Callable[[dict[str, Any], socket.socket, socket.socket], None]
 
 
-def main(launch_sandbox: LaunchSandbox | None) -> dict[str, Any]:
+def main(launch_sandbox: LaunchSandbox | None) -> CellJob:
     """Serve standard input and output. Return only in a cell's main process, with its job.
 
     `launch_sandbox` is called in a new process, with the specification, the zygote's socket and the
@@ -89,7 +90,7 @@ def _start_zygote(
     spec: dict[str, Any],
     server: socket.socket,
     broker: socket.socket | None,
-) -> dict[str, Any]:
+) -> CellJob:
     try:
         if launch_sandbox is None:
             from .cell import zygote  # a sandbox's zygote is a separate program

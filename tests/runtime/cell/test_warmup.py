@@ -17,13 +17,14 @@ package.__path__ = [sys.argv[1]]
 sys.modules["cellblock"] = package
 import gc, os, resource
 from cellblock.runtime.cell import script, warmup
+from cellblock.runtime.handshake import CellJob
 
 def faults():
     reader, writer = os.pipe()
     if os.fork() == 0:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         script.prepare_main()
-        code, namespace = script.load({"script": os.devnull})
+        code, namespace = script.load(CellJob(os.devnull))
         text = "def f(x):\\n    return x + 1\\nf(1)"
         exec(compile(text, "f", "exec", dont_inherit=True), namespace)
         script.release_modules()
@@ -76,7 +77,7 @@ pretouch()
 after = state()
 assert before[:3] == after[:3] and before[4:] == after[4:], (before, after)
 first = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-code, namespace = script.load({"script": os.devnull})
+code, namespace = script.load(CellJob(os.devnull))
 print(sys.argv, sorted(namespace), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - first)
 """
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import marshal
 import os
 import signal
 import socket
@@ -32,7 +31,9 @@ from ..handshake import (
     PRETOUCH,
     READY,
     REPORT,
+    CellJob,
     decode_go,
+    decode_job,
 )
 from ..linux import process_tree, syscalls
 from . import script, warmup
@@ -54,9 +55,7 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE((2 + MAX_MOUNTS) * 4)  # descriptors in one
 _keep_alive: list[object] = []
 
 
-def run_init(
-    server: socket.socket, spec: dict[str, Any], confinement: Confinement
-) -> dict[str, Any]:
+def run_init(server: socket.socket, spec: dict[str, Any], confinement: Confinement) -> CellJob:
     """Run as the first process of a cell. Return only in a block's main process, with its job."""
     try:
         kill = _set_up(spec)
@@ -162,7 +161,7 @@ def _start_main(
     descriptors: Sequence[int],
     spec: dict[str, Any],
     confinement: Confinement,
-) -> dict[str, Any]:
+) -> CellJob:
     # Plain calls with plain numbers: each object that is touched here is copied for each block.
     try:
         _set_signal(_SIGTERM, _SIG_DFL)
@@ -189,7 +188,7 @@ def _start_main(
         if confinement.oom_first:
             lower_oom_score()
         os.close(_detach(server))
-        return marshal.loads(job)
+        return decode_job(job)
     except BaseException as error:
         _report_failure(server, error)
 

@@ -16,8 +16,9 @@ import signal
 import sys
 from importlib.machinery import FrozenImporter, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
+from ..handshake import CellJob
 from ..linux import syscalls
 from . import early_exit, interpreter
 
@@ -87,25 +88,22 @@ def prepare_main() -> None:
     sys.modules["__main__"] = main
 
 
-def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
+def load(job: CellJob) -> tuple[CodeType, dict[str, Any]]:
     """Return the code of the job's script, and the namespace to run it in.
 
-    If the job is another program, execute it instead. The job has a short script's text as `code`;
-    a longer one is read from its file. With `shows_value`, it prints the value of its last line, as
-    a notebook does. `stdin` is the path of a file to read its standard input from, which it does
-    not see, and `address_space` is how many bytes more than now the code may map.
+    If the job is another program, execute it instead.
     """
-    if job.get("stdin"):
-        _take_stdin(job["stdin"])
-    if job.get("address_space"):
-        _limit_address_space(job["address_space"], is_script=job.get("script") is not None)
-    if job.get("env"):
-        os.environ.update(job["env"])
-    if job.get("cwd"):
-        os.chdir(job["cwd"])
-    if job.get("script") is None:
-        _exec_program(job["argv"])
-    path: str = job["script"]
+    if job.stdin:
+        _take_stdin(job.stdin)
+    if job.address_space:
+        _limit_address_space(job.address_space, is_script=job.script is not None)
+    if job.env:
+        os.environ.update(job.env)
+    if job.cwd:
+        os.chdir(job.cwd)
+    if job.script is None:
+        _exec_program(job.argv or [])
+    path = job.script
     folder = path.rpartition("/")[0]
     namespace = sys.modules["__main__"].__dict__
     if _HAS_ANNOTATIONS:
@@ -121,10 +119,10 @@ def load(job: dict[str, Any]) -> tuple[CodeType, dict[str, Any]]:
     sys.argv = [path]
     sys.orig_argv = [sys.executable, "-u", path]
     sys.path[0:0] = [folder]
-    code: bytes | None = job.get("code")
+    code = job.code
     if code is None:
         code = _read(path)
-    if job.get("shows_value"):
+    if job.shows_value:
         return _compile_showing_value(code, path), namespace
     return compile(code, path, "exec", dont_inherit=True), namespace
 
@@ -172,7 +170,7 @@ def _read(path: str) -> bytes:
     return source
 
 
-def _exec_program(argv: list[str]) -> None:
+def _exec_program(argv: list[str]) -> NoReturn:
     # Python ignores these two signals, but programs expect the default handling.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -12,6 +12,7 @@ import os
 import sys
 from types import FunctionType
 
+from ..handshake import CellJob
 from ..linux import syscalls
 from . import interpreter, script
 
@@ -72,7 +73,7 @@ def warm_up() -> None:
     code = compile(_PROGRAM, "warmup", "exec", dont_inherit=True)
     harmless()
     script.prepare_main()
-    _, namespace = script.load({"script": os.devnull})
+    _, namespace = script.load(CellJob(os.devnull))
     exec(code, namespace)
     del namespace
     script.release_modules()
@@ -93,7 +94,7 @@ def prime_attribute_cache(owner: object, *functions: FunctionType) -> None:
 def pretouch() -> None:
     """In a process that waits for its block, copy pages now that the block would have to copy."""
     with contextlib.suppress(Exception):
-        code, _ = script.load({"script": os.devnull, "code": _PRETOUCH_PROGRAM})
+        code, _ = script.load(CellJob(os.devnull, _PRETOUCH_PROGRAM))
         del sys.path[0]
         exec(code, {})  # not in the `__main__` module of the block
         gc.get_objects(2)

@@ -28,7 +28,7 @@ from .filesystem import attach_mounts
 _MAX_ERROR_CHARS = 2000  # the server reads the whole message with one call
 
 
-def main() -> dict[str, Any]:
+def main() -> handshake.CellJob:
     """Run as a zygote that is a separate program, in a sandbox. Return like `serve`."""
     server = socket.socket(fileno=syscalls.ZYGOTE_SOCKET_FD)
     server.set_inheritable(False)
@@ -55,7 +55,7 @@ def _receive_exactly(server: socket.socket, size: int) -> bytes:
     return data
 
 
-def serve(server: socket.socket, spec: dict[str, Any]) -> dict[str, Any]:
+def serve(server: socket.socket, spec: dict[str, Any]) -> handshake.CellJob:
     """Fork a cell for each request until the server ends.
 
     Return only in a cell's main process, with its job.

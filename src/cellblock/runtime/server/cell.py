@@ -69,18 +69,26 @@ class Run:
         self.stopped_at = 0.0
         self.why: str | None = None
         self.code_ctime_ns: int | None = None
+        self.inline_code: bytes | None = None
         # Not written earlier: each file in the folder makes it slower to create the next one.
         if job.request.get("write"):
-            path, text = job.request.pop("write")
+            path, text = job.request["write"]
             code = text.encode(errors="replace")
             self.code_ctime_ns = write_new_file_at(path, code)
-            if job.request.get("script") and len(code) <= _MAX_INLINE_CODE:
-                job.request["code"] = code
+            if len(code) <= _MAX_INLINE_CODE:
+                self.inline_code = code
         self._file = create_file_at(job.request["save"]) if job.request.get("save") else -1
         if lower := job.request.get("written_bytes"):
             limits = {**limits, "written_bytes": min(lower, limits.get("written_bytes") or lower)}
         self._room = limits.get("written_bytes") or (1 << 62)
         self.storage = StorageMeter(folders, limits)
+
+    def cell_job(self, request: dict[str, Any]) -> handshake.CellJob:
+        """Return what the main process is told of `request`."""
+        fields = {name: request[name] for name in handshake.CellJob._fields if name in request}
+        if fields.get("script") is not None:
+            fields["code"] = self.inline_code
+        return handshake.CellJob(**fields)
 
     def save_output(self, data: bytes) -> None:
         """Append output to the output file, if there is one."""
@@ -207,7 +215,7 @@ class Cell:
         first_check = run.started + run.storage.check_after(_FIRST_CHECK)
         run.next_check = min(first_check, run.deadline)
         try:
-            self.socket.sendall(handshake.encode_job(job.request))
+            self.socket.sendall(handshake.encode_job(run.cell_job(job.request)))
         except ConnectionError:  # it has ended, which the first process reports
             pass
         except BaseException:
