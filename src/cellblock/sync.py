@@ -315,10 +315,16 @@ class _SyncSession(SyncCodeExecutor):
         *,
         lifetime_seconds: float | None = None,
         replace: bool = False,
+        max_copied_bytes: int | None = None,
     ) -> Checkpoint:
         """Create a frozen copy of the session's memory and work folder."""
         return background_loop().run(
-            self._executor.checkpoint(name, lifetime_seconds=lifetime_seconds, replace=replace)
+            self._executor.checkpoint(
+                name,
+                lifetime_seconds=lifetime_seconds,
+                replace=replace,
+                max_copied_bytes=max_copied_bytes,
+            )
         )
 
     def restore(self, checkpoint: Checkpoint | str) -> None:
@@ -329,12 +335,18 @@ class _SyncSession(SyncCodeExecutor):
         """Delete a checkpoint."""
         background_loop().run(self._executor.drop(checkpoint))
 
-    def fork(self, count: int = 1, *, checkpoint: Checkpoint | str | None = None) -> list[Self]:
+    def fork(
+        self,
+        count: int = 1,
+        *,
+        checkpoint: Checkpoint | str | None = None,
+        max_copied_bytes: int | None = None,
+    ) -> list[Self]:
         """Create `count` independent sessions that start from the current state or a checkpoint."""
-        return [
-            self._wrap(branch)
-            for branch in background_loop().run(self._executor.fork(count, checkpoint=checkpoint))
-        ]
+        forking = self._executor.fork(
+            count, checkpoint=checkpoint, max_copied_bytes=max_copied_bytes
+        )
+        return [self._wrap(branch) for branch in background_loop().run(forking)]
 
     @classmethod
     def _wrap(cls, executor: CheckpointableSession) -> Self:

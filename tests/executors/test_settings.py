@@ -138,8 +138,8 @@ def test_a_branch_that_restarts_keeps_its_virtual_environment(tmp_path: Path) ->
 class StoppedByItsFirstBranch(SandboxSessionCodeExecutor):
     """A session that another task stops while `fork` makes its second branch."""
 
-    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
-        branch = await super()._fork_one(checkpoint)
+    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
+        branch = await super()._fork_one(checkpoint, max_copied_bytes)
         await self._stop()
         return branch
 

@@ -171,9 +171,7 @@ def start(context: click.Context, connection_file: str, allow_scripts: bool, **o
                 refusal = str(error)
 
         def make_session(ask: InputCallback) -> KernelSession:
-            session = make_kernel_session(settings, None if refusal else folder, ask)
-            session.refusal = refusal
-            return session
+            return make_kernel_session(settings, None if refusal else folder, ask, refusal)
 
         run_kernel(make_session, connection_file, allows_scripts=allow_scripts)
     return 0
@@ -193,7 +191,7 @@ def _check(settings: Settings) -> None:
     from .options.factory import install_progress, make_kernel_session
 
     async def start_and_stop() -> None:
-        async with make_kernel_session(settings, None, None):
+        async with make_kernel_session(settings, None, None).executor:
             pass
 
     with install_progress(lambda text: click.echo(f"--- {text}", err=True)):

@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TypeVar, cast
 
 from ..errors import WorkspaceError
 from ..limits import MAX_SECONDS, Limits
 from ..policy import Policy
+
+NumberT = TypeVar("NumberT", int, float)
 
 
 def check_strings(name: str, values: object) -> tuple[str, ...]:
@@ -47,9 +49,9 @@ def check_timeout(value: object) -> float | None:
     return value
 
 
-def shortest(*seconds: float | None) -> float | None:
-    """Return the smallest of the time limits that are not None, which stands for no limit."""
-    return min((value for value in seconds if value is not None), default=None)
+def shortest(*limits: NumberT | None) -> NumberT | None:
+    """Return the smallest of the limits that are not None, which stands for no limit."""
+    return min((value for value in limits if value is not None), default=None)
 
 
 def check_limits(limits: object, defaults: Limits) -> Limits:

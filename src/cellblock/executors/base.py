@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, NoReturn, Self, TypeGuard
 
@@ -25,6 +25,7 @@ from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
 from .settings import ExecutorSettings, from_config, to_config
 from .workspace.full_disk import report_full_disk
 
+RunBlock = Callable[[int, CodeBlock, Token | None], AsyncGenerator[Event, None]]
 _log = logging.getLogger(__name__)
 _EXAMPLE = """[CodeBlock(code="print('hi')", language="python")]"""
 
@@ -79,8 +80,8 @@ class CodeExecutor(Component, ABC):
         a token. Raise the errors that the class docstring lists if a block could not run.
         """
         check_token(cancellation_token)
-        blocks = _validate_blocks(code_blocks)
-        return await background_loop().call(self._collect(blocks, cancellation_token))
+        events = self._events(validate_blocks(code_blocks), cancellation_token, self._run_block)
+        return await background_loop().call(self._collect(events))
 
     def execute_stream(
         self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
@@ -92,7 +93,7 @@ class CodeExecutor(Component, ABC):
         """
         check_token(cancellation_token)
         return background_loop().stream(
-            self._events(_validate_blocks(code_blocks), cancellation_token)
+            self._events(validate_blocks(code_blocks), cancellation_token, self._run_block)
         )
 
     async def start(self) -> None:
@@ -216,7 +217,7 @@ class CodeExecutor(Component, ABC):
             )
         await self._start()
 
-    def _must_start(self) -> bool:
+    def must_start(self) -> bool:
         """Return True if a block needs `_start_for_use` first."""
         return not self._is_open or self._has_lost_server()
 
@@ -269,9 +270,10 @@ class CodeExecutor(Component, ABC):
         return self._is_open and self._opened_by != os.getpid()
 
     async def _events(
-        self, blocks: Sequence[CodeBlock], token: Token | None
+        self, blocks: Sequence[CodeBlock], token: Token | None, run_block: RunBlock
     ) -> AsyncGenerator[Event, None]:
-        if self._must_start():
+        """Start if necessary, run `blocks` by `run_block`, and yield all events."""
+        if self.must_start():
             async with contextlib.aclosing(self._start_events()) as events:
                 async for event in events:
                     yield event
@@ -281,7 +283,7 @@ class CodeExecutor(Component, ABC):
                     yield event
                 return
             exit_code = 0
-            async with contextlib.aclosing(self._run_block(number, block, token)) as events:
+            async with contextlib.aclosing(run_block(number, block, token)) as events:
                 async for event in events:
                     if isinstance(event, Ended):
                         exit_code = event.exit_code
@@ -290,10 +292,10 @@ class CodeExecutor(Component, ABC):
             if exit_code != 0:
                 return
 
-    async def _collect(self, blocks: Sequence[CodeBlock], token: Token | None) -> CodeResult:
-        """Return the fold of `_events`."""
+    async def _collect(self, events: AsyncGenerator[Event, None]) -> CodeResult:
+        """Return the fold of `events`."""
         builder = ResultBuilder()
-        async with contextlib.aclosing(self._events(blocks, token)) as events:
+        async with contextlib.aclosing(events):
             async for event in events:
                 builder.add_event(event)
         return self._build_result(builder)
@@ -320,7 +322,7 @@ def _cancelled_events(number: int, block: CodeBlock) -> tuple[Event, ...]:
     )
 
 
-def _validate_blocks(blocks: object) -> list[CodeBlock]:
+def validate_blocks(blocks: object) -> list[CodeBlock]:
     """Return `blocks` as a list of `CodeBlock`. Raise `ValueError` if it is empty or not that."""
     if not _is_block_list(blocks):
         raise ValueError(f"Pass code blocks as a list, not as a {_type_name(blocks)}: {_EXAMPLE}")

@@ -90,6 +90,17 @@ class DisplayFiles:
                 folder.write_new_file(name, content)
 
 
+class NoDisplayFiles(DisplayFiles):
+    """Save nothing: the client receives displayed content itself."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+
+    def save(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `DisplayFiles`."""
+        return ()
+
+
 def save_display(files: DisplayFiles, display: Display) -> Iterator[Event]:
     """Yield `display` with its files, or without them and a message on stderr if saving fails."""
     try:

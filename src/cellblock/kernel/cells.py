@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from ..blocks import CodeBlock
 from ..cancellation import CancellationToken
 from ..errors import BackendLost
 from ..events import Ended, Event, Output
@@ -86,10 +85,10 @@ class CellRunner:
     ) -> AsyncGenerator[Message, None]:
         if not request.stores_history:
             code = f"{_HOOKS}.run_without_history({code!r})"
-        self.session.is_silent = not request.stores_history
-        self.session.allows_input = request.allows_input
-        text = ""
-        async with contextlib.aclosing(self._events(code)) as events:
+        text, is_silent = "", not request.stores_history
+        async with contextlib.aclosing(
+            self._events(code, is_silent=is_silent, allows_input=request.allows_input)
+        ) as events:
             async for event in events:
                 if isinstance(event, Output):
                     text = (text + event.text)[-_KEPT_CHARACTERS:]
@@ -97,8 +96,9 @@ class CellRunner:
                     yield message
         if output.error is not None:
             text += f"\n{output.error['evalue']}"
-        for name in missed_files(text, str(self.session.work_dir)):
-            note = _MISSED_FILE.format(name=name, folder=self.session.work_dir.name)
+        work_dir = self.session.executor.work_dir
+        for name in missed_files(text, str(work_dir)):
+            note = _MISSED_FILE.format(name=name, folder=work_dir.name)
             yield "stream", {"name": "stderr", "text": note}
 
     async def run_silently(self, request: CellRequest) -> CellOutput:
@@ -119,14 +119,14 @@ class CellRunner:
             return (await self._run_silently(f"{_HOOKS}.{question}")).reply
 
     async def _run_magic(self, magic: Magic) -> Message:
-        text = await run_magic(self.session, magic)
+        text = await run_magic(self.session.executor, magic)
         if magic.name == "restore":
             self._is_prepared = False
         return "stream", {"name": "stdout", "text": text}
 
     async def _prepare(self, number: int) -> None:
         if self._is_lost:
-            await self.session.restart()
+            await self.session.executor.restart()
             self._is_lost = self._is_prepared = False
         if not self._is_prepared:
             names = {"__name__": "cellblock_kernel_hooks"}
@@ -144,18 +144,23 @@ class CellRunner:
             await self._run_silently(f"{_HOOKS}.add_inputs({cells!r})")
 
     async def _run_silently(self, code: str, *, allows_input: bool = False) -> CellOutput:
-        self.session.is_silent, self.session.allows_input = True, allows_input
         output = CellOutput()
-        async with contextlib.aclosing(self._events(code)) as events:
+        async with contextlib.aclosing(
+            self._events(code, is_silent=True, allows_input=allows_input)
+        ) as events:
             async for event in events:
                 for _ in output.read(event):
                     pass  # shows nothing
         return output
 
-    async def _events(self, code: str) -> AsyncGenerator[Event, None]:
+    async def _events(
+        self, code: str, *, is_silent: bool, allows_input: bool
+    ) -> AsyncGenerator[Event, None]:
         try:
             async with contextlib.aclosing(
-                self.session.execute_stream([CodeBlock(code, "python")], self.token)
+                self.session.stream(
+                    code, self.token, is_silent=is_silent, allows_input=allows_input
+                )
             ) as events:
                 async for event in events:
                     if isinstance(event, Ended):

@@ -70,7 +70,7 @@ class SandboxKernel(Kernel):
         """Start the session early. An error is reported by the first cell."""
         self._stdin = StdinChannel(self.stdin_socket, self.session, self._show_output_before)
         with contextlib.suppress(CellblockError):
-            await self._cells.session.start()
+            await self._cells.session.executor.start()
 
     # what the kernel cannot do
 
@@ -193,8 +193,8 @@ class SandboxKernel(Kernel):
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
         """Return what Tab offers."""
         start, matches = cursor_pos, list[str]()
-        session = self._cells.session
         with contextlib.suppress(CellblockError):
+            session = self._cells.session.executor
             names = complete_magic(session, code, cursor_pos)
             start, matches = names or await session.complete(code, cursor_pos)
         place = {"cursor_start": start, "cursor_end": cursor_pos}
@@ -243,7 +243,7 @@ class SandboxKernel(Kernel):
         """End the session. After a restart, a new process begins a new one."""
         self.interrupt()
         with contextlib.suppress(CellblockError):
-            await self._cells.session.stop()
+            await self._cells.session.executor.stop()
         return {"status": "ok", "restart": restart}
 
 

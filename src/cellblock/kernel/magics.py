@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ..errors import CheckpointError
-from .session import KernelSession
+from ..executors.session.sandbox import SandboxSessionCodeExecutor
 from .session_hooks import MAGICS
 
 _LINE = re.compile(rf"%(?P<name>{'|'.join(MAGICS)})(?:[ \t]+(?P<argument>\S.*?))?[ \t]*")
@@ -57,7 +57,7 @@ def _take_magics(lines: list[str], order: range) -> list[Magic]:
     return found
 
 
-async def run_magic(session: KernelSession, magic: Magic) -> str:
+async def run_magic(session: SandboxSessionCodeExecutor, magic: Magic) -> str:
     """Carry out a magic and return what to print.
 
     Raise `CellblockError`, or `ValueError` for a name that is not allowed.
@@ -75,7 +75,9 @@ async def run_magic(session: KernelSession, magic: Magic) -> str:
             return "".join(f"{name}\n" for name in names) or "There is no checkpoint.\n"
 
 
-def complete_magic(session: KernelSession, code: str, cursor: int) -> tuple[int, list[str]] | None:
+def complete_magic(
+    session: SandboxSessionCodeExecutor, code: str, cursor: int
+) -> tuple[int, list[str]] | None:
     """Return where the name of a checkpoint at `cursor` starts, and what Tab offers for it.
 
     Return None if the cursor is not at such a name.
@@ -87,7 +89,7 @@ def complete_magic(session: KernelSession, code: str, cursor: int) -> tuple[int,
     return cursor - len(match[1]), [name for name in names if name.startswith(match[1])]
 
 
-def _choose(session: KernelSession, magic: Magic) -> str:
+def _choose(session: SandboxSessionCodeExecutor, magic: Magic) -> str:
     """Return the name of the checkpoint that a line means. Raise `CheckpointError`."""
     names = [checkpoint.name for checkpoint in session.checkpoints]
     if not names:
@@ -97,9 +99,9 @@ def _choose(session: KernelSession, magic: Magic) -> str:
     raise CheckpointError(f"%drop needs a name, one of these: {', '.join(map(repr, names))}.")
 
 
-async def _checkpoint(session: KernelSession, name: str) -> str:
+async def _checkpoint(session: SandboxSessionCodeExecutor, name: str) -> str:
     """Make a checkpoint. One with the same name is replaced, so that a cell can run again."""
-    limit, names = session.max_checkpoints, [each.name for each in session.checkpoints]
+    limit, names = session.limits.checkpoints, [each.name for each in session.checkpoints]
     if limit is not None and name not in names and len(names) >= limit:
         raise CheckpointError(
             f"There can be at most {limit} checkpoints. Delete one with %drop NAME."
@@ -108,6 +110,6 @@ async def _checkpoint(session: KernelSession, name: str) -> str:
     return f"Checkpoint {checkpoint.name}: variables and files are saved.\n"
 
 
-async def _restore(session: KernelSession, name: str) -> str:
+async def _restore(session: SandboxSessionCodeExecutor, name: str) -> str:
     await session.restore(name)
     return f"Variables and files are as they were at checkpoint {name}.\n"

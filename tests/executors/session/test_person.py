@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from cellblock import CodeBlock, Output, SandboxSessionServer
+from cellblock.executors.run_options import RunOptions
 from cellblock.executors.session.base import InputPrompt
 from tests.executors.session.live_session import LiveSession, open_session, run_async
 
@@ -56,7 +57,7 @@ def test_the_time_limit_does_not_run_while_a_person_is_asked(
         return "an answer"
 
     with open_session(shared, timeout=1, input_callback=answer) as live:
-        live.executor.input_is_timed = False
+        live.executor.default_options = RunOptions(input_is_timed=False)
         assert live.run_ok("input()") == "'an answer'"
         result = live.run("input(); print('goes on', flush=True)\nwhile True: pass")
         assert (result.outcome, result.limit) == ("timeout", "wall_seconds")

@@ -136,15 +136,14 @@ class ChatSetup:
         # As in `make_executor`: imported only when it is used.
         from ..repl.executor import make_repl_session
 
-        session = make_repl_session(
+        return make_repl_session(
             self.settings,
             self.folder,
             ask,
             image_folder=self.settings.image_folder,
             has_colours=False,  # the model reads the output
+            input_is_timed=False,
         )
-        session.input_is_timed = False
-        return session
 
     def make_conversation(
         self,

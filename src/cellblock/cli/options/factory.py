@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...environments.virtualenv import context_of, session_packages
 from ...errors import WorkspaceError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ...executors.session.sandbox import SandboxSessionCodeExecutor
     from ...kernel.session import KernelSession
 
-SessionT = TypeVar("SessionT", bound="SandboxSessionCodeExecutor")
 InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"
 WORK_DIR = "coding"
 _PULL_NOTE_INTERVAL = 1.0  # seconds
@@ -50,9 +49,7 @@ def make_executor(settings: Settings, folder: str, print_note: PrintNote) -> Cod
 def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecutor:
     # Each executor is imported only when it is used.
     if settings.executor == "session":
-        from ...executors.session.sandbox import SandboxSessionCodeExecutor
-
-        return create_session(SandboxSessionCodeExecutor, settings, folder)
+        return create_session(settings, folder)
     if settings.executor == "local":
         from ...executors.command_line.local import LocalCommandLineCodeExecutor
 
@@ -120,22 +117,24 @@ class _PullProgressNotes:
 
 
 def make_kernel_session(
-    settings: Settings, folder: str | None, input_callback: InputCallback | None
+    settings: Settings,
+    folder: str | None,
+    input_callback: InputCallback | None,
+    refusal: str = "",
 ) -> KernelSession:
     """Create the session of a Jupyter kernel. Without `folder`, it has a temporary one."""
     from ...kernel.session import KernelSession
 
-    return create_session(KernelSession, settings, folder, input_callback)
+    return KernelSession(create_session(settings, folder, input_callback), refusal)
 
 
 def create_session(
-    kind: type[SessionT],
-    settings: Settings,
-    folder: str | None,
-    input_callback: InputCallback | None = None,
-) -> SessionT:
-    """Create a session of class `kind`. `input_callback` answers `input()` in it."""
-    return kind(
+    settings: Settings, folder: str | None, input_callback: InputCallback | None = None
+) -> SandboxSessionCodeExecutor:
+    """Create a session in the sandbox. `input_callback` answers `input()` in it."""
+    from ...executors.session.sandbox import SandboxSessionCodeExecutor
+
+    return SandboxSessionCodeExecutor(
         settings.timeout,
         folder,
         virtual_env_context=_environment(settings),

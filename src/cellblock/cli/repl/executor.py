@@ -5,34 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ...errors import WorkspaceError
 from ...executors.displays import DisplayFiles
+from ...executors.run_options import RunOptions
 from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ..options.factory import InputCallback, create_session
 from ..options.settings import Settings
 
-
-class ReplExecutor(SandboxSessionCodeExecutor):
-    """A session that shows where Ctrl-C interrupted it, and saves images in a separate folder.
-
-    images        where images are saved
-    has_colours   True if tracebacks have colours
-    """
-
-    _no_input: ClassVar[str] = (
-        "input() is not available without a terminal. Put the value into the code or a file."
-    )
-    images: ImageFiles
-    has_colours = False
-
-    def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
-        request = super()._run_request(code, name)
-        return {**request, "show_interrupts": True, "colours": self.has_colours}
-
-    def _display_files(self) -> DisplayFiles:
-        return self.images
+_NO_INPUT = "input() is not available without a terminal. Put the value into the code or a file."
 
 
 class ImageFiles(DisplayFiles):
@@ -74,9 +56,15 @@ def make_repl_session(
     *,
     image_folder: str,
     has_colours: bool,
-) -> ReplExecutor:
+    input_is_timed: bool = True,
+) -> SandboxSessionCodeExecutor:
     """Create a session that a person watches. `input_callback` answers `input()` in the session."""
-    session = create_session(ReplExecutor, settings, folder, input_callback)
-    session.images = ImageFiles(image_folder, folder)
-    session.has_colours = has_colours
+    session = create_session(settings, folder, input_callback)
+    session.default_options = RunOptions(
+        has_colours=has_colours,
+        show_interrupts=True,
+        no_input=_NO_INPUT,
+        input_is_timed=input_is_timed,
+        displays=ImageFiles(image_folder, folder),
+    )
     return session

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import os
 import secrets
 import tempfile
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ...aio.background_loop import background_loop
 from ...backends.base import Backend
 from ...backends.connection import Connection
-from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name
+from ...backends.sandbox import WORK_DIR
+from ...blocks import CodeBlock, CodeBlockLike, action_for_block
 from ...cancellation import Token
 from ...environments.virtualenv import environment_for, site_packages
 from ...errors import ExecutorStopped, FunctionError
-from ...events import Ended, Event, FileCreated, Output, Started
+from ...events import Ended, Event, Output, Started
 from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ...languages import LANGUAGES, Action, Language, check_policies, find_language
 from ...limits import SANDBOX_LIMITS, Limits
-from ...results import CommandLineCodeResult
+from ...results import CodeResult, CommandLineCodeResult, ResultBuilder
 from ...runtime.protocol import Frame
-from ...source_text import source_to_run, with_named_program
-from ...startup_files import is_startup_file
+from ...source_text import as_utf_8, with_named_program
 from ..argument_checks import (
     check_bool,
     check_folder,
@@ -36,28 +37,14 @@ from ..argument_checks import (
     create_folder,
     shortest,
 )
-from ..base import CodeExecutor
+from ..base import CodeExecutor, RunBlock, validate_blocks
 from ..frame_decoder import FrameDecoder
+from ..run_options import RunOptions
 from ..settings import ExecutorSettings
 from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import OutsideWorkspace, Workspace
-
-_log = logging.getLogger(__name__)
-MAX_INLINE_CODE = 1 << 16  # characters; longer code is written to a file, not sent in the request
-
-
-class _CodeFile(NamedTuple):
-    """The file of a block.
-
-    has_own_name   the block names the file with `# filename:`
-    written_at     change time in nanoseconds; `None` if the server has yet to write the file
-    code           the text that the server writes
-    """
-
-    name: str
-    has_own_name: bool
-    written_at: int | None
-    code: str = ""
+from .code_file import MAX_INLINE_CODE, CodeFile, events_of_saved_block, place_code_file
+from .program import Program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +86,13 @@ class CommandLineExecutor(CodeExecutor):
         for name in (language.name, *language.aliases)
     ]
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
-    _loss_advice: ClassVar[str] = "The next call starts a new server."
     # True if the runtime server can write to the paths that `_path_in_backend` returns.
     _server_writes_files: ClassVar[bool] = True
     _default_limits: ClassVar[Limits] = SANDBOX_LIMITS
-    _answers_input = False  # whether `input()` in a block calls `_on_input`
+    # Three settings of an executor that is part of something larger, set before it is started:
+    default_options = RunOptions()  # of runs that name none
+    inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it, where it is mounted
+    loss_advice = "The next call starts a new server."  # after the loss of the server
 
     def __init__(
         self,
@@ -229,7 +218,7 @@ class CommandLineExecutor(CodeExecutor):
         try:
             backend = await self._make_backend(packages, delete)
             self._connection = await backend.open()
-            self._connection.loss_advice = self._loss_advice
+            self._connection.loss_advice = self.loss_advice
         except BaseException:
             remove_all_except(delete, [str(self._temp_dir)])
             raise
@@ -313,10 +302,19 @@ class CommandLineExecutor(CodeExecutor):
 
     # blocks
 
-    # Do not add a generator between here and the connection: each one slows down every event.
-    async def _run_block(
+    def _with_options(self, options: RunOptions) -> RunBlock:
+        return lambda number, block, token: self._run(number, block, token, options)
+
+    def _run_block(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
+        return self._run(number, block, token, self.default_options)
+
+    # Do not add a generator between here and the connection: each one slows down every event.
+    async def _run(
+        self, number: int, block: CodeBlock, token: Token | None, options: RunOptions
+    ) -> AsyncGenerator[Event, None]:
+        """Run one block as `_run_block` does, with `options`."""
         language = find_language(block.language)
         policies = self._settings.execution_policies
         action = action_for_block(block, language, policies) if language else "ignore"
@@ -328,7 +326,12 @@ class CommandLineExecutor(CodeExecutor):
         workspace = self._workspace
         workspace.check_identity()
         try:
-            file = self._place_code_file(block, language, action)
+            server_writes = (
+                self._server_writes_files
+                and self._settings.cleanup_temp_files
+                and action == "execute"
+            )
+            file = place_code_file(workspace, block, language, server_writes=server_writes)
         except OutsideWorkspace as error:
             yield Started(number, block.language)
             yield Ended(number, 1, "error", message=error.output)
@@ -336,13 +339,13 @@ class CommandLineExecutor(CodeExecutor):
         code_file = workspace.absolute_path(file.name)
         yield Started(number, block.language, code_file)
         if action == "save":
-            for event in self._end_saved_block(number, file):
+            for event in events_of_saved_block(workspace, number, file):
                 yield event
             return
         try:
-            decoder = FrameDecoder(number, self._block_limits())
+            decoder = FrameDecoder(number, options.lower(self.limits))
             program = with_named_program(language, block.code)
-            frames = self._frames(self._request(program, file), token)
+            frames = self._frames(self._request(program, file, options), token)
             try:
                 async for frame in frames:
                     for event in decoder.decode(frame):
@@ -361,45 +364,12 @@ class CommandLineExecutor(CodeExecutor):
                     else workspace.mark_finished
                 )(file.name)
 
-    def _end_saved_block(self, number: int, file: _CodeFile) -> list[Event]:
-        """Return the events of a block that is saved and not run."""
-        assert self._workspace is not None
-        workspace, changes = self._workspace, list[tuple[str, int]]()
-        if not file.has_own_name:
-            workspace.mark_finished(file.name)
-        elif is_startup_file(file.name):
-            changes = workspace.list_changes(file.written_at, exclude=file.name)
-        text = f"Code saved to {workspace.absolute_path(file.name)}\n"
-        return [
-            Output(number, "stdout", text),
-            *(FileCreated(number, path, size) for path, size in changes),
-            Ended(number, 0, "ok"),
-        ]
-
-    def _place_code_file(self, block: CodeBlock, language: Language, action: Action) -> _CodeFile:
-        """Write the block's file, or let the runtime server write it when the block starts.
-
-        Raise `OutsideWorkspace` or `WorkspaceError`.
-        """
-        assert self._workspace is not None
-        workspace, code = self._workspace, source_to_run(block.code, block.language)
-        if own_name := file_name(block.code):
-            name = workspace.resolve(own_name)
-            content = code if language.comments else code.partition("\n")[2]
-            return _CodeFile(name, True, workspace.write(name, content))
-        name = workspace.temporary_name(language.suffix)
-        if (
-            self._server_writes_files
-            and self._settings.cleanup_temp_files
-            and action == "execute"
-            and len(code) <= MAX_INLINE_CODE
-        ):
-            workspace.register_running(name)
-            return _CodeFile(name, False, None, code)
-        return _CodeFile(name, False, workspace.write_temporary(name, code))
-
-    def _request(self, language: Language, file: _CodeFile) -> dict[str, Any]:
-        request = {**self._command(language, file.name), "wall_seconds": self._wall_seconds()}
+    def _request(self, language: Language, file: CodeFile, options: RunOptions) -> dict[str, Any]:
+        request = {
+            **options.process_fields(),
+            **self._command(language, file.name),
+            "wall_seconds": self._wall_seconds(options),
+        }
         if file.written_at is None:
             request["write"] = self._path_in_backend(file.name), file.code
         if self._settings.save_output:
@@ -414,9 +384,7 @@ class CommandLineExecutor(CodeExecutor):
     def _frames(
         self, request: dict[str, Any], token: Token | None = None
     ) -> AsyncGenerator[Frame, None]:
-        return self._require_connection().run(
-            request, token, on_input=self._on_input if self._answers_input else None
-        )
+        return self._require_connection().run(request, token, on_input=self._on_input)
 
     def _require_connection(self) -> Connection:
         """Return the connection. Raise `ExecutorStopped` if another thread has called `stop`."""
@@ -424,12 +392,67 @@ class CommandLineExecutor(CodeExecutor):
             raise ExecutorStopped("The executor was stopped. Call start() to use it again.")
         return connection
 
-    def _block_limits(self) -> Limits:
-        """Return how much the next block may use, where that is less than `limits`."""
-        return self._settings.limits
+    def _wall_seconds(self, options: RunOptions) -> float | None:
+        return shortest(self.timeout, self.limits.wall_seconds, options.run_seconds)
 
-    def _wall_seconds(self) -> float | None:
-        return shortest(self.timeout, self.limits.wall_seconds)
+    # programs
+
+    async def _run_program(
+        self, program: Program, token: Token | None, options: RunOptions
+    ) -> CodeResult:
+        builder, decoder = ResultBuilder(), FrameDecoder(0, options.lower(self.limits))
+        builder.add_event(Started(0, "python" if program.script else program.argv[0]))
+        request: dict[str, object] = {
+            **program.request(self.inner_work_dir),
+            "written_bytes": options.written_bytes,
+            "wall_seconds": self._wall_seconds(options),
+        }
+        if program.code_file is not None:
+            name, code = program.code_file
+            text = as_utf_8(code, Path(name).suffix[1:])
+            if self._server_writes_files and len(text) <= MAX_INLINE_CODE:
+                request["write"] = self._path_in_backend(name), text
+            else:
+                assert self._workspace is not None
+                self._workspace.write(name, text)
+        async with contextlib.aclosing(self._frames(request, token)) as frames:
+            async for frame in frames:
+                for event in decoder.decode(frame):
+                    builder.add_event(event)
+        return builder.result()
+
+    # Runs with options, for what an executor is a part of.
+
+    def run_blocks(
+        self, blocks: Sequence[CodeBlockLike], token: Token | None, options: RunOptions
+    ) -> Coroutine[Any, Any, CodeResult]:
+        """Run blocks as `execute_code_blocks` does, with `options`."""
+        events = self._events(validate_blocks(blocks), token, self._with_options(options))
+        return background_loop().call(self._collect(events))
+
+    def stream_blocks(
+        self, blocks: Sequence[CodeBlockLike], token: Token | None, options: RunOptions
+    ) -> AsyncGenerator[Event, None]:
+        """Run blocks as `execute_stream` does, with `options`."""
+        events = self._events(validate_blocks(blocks), token, self._with_options(options))
+        return background_loop().stream(events)
+
+    def run_program(
+        self, program: Program, token: Token | None, options: RunOptions
+    ) -> Coroutine[Any, Any, CodeResult]:
+        """Run a program in the work folder. Raises as `execute_code_blocks` does."""
+        return background_loop().call(self._run_program(program, token, options))
+
+    # the work folder from outside
+
+    def writable_folders(self) -> list[Path]:
+        """Return the folders on this machine that code can write to, from any thread."""
+        return [] if self._workspace is None else [self._workspace.path]
+
+    def ignore_upload(self, name: str) -> None:
+        """Do not report a file that a client has written as a change by code."""
+        if self._workspace is not None:
+            self._workspace.ignore_upload(name)
 
     # settings
 

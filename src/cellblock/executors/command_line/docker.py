@@ -26,7 +26,6 @@ from ...containers.guarantees import ContainerSettings, container_guarantees
 from ...containers.image_packages import image_with_packages
 from ...containers.lifecycle import ContainerLifecycle
 from ...containers.spec import (
-    WORK_DIR,
     ContainerOptions,
     ContainerSpec,
     validate_options,
@@ -238,6 +237,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
             stop_on_disconnect=not self._keeps_container,
             has_filter=spec.has_filter,
             gvisor=spec.gvisor,
+            cwd=self.inner_work_dir,
         )
         return self._backend
 
@@ -350,7 +350,7 @@ class DockerCommandLineCodeExecutor(CommandLineExecutor):
         )
 
     def _path_in_backend(self, name: str) -> str:
-        return f"{WORK_DIR}/{name}"
+        return f"{self.inner_work_dir}/{name}"
 
     async def _frames(
         self, request: dict[str, Any], token: Token | None = None

@@ -8,6 +8,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -15,7 +16,7 @@ from ...backends.base import Backend
 from ...backends.landlock import LandlockBackend
 from ...backends.other_systems import check_sandbox_system
 from ...backends.protected_paths import ProtectedPath, find_protected_paths
-from ...backends.sandbox import ENVIRONMENT, WORK_DIR
+from ...backends.sandbox import ENVIRONMENT
 from ...backends.scratch import create_scratch
 from ...backends.shared_server import SharedSandboxBackend
 from ...environments.interpreter import (
@@ -104,10 +105,11 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             isolation=isolation,
         )
 
+    sharing_group = ""  # executors with another one do not share a runtime server
+
     def _init_state(self) -> None:
         super()._init_state()
-        self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
-        self._sharing_group = ""  # executors with another one do not share a runtime server
+        self._scratch: Path | None = None  # contains the home folder and the environment
         self._work_dir_lease: ownership_lease.OwnershipLease | None = None
         self._protected: tuple[ProtectedPath, ...] = ()
 
@@ -164,7 +166,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
         interpreter = await find_interpreter(self._python_path())
         visible_packages = (*packages, *interpreter.packages)
         assert self._workspace is not None
-        scratch = create_scratch("cellblock-scratch-", self._workspace.path)
+        scratch = self._scratch = create_scratch("cellblock-scratch-", self._workspace.path)
         delete.append(str(scratch))
         (scratch / "home").mkdir()
         full = self._sandbox.isolation == "full"
@@ -182,8 +184,8 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
             functools.partial(
                 SharedSandboxBackend,
                 protected=self._protected,
-                inner_work_dir=self._inner_work_dir,
-                group=self._sharing_group,
+                inner_work_dir=self.inner_work_dir,
+                group=self.sharing_group,
             )
             if full
             else LandlockBackend
@@ -216,6 +218,19 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
                 and self.policy.protect_startup_files,
             )
 
+    @property
+    def scratch(self) -> Path | None:
+        """The folder with the home folder and the environment of blocks, since the first start."""
+        return self._scratch
+
+    def writable_folders(self) -> list[Path]:
+        """See `CommandLineExecutor`."""
+        return [*super().writable_folders(), *([] if self._scratch is None else [self._scratch])]
+
+    def forget_files(self) -> None:
+        """Report files as new that earlier blocks have left. Raise `WorkspaceError`."""
+        self._workspace = Workspace(self.work_dir)
+
     def _python_path(self) -> str | None:
         context = self._sandbox.virtual_env_context
         return None if context is None else str(context.env_exe)
@@ -223,7 +238,7 @@ class SandboxCommandLineCodeExecutor(CommandLineExecutor):
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         if self._sandbox.isolation != "full":
             return command_on_host(self._workspace, language, name, self._block_python)
-        path = f"{self._inner_work_dir}/{name}"
+        path = f"{self.inner_work_dir}/{name}"
         if language.name == "python":
             return {"script": path}
         return {"argv": [*(language.argv or ()), path]}

@@ -226,7 +226,7 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
             await self._remove_temp_dir()
 
     async def _open_session(self) -> RemoteSession:
-        if self._must_start():
+        if self.must_start():
             await self._start_for_use()
         return self._live_session()
 

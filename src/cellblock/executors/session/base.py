@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...aio.background_loop import background_loop
-from ...backends.sandbox import WORK_DIR
 from ...blocks import CodeBlock, CodeBlockLike, file_name
 from ...cancellation import Token
 from ...events import Display, Ended, Event, Started
@@ -21,6 +20,7 @@ from ...source_text import source_to_run
 from ..command_line.base import CommandLineExecutor
 from ..displays import DisplayFiles, has_files, save_display
 from ..frame_decoder import FrameDecoder
+from ..run_options import RunOptions
 from ..settings import ExecutorSettings
 from ..workspace.workspace import OutsideWorkspace
 from .checkpoint import Checkpoint
@@ -64,12 +64,7 @@ class SessionExecutor(CommandLineExecutor):
     """
 
     is_live: ClassVar[bool] = True
-    _loss_advice: ClassVar[str] = "Call restart() to start a new session."
-    _no_input: ClassVar[str] = (
-        "input() is not available: create the session with an input_callback to answer it."
-    )
-
-    input_is_timed = True  # False if waiting for an answer to `input()` does not count as time
+    loss_advice = "Call restart() to start a new session."
 
     if TYPE_CHECKING:
 
@@ -82,7 +77,6 @@ class SessionExecutor(CommandLineExecutor):
     def _init_state(self) -> None:
         super()._init_state()
         self._session_number = 0
-        self._inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it
         self._checkpoints: dict[str, Checkpoint] = {}
         self._block_count = 0
         self._event_count = 0  # of the running block
@@ -94,12 +88,12 @@ class SessionExecutor(CommandLineExecutor):
         module = self._settings.functions
         await asyncio.to_thread(self._workspace.write, f"{module.module_name}.py", module.source)
         code = f"__import__('importlib').import_module({module.module_name!r})"
-        await self._run_function_loader({**self._run_request(code), "silent": True})
+        await self._run_function_loader(self._run_request(code, "", RunOptions(is_silent=True)))
 
     # blocks
 
-    async def _run_block(
-        self, number: int, block: CodeBlock, token: Token | None
+    async def _run(
+        self, number: int, block: CodeBlock, token: Token | None, options: RunOptions
     ) -> AsyncGenerator[Event, None]:
         language = find_language(block.language)
         if (
@@ -107,7 +101,7 @@ class SessionExecutor(CommandLineExecutor):
             or language.name != "python"
             or action_for(language, self._settings.execution_policies) != "execute"
         ):
-            async with contextlib.aclosing(super()._run_block(number, block, token)) as events:
+            async with contextlib.aclosing(super()._run(number, block, token, options)) as events:
                 async for event in events:
                     yield event
             return
@@ -124,9 +118,10 @@ class SessionExecutor(CommandLineExecutor):
             yield Ended(number, 1, "error", message=error.output)
             return
         yield Started(number, block.language, workspace.absolute_path(name) if name else None)
-        queued_at, decoder = time.monotonic(), FrameDecoder(number, self._block_limits())
+        queued_at, decoder = time.monotonic(), FrameDecoder(number, options.lower(self.limits))
         async with self._session_lock:
-            request = {**self._run_request(code, name), "waited": time.monotonic() - queued_at}
+            request = self._run_request(code, name, options)
+            request["waited"] = time.monotonic() - queued_at
             frames, self._event_count = self._frames(request, token), 0
             try:
                 async for frame in frames:
@@ -134,31 +129,30 @@ class SessionExecutor(CommandLineExecutor):
                         if isinstance(event, Ended):
                             for change in workspace.change_events(number, since, exclude=name):
                                 yield change
-                        for part in self._with_saved_display(event):
+                        for part in self._with_saved_display(event, options):
                             self._event_count += 1
                             yield part
             finally:
                 await frames.aclose()
             self._block_count += 1
 
-    def _with_saved_display(self, event: Event) -> Iterable[Event]:
+    def _with_saved_display(self, event: Event, options: RunOptions) -> Iterable[Event]:
         """Save what `event` displays, and return all events of it."""
         if isinstance(event, Display) and has_files(event.data):
-            return save_display(self._display_files(), event)
+            assert self._workspace is not None
+            return save_display(options.displays or DisplayFiles(self._workspace.path), event)
         return (event,)
 
-    def _run_request(self, code: str, name: str = "") -> dict[str, Any]:
+    def _run_request(self, code: str, name: str, options: RunOptions) -> dict[str, Any]:
         request: dict[str, Any] = {
+            **options.session_fields(has_callback=self._session.input_callback is not None),
             "op": "run",
             "session": self._session_number,
             "code": code.encode(errors="replace").decode(),
-            "wall_seconds": self._wall_seconds(),
+            "wall_seconds": self._wall_seconds(options),
             "rollback_checkpoints": self._session.checkpoints,
             "keep_processes": self._session.keep_processes,
-            "input": self._session.input_callback is not None,
-            "input_is_timed": self.input_is_timed,
-            "no_input": self._no_input,
-            "file": f"{self._inner_work_dir}/{name}" if name else None,
+            "file": f"{self._current_folder}/{name}" if name else None,
         }
         if self._settings.save_output:
             request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
@@ -171,14 +165,10 @@ class SessionExecutor(CommandLineExecutor):
         """Raise `BackendLost` if the backend is gone, before anything is written for a block."""
         self._require_connection().check_open()
 
-    def _display_files(self) -> DisplayFiles:
-        """Return where displayed content is saved."""
-        assert self._workspace is not None
-        return DisplayFiles(self._workspace.path)
-
     @property
-    def _answers_input(self) -> bool:
-        return self._session.input_callback is not None
+    def _current_folder(self) -> str:
+        """The path of the work folder as blocks of this session see it."""
+        return self.inner_work_dir
 
     async def _on_input(self, question: dict[str, Any]) -> str:
         callback = self._session.input_callback
@@ -213,7 +203,7 @@ class SessionExecutor(CommandLineExecutor):
         complete = {
             **request,
             "session": self._session_number,
-            "wall_seconds": self._wall_seconds(),
+            "wall_seconds": self._wall_seconds(self.default_options),
         }
         return await self._require_connection().request(complete, value)
 

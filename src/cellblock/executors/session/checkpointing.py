@@ -16,6 +16,7 @@ from ...aio.background_loop import background_loop
 from ...aio.shielded import run_in_thread, run_to_end
 from ...errors import CheckpointError, SessionError, UnsupportedValue
 from ...runtime import values
+from ..argument_checks import shortest
 from ..workspace import snapshot
 from ..workspace.full_disk import report_full_disk
 from .base import SessionExecutor
@@ -107,13 +108,16 @@ class CheckpointableSession(SessionExecutor):
         *,
         lifetime_seconds: float | None = None,
         replace: bool = False,
+        max_copied_bytes: int | None = None,
     ) -> Checkpoint:
         """Create a frozen copy of the session's memory and work folder.
 
         `restore`, `drop` and `fork` also take its `name`. `None` means the first free number. With
         `replace`, it takes the place of a checkpoint with this name, which is kept if this fails.
 
-        It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. Raise
+        It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. It
+        copies at most `max_copied_bytes` of files, if that is less than `Limits.written_bytes`.
+        Raise
         `CheckpointError` if `Limits.checkpoints` would be exceeded, or if the session has something
         that cannot be copied: running threads, child processes, network connections, terminals,
         GPU contexts or shared memory. The error names it.
@@ -121,18 +125,28 @@ class CheckpointableSession(SessionExecutor):
         and `WorkspaceError` if the disk is full.
         """
         with report_full_disk("The checkpoint cannot be saved"):
-            return await background_loop().call(self._checkpoint(name, lifetime_seconds, replace))
+            return await background_loop().call(
+                self._checkpoint(name, lifetime_seconds, replace, max_copied_bytes)
+            )
 
     async def _checkpoint(
-        self, given_name: str | None, lifetime: float | None, replace: bool
+        self,
+        given_name: str | None,
+        lifetime: float | None,
+        replace: bool,
+        max_copied_bytes: int | None,
     ) -> Checkpoint:
         if not self._is_open:
             await self._start_for_use()
         async with self._session_lock:
-            return await self._checkpoint_locked(given_name, lifetime, replace)
+            return await self._checkpoint_locked(given_name, lifetime, replace, max_copied_bytes)
 
     async def _checkpoint_locked(
-        self, given_name: str | None, lifetime: float | None, replace: bool
+        self,
+        given_name: str | None,
+        lifetime: float | None,
+        replace: bool,
+        max_copied_bytes: int | None,
     ) -> Checkpoint:
         began, name = time.monotonic(), self._new_checkpoint_name(given_name, replace)
         limit, others = self.limits.checkpoints, self._checkpoints.keys() - {name}
@@ -148,8 +162,8 @@ class CheckpointableSession(SessionExecutor):
 
         def take_snapshot() -> None:
             previous, folder = None if last is None else last.snapshot, self._checkpoint_dir()
-            limit = self._block_limits().written_bytes
-            taken.append(snapshot.take_snapshot(workspace.path, previous, folder, limit))
+            room = shortest(self.limits.written_bytes, max_copied_bytes)
+            taken.append(snapshot.take_snapshot(workspace.path, previous, folder, room))
 
         try:
             answer, _ = await self._query_locked(
@@ -279,21 +293,29 @@ class CheckpointableSession(SessionExecutor):
         return checkpoint
 
     async def fork(
-        self, count: int = 1, *, checkpoint: Checkpoint | str | None = None
+        self,
+        count: int = 1,
+        *,
+        checkpoint: Checkpoint | str | None = None,
+        max_copied_bytes: int | None = None,
     ) -> list[Self]:
         """Create `count` independent sessions that start from the current state or `checkpoint`.
 
         They share memory until they modify it. Each has its own temporary work folder and its own
         `stop`. The random number generators of `random`, numpy and torch are reseeded in each.
+        `max_copied_bytes` is as for `checkpoint`, for each of them.
         Raise `CheckpointError` and `WorkspaceError` as `checkpoint` does, and `CheckpointError` if
         the session is the result of too many nested forks for the kernel (about 30).
         """
         if count < 1:
             raise ValueError(f"count must be greater than or equal to 1, not {count!r}.")
         with report_full_disk("The session cannot be copied"):
-            return await background_loop().call(self._fork(count, checkpoint))
+            return await background_loop().call(self._fork(count, checkpoint, max_copied_bytes))
 
-    async def _fork(self, count: int, given: Checkpoint | str | None) -> list[Self]:
+    async def _fork(
+        self, count: int, given: Checkpoint | str | None, max_copied_bytes: int | None
+    ) -> list[Self]:
+        room = shortest(self.limits.written_bytes, max_copied_bytes)
         if not self._is_open:
             await self._start_for_use()
         branches: list[Self] = []
@@ -303,10 +325,10 @@ class CheckpointableSession(SessionExecutor):
             if checkpoint is None:  # the copy must contain the buffered data of open files
                 answer = check_answer((await self._query_locked({"op": "flush"}))[0])
                 if answer.get("by_value"):  # only a checkpoint sends its values to branches
-                    checkpoint = temporary = await self._checkpoint_locked(None, None, False)
+                    checkpoint = temporary = await self._checkpoint_locked(None, None, False, room)
             try:
                 for _ in range(count):
-                    branches.append(await self._fork_one(checkpoint))
+                    branches.append(await self._fork_one(checkpoint, room))
             except BaseException:
                 for branch in branches:
                     await branch._stop()
@@ -323,8 +345,12 @@ class CheckpointableSession(SessionExecutor):
         """Return the folder for snapshots. It lives as long as the session. Code cannot see it."""
 
     @abstractmethod
-    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
+    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
         """Create one branch, already started. If it raises, it leaves nothing behind."""
+
+    def writable_folders(self) -> list[Path]:
+        """See `CommandLineExecutor`. Checkpoints have copies of the work folder."""
+        return [*super().writable_folders(), *(each.snapshot.path for each in self.checkpoints)]
 
     def _discard_checkpoints(self) -> None:
         """Delete all checkpoints. Their processes have ended or are about to end."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from ...aio.shielded import run_in_thread
 from ...backends.base import Backend
@@ -21,7 +21,7 @@ from ...backends.container import FIRST_SESSION
 from ...cancellation import Token
 from ...containers import users
 from ...containers.client import EngineClient
-from ...containers.spec import WORK_DIR, ContainerSpec
+from ...containers.spec import ContainerSpec
 from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStopped
 from ...languages import Language
 from ...runtime.linux.safe_folder import remove_tree
@@ -67,9 +67,6 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     * Memory, processes and CPUs are limited for the container as a whole.
     """
 
-    # The current folder of the first session: the work folder, or another mount of it.
-    _first_folder: ClassVar[str] = WORK_DIR
-
     def __init__(
         self,
         image: str = IMAGE,
@@ -91,12 +88,13 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         super()._init_state()
         self._container_group: _ContainerGroup | None = None
         self._branch_dir: SharedTempDir | None = None  # of a branch: contains its work folder
+        self._branch_folder = ""  # of a branch: its work folder in the container
 
     # open and close
 
     async def _open(self) -> None:
         self._container_group = _ContainerGroup(self.work_dir)
-        self._session_number, self._inner_work_dir = FIRST_SESSION, self._first_folder
+        self._session_number, self._branch_folder = FIRST_SESSION, ""
         try:
             await super()._open()
         except BaseException:
@@ -106,7 +104,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
         await super()._make_backend(packages, delete)
         assert self._backend is not None
-        self._backend = replace(self._backend, sessions=True, cwd=self._first_folder)
+        self._backend = replace(self._backend, sessions=True)
         return self._backend
 
     def _container_spec(self, client: EngineClient) -> ContainerSpec:
@@ -158,15 +156,19 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     def _check_backend(self) -> None:
         """Do nothing: running the block detects that the server has ended and restarts it."""
 
+    @property
+    def _current_folder(self) -> str:
+        return self._branch_folder or self.inner_work_dir
+
     def _path_in_backend(self, name: str) -> str:
-        return f"{self._inner_work_dir}/{name}"
+        return f"{self._current_folder}/{name}"
 
     def _command(self, language: Language, name: str) -> dict[str, Any]:
         session = {
             "op": "program",
             "session": self._session_number,
             "mounts": _NO_MOUNTS,
-            "cwd": self._inner_work_dir,
+            "cwd": self._current_folder,
         }
         return {**super()._command(language, name), **session}
 
@@ -207,16 +209,20 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     # checkpoints and forks
 
     async def _checkpoint(
-        self, given_name: str | None, lifetime: float | None, replace: bool
+        self,
+        given_name: str | None,
+        lifetime: float | None,
+        replace: bool,
+        max_copied_bytes: int | None,
     ) -> Checkpoint:
         if self._docker.transfer == "copy":
             raise CheckpointError(
                 'checkpoint() is not possible with transfer="copy": the work folder exists only in '
                 'the container. Use transfer="bind".'
             )
-        return await super()._checkpoint(given_name, lifetime, replace)
+        return await super()._checkpoint(given_name, lifetime, replace, max_copied_bytes)
 
-    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
+    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
         assert self._workspace is not None
         self._require_connection()
         assert self._container_group is not None
@@ -241,7 +247,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         }
         try:
             await run_in_thread(
-                _copy_folder, source, folder, self._workspace.path, self.limits.written_bytes
+                _copy_folder, source, folder, self._workspace.path, max_copied_bytes
             )
             check_answer(await self._request_fork(request), CheckpointError)
         except BaseException:
@@ -267,7 +273,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         return branch
 
     def _join_group(
-        self, other: DockerSessionCodeExecutor, number: int, folder: Path, inner_work_dir: str
+        self, other: DockerSessionCodeExecutor, number: int, folder: Path, branch_folder: str
     ) -> None:
         """Become a branch in the container of `other`."""
         assert other._container_group is not None
@@ -277,7 +283,7 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         self._branch_dir.acquire()
         self._client, self._lifecycle = other._client, other._lifecycle
         self._backend, self._connection = other._backend, other._connection
-        self._session_number, self._inner_work_dir = number, inner_work_dir
+        self._session_number, self._branch_folder = number, branch_folder
         self._temp_dir, self._temp_dir_removal = folder, TempDirRemoval(self, folder)
         self._workspace = Workspace(folder)
         self._mark_open()

@@ -114,12 +114,11 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         )
         self._shared = SharedServerSettings(server=server)
         if server is not None:
-            self._inner_work_dir = server.runtime_server.inner_work_dir
+            self.inner_work_dir = server.runtime_server.inner_work_dir
 
     def _init_state(self) -> None:
         super()._init_state()
         self._server: SessionServer | None = None
-        self._scratch: Path | None = None
 
     # open and close
 
@@ -183,7 +182,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
             raise
         if not answer.keys() & {"refused", "error"}:
             server.add_session()
-            connection.loss_advice = self._loss_advice
+            connection.loss_advice = self.loss_advice
             self._server, self._connection, self._session_number, self._scratch = (
                 server,
                 connection,
@@ -200,7 +199,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
             str(scratch),
             self.policy,
             self._protected,
-            work_dir_target=self._inner_work_dir,
+            work_dir_target=self.inner_work_dir,
         )
 
     async def _close(self, *, restarting: bool) -> None:
@@ -233,12 +232,12 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
         assert self._scratch is not None
         return self._scratch
 
-    async def _fork_one(self, checkpoint: Checkpoint | None) -> Self:
+    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
         assert self._workspace is not None
         connection, server, own_scratch = self._require_connection(), self._server, self._scratch
         assert server is not None
         assert own_scratch is not None
-        branch = self._new_branch()
+        branch = self._copy_with_work_dir(None)
         work_dir = branch.work_dir
         scratch = create_scratch("cellblock-session-", work_dir)
         source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
@@ -249,7 +248,7 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
                 work_dir,
                 own_scratch,
                 scratch,
-                self._block_limits().written_bytes,
+                max_copied_bytes,
             )
             branch._workspace = Workspace(work_dir)
             request: dict[str, Any] = {
@@ -268,12 +267,6 @@ class SandboxSessionCodeExecutor(CheckpointableSession, SandboxCommandLineCodeEx
             raise
         branch._block_count = checkpoint.blocks if checkpoint is not None else self._block_count
         branch._mark_open()
-        return branch
-
-    def _new_branch(self) -> Self:
-        """Return an executor with the same settings and a temporary work folder."""
-        branch = self._copy_with_work_dir(None)
-        branch._inner_work_dir = self._inner_work_dir
         return branch
 
     # settings

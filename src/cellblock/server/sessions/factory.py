@@ -10,10 +10,12 @@ import time
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import CellblockError
-from ...executors.command_line.docker import IMAGE
+from ...executors.command_line.docker import IMAGE, DockerCommandLineCodeExecutor
+from ...executors.session.docker import DockerSessionCodeExecutor
+from ...executors.session.sandbox import SandboxSessionCodeExecutor
 from ...executors.workspace.cleanup_watchdog import CleanupWatchdog
 from ...executors.workspace.full_disk import report_full_disk
 from ...limits import Limits
@@ -22,17 +24,9 @@ from ...runtime.linux.safe_folder import remove_tree
 from ..owners import ANONYMOUS, ANONYMOUS_ID, Owner
 from ..refusals import PolicyNotSupported
 from ..settings import ServedSettings
-from .executors import (
-    DATA_DIR,
-    ServedDockerProgram,
-    ServedDockerSession,
-    ServedExecutor,
-    ServedSandboxProgram,
-    ServedSandboxSession,
-)
+from .executors import DATA_DIR, SandboxProgram, ServedExecutor
 from .warm_server import WarmServer, check_mounts
 
-DockerT = TypeVar("DockerT", ServedDockerSession, ServedDockerProgram)
 _MAX_IDLE_SECONDS = 60.0  # until the server of a key ends that has no session
 
 
@@ -66,7 +60,7 @@ class SandboxSessions:
         # By owner, and the limits and policy that the owner had when they started.
         self._servers: dict[tuple[str, str], WarmServer] = {}
         # By group. The last one was used last.
-        self._idle_programs = defaultdict[str, list[ServedSandboxProgram]](list)
+        self._idle_programs = defaultdict[str, list[SandboxProgram]](list)
         self._tasks = set[asyncio.Task[None]]()
         self._exit_stack = contextlib.AsyncExitStack()
 
@@ -81,28 +75,28 @@ class SandboxSessions:
     async def __aexit__(self, *_error: object) -> None:
         await self._exit_stack.aclose()
 
-    async def make(self, owner: Owner) -> ServedSandboxSession:
+    async def make(self, owner: Owner) -> ServedExecutor:
         """Return a session that is not started yet. Raise what starting a server raises."""
         settings = owner.overrides.apply_to(self._settings)
         server = await self._server_for(owner, settings).get()
-        return ServedSandboxSession(settings.run_seconds, server=server)
+        return ServedExecutor(SandboxSessionCodeExecutor(settings.run_seconds, server=server))
 
-    async def make_program(self, owner: Owner) -> ServedSandboxProgram:
+    async def make_program(self, owner: Owner) -> SandboxProgram:
         """Return an executor without traces of earlier code. Raise `PolicyNotSupported`."""
         group = f"{owner.id} {_name(owner.overrides.limits, owner.overrides.policy)}"
         if idle := self._idle_programs[group]:
             return idle.pop()
         settings = owner.overrides.apply_to(self._settings)
         check_mounts(settings.policy)
-        return ServedSandboxProgram(settings, group)
+        return SandboxProgram(settings, group)
 
     async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
         """Stop an executor, or keep it for other programs of its owner if no code runs in it."""
-        if is_idle and isinstance(executor, ServedSandboxProgram) and await executor.reset():
+        if is_idle and isinstance(executor, SandboxProgram) and await executor.reset():
             executor.idle_since = time.monotonic()
             self._idle_programs[executor.group].append(executor)
         else:
-            await executor.stop()
+            await executor.executor.stop()
 
     def _server_for(self, owner: Owner, settings: ServedSettings) -> WarmServer:
         own = _name(settings.limits, settings.policy.to_dict())
@@ -131,7 +125,7 @@ class SandboxSessions:
         """Stop the executors that were not used after `idle_since`."""
         for group, idle in list(self._idle_programs.items()):
             while idle and idle[0].idle_since <= idle_since:
-                await idle.pop(0).stop()
+                await idle.pop(0).executor.stop()
             if not idle and self._idle_programs[group] is idle:
                 del self._idle_programs[group]
 
@@ -180,26 +174,26 @@ class DockerSessions:
         assert self._work_dirs is not None
         await self._work_dirs.remove()
 
-    async def make(self, owner: Owner) -> ServedDockerSession:
+    async def make(self, owner: Owner) -> ServedExecutor:
         """Return a session that is not started yet. Raise `PolicyNotSupported`."""
-        return self._make(owner, ServedDockerSession)
+        return self._make(owner, DockerSessionCodeExecutor)
 
-    async def make_program(self, owner: Owner) -> ServedDockerProgram:
+    async def make_program(self, owner: Owner) -> ServedExecutor:
         """Return an executor that is not started yet. Raise `PolicyNotSupported`."""
-        return self._make(owner, ServedDockerProgram)
+        return self._make(owner, DockerCommandLineCodeExecutor)
 
     async def release(self, executor: ServedExecutor, *, is_idle: bool) -> None:
         """Stop an executor and remove its folder."""
-        await executor.stop()
-        await asyncio.to_thread(remove_tree, str(executor.work_dir))
+        await executor.executor.stop()
+        await asyncio.to_thread(remove_tree, str(executor.executor.work_dir))
 
-    def _make(self, owner: Owner, kind: type[DockerT]) -> DockerT:
+    def _make(self, owner: Owner, kind: type[DockerCommandLineCodeExecutor]) -> ServedExecutor:
         assert self._work_dirs is not None
         settings = owner.overrides.apply_to(self._settings)
         _check_container_policy(settings.policy)
         with report_full_disk("A session cannot be started"):
             work_dir = tempfile.mkdtemp(prefix="cellblock-work-", dir=self._work_dirs.path)
-        return kind(
+        executor = kind(
             settings.image or IMAGE,
             timeout=settings.run_seconds,
             work_dir=work_dir,
@@ -210,6 +204,7 @@ class DockerSessions:
             network="bridge" if settings.policy.network == "host" else "none",
             delete_tmp_files=True,
         )
+        return ServedExecutor(executor, fork_obstacle="--executor docker")
 
 
 def _check_container_policy(policy: Policy) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from ..owners import Owner
 from ..refusals import InvalidRequest, Refusal
-from .executors import ServedSession
 from .session import HostedSession
 from .store import SessionStore
 
@@ -25,14 +22,13 @@ async def fork_session(
     `Draining`, and `CheckpointError`.
     """
     _check(store, owner, identifier)
-    source = session.checkpointable
-    (branch,) = await store.call(session, lambda: source.fork(1, checkpoint=checkpoint))
+    branch = await store.call(session, lambda: session.fork(checkpoint))
     try:
         _check(store, owner, identifier)  # a concurrent request may have been faster
     except Refusal:
-        await branch.stop()
+        await branch.executor.stop()
         raise
-    store.add(owner, identifier, cast(ServedSession, branch))
+    store.add(owner, identifier, branch)
     async with store.use(owner, identifier):
         pass  # leaving it sets the time at which it expires
 

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 from uuid import uuid4
 
@@ -15,17 +15,22 @@ from ...blocks import CodeBlock
 from ...cancellation import CancellationToken
 from ...errors import BackendError, ExecutorStopped
 from ...events import Ended, Event
+from ...executors.command_line.base import CommandLineExecutor
+from ...executors.command_line.program import Program
+from ...executors.run_options import RunOptions
+from ...executors.session.checkpoint import Checkpoint
 from ...executors.session.checkpointing import CheckpointableSession
 from ...results import CodeResult, ResultBuilder
 from ...startup_files import is_startup_file
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionNotFound
 from .disk_quota import DiskQuota
-from .executors import Program, ServedExecutor, ServedSession
+from .executors import ServedExecutor
 from .factory import SessionFactory
 from .files import SessionFiles
 
 T = TypeVar("T")
+_NO_TERMINAL_INPUT = "EOF when reading a line"  # Python's words
 _MAX_RUNS = 100  # whose results a session keeps for clients that ask later
 
 
@@ -76,32 +81,31 @@ class HostedSession:
         self.is_closed = False
         self.lock = asyncio.Lock()
         self.runs = OrderedDict[str, SessionRun]()
-        self._executor, self._factory, self._disk_quota = executor, factory, disk_quota
+        self._served, self._factory, self._disk_quota = executor, factory, disk_quota
         self._open_lock = asyncio.Lock()
         self._is_open = False
         self._active: SessionRun | None = None
         self._cut: SessionRun | None = None  # the run that `close` has cancelled
 
     @property
-    def executor(self) -> ServedExecutor:
+    def executor(self) -> CommandLineExecutor:
         """The executor, for what the other methods do not offer."""
-        return self._executor
+        return self._served.executor
 
     @property
     def is_live(self) -> bool:
         """Whether the session has a live interpreter. Else its runs are fresh processes."""
-        return self._executor.is_live
+        return self.executor.is_live
 
     @property
     def checkpointable(self) -> CheckpointableSession:
         """The same executor, with its checkpoints and variables."""
-        assert isinstance(self._executor, ServedSession)
-        return self._executor
+        return self._served.session
 
     @property
     def files(self) -> SessionFiles:
         """The files of the session, which must be open."""
-        return SessionFiles(self._executor.work_dir, self._disk_quota.check, self._ignore_upload)
+        return SessionFiles(self.executor.work_dir, self._disk_quota.check, self._ignore_upload)
 
     def _ignore_upload(self, name: str) -> None:
         """Do not report an upload as a change by code.
@@ -109,14 +113,14 @@ class HostedSession:
         A startup file that is uploaded during a run is reported: code may have replaced it already.
         """
         if self._active is None or not is_startup_file(name):
-            self._executor.ignore_upload(name)
+            self.executor.ignore_upload(name)
 
     async def open(self) -> None:
         """Start the session if it is not started. Raise what starting an executor raises."""
         async with self._open_lock:
             if not self._is_open and not self.is_closed:
-                if self._executor.must_start():  # asking needs no other thread
-                    await self._executor.start()
+                if self.executor.must_start():  # asking needs no other thread
+                    await self._served.start()
                 self._is_open = True
         self.check_open()
 
@@ -135,7 +139,7 @@ class HostedSession:
             self._cut = self._active
             self._cut.token.cancel()
         async with self._open_lock:
-            await self._factory.release(self._executor, is_idle=is_idle)
+            await self._factory.release(self._served, is_idle=is_idle)
 
     def add_run(self, run: SessionRun) -> None:
         """Remember a run. The oldest ones are forgotten."""
@@ -147,11 +151,12 @@ class HostedSession:
         self, run: SessionRun, work: CodeBlock | Program, run_seconds: float | None
     ) -> CodeResult:
         """Run a block or program. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
-        with self._limits(run, run_seconds, await self._disk_quota.remaining()):
+        options = await self._options(run, run_seconds)
+        with self._active_run(run):
             result = await (
-                self._executor.execute_code_blocks([work], run.token)
+                self.executor.run_blocks([work], run.token, options)
                 if isinstance(work, CodeBlock)
-                else self._executor.run_program(work, run.token)
+                else self.executor.run_program(work, run.token, options)
             )
             self._check_cut(run)
             run.result = result
@@ -161,10 +166,10 @@ class HostedSession:
         self, run: SessionRun, block: CodeBlock, run_seconds: float | None
     ) -> AsyncGenerator[Event]:
         """Run a block as `execute` does, and yield its events."""
-        builder = ResultBuilder()
-        with self._limits(run, run_seconds, await self._disk_quota.remaining()):
+        builder, options = ResultBuilder(), await self._options(run, run_seconds)
+        with self._active_run(run):
             async with contextlib.aclosing(
-                self._executor.execute_stream([block], run.token)
+                self.executor.stream_blocks([block], run.token, options)
             ) as events:
                 async for event in events:
                     if isinstance(event, Ended):
@@ -174,27 +179,44 @@ class HostedSession:
         run.result = builder.session_result()
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Call `work`: a checkpoint, restore or fork. Call it only while holding `lock`.
-
-        It copies at most as many bytes as the disk quota leaves, or raises `CheckpointError`.
-        """
+        """Call `work`: a checkpoint, restore or fork. Call it only while holding `lock`."""
         self.check_open()
+        return await work()
+
+    async def checkpoint(
+        self, name: str | None, *, lifetime_seconds: float | None = None, replace: bool = False
+    ) -> Checkpoint:
+        """Make a checkpoint, for `call`. Raise `CheckpointError` if the disk quota is too small."""
+        return await self._served.session.checkpoint(
+            name,
+            lifetime_seconds=lifetime_seconds,
+            replace=replace,
+            max_copied_bytes=await self._room_for_copies(),
+        )
+
+    async def fork(self, checkpoint: str | None) -> ServedExecutor:
+        """Return a copy, for `call`. Raise `CheckpointError` if the disk quota is too small."""
+        return await self._served.fork(checkpoint, await self._room_for_copies())
+
+    async def _room_for_copies(self) -> int | None:
         try:
-            room = await self._disk_quota.remaining()
+            return await self._disk_quota.remaining()
         except DiskQuotaExceeded:
-            room = 1  # enough for what makes no copy
-        with self._executor.lower_limits(written_bytes=room):
-            return await work()
+            return 1  # enough for what makes no copy
+
+    async def _options(self, run: SessionRun, run_seconds: float | None) -> RunOptions:
+        room = await self._disk_quota.remaining()
+        options = replace(self._served.options, run_seconds=run_seconds, written_bytes=room)
+        if run.terminal_mode is None:
+            return options
+        return replace(options, terminal_mode=run.terminal_mode, no_input=_NO_TERMINAL_INPUT)
 
     @contextlib.contextmanager
-    def _limits(
-        self, run: SessionRun, run_seconds: float | None, written_bytes: int | None
-    ) -> Generator[None]:
+    def _active_run(self, run: SessionRun) -> Generator[None]:
         self.check_open()
         run.is_started, self._active = True, run
         try:
-            with self._executor.lower_limits(run_seconds, written_bytes, run.terminal_mode):
-                yield
+            yield
         except BackendError:
             self._check_cut(run)  # the folder of the session may be gone already
             raise

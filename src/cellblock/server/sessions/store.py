@@ -15,12 +15,13 @@ from uuid import uuid4
 from ...blocks import CodeBlock
 from ...errors import BackendError, BackendLost, ExecutorStopped, SessionError, WorkspaceError
 from ...events import Ended, Event
+from ...executors.command_line.program import Program
 from ...results import CodeResult
 from ..owners import Owner
 from ..refusals import Draining, Refusal, SessionNotFound, TooManySessions
 from ..settings import ServedSettings
 from .disk_quota import DiskQuota
-from .executors import Program, ServedExecutor
+from .executors import ServedExecutor
 from .factory import session_factory
 from .run_queue import RunQueue
 from .session import HostedSession, SessionRun
@@ -192,7 +193,7 @@ class SessionStore:
             folder
             for session in sessions
             if session.owner.id == owner.id
-            for folder in session.executor.folders()
+            for folder in session.executor.writable_folders()
         ]
 
     def _check_draining(self) -> None:

@@ -82,7 +82,7 @@ class SessionTools:
             executor = opened.session.checkpointable
             try:
                 saved = await opened.store.call(
-                    opened.session, lambda: executor.checkpoint(name, replace=replace)
+                    opened.session, lambda: opened.session.checkpoint(name, replace=replace)
                 )
             except ValueError as error:  # the name
                 raise ToolError(str(error)) from error

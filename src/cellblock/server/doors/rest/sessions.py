@@ -103,7 +103,7 @@ class SessionOperations:
             try:
                 made = await self._store.call(
                     session,
-                    lambda: source.checkpoint(**body.model_dump()),
+                    lambda: session.checkpoint(**body.model_dump()),
                 )
             except ValueError as error:  # the name
                 raise InvalidRequest(str(error)) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...sessions.executors import Program
+from ....executors.command_line.program import Program
 
 _PYTHON = "python3 "
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from ....executors.command_line.program import Program
 from ....limits import KIB, MIB
 from ....results import CodeResult
 from ...http.bodies import read_json
@@ -23,7 +24,6 @@ from ...http.endpoints import Endpoints, json_error
 from ...http.services import Services
 from ...owners import Owner
 from ...refusals import FileMissing, InvalidRequest
-from ...sessions.executors import Program
 from ...sessions.files import SessionFiles, split_name
 from ...sessions.store import Execute
 from .attempts import Attempts

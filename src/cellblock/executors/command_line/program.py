@@ -1,0 +1,35 @@
+"""Program: a program in the work folder that is run as it is, without a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program in the work folder. Names of files are relative to it.
+
+    argv            its arguments, unless it is a `script` in Python
+    code_file       the name and the text of a file to write before. No file has this name
+    stdin           the name of the file of its standard input, which it does not see; "": none
+    output_bytes    how many bytes of output to keep, instead of the limit `output_bytes`
+    address_space   how many bytes it may map; a script: besides what Python has mapped
+    """
+
+    argv: Sequence[str] = ()
+    script: str = ""
+    code_file: tuple[str, str] | None = None
+    stdin: str = ""
+    output_bytes: int | None = None
+    address_space: int | None = None
+
+    def request(self, folder: str) -> dict[str, object]:
+        """Return the request to run it. `folder` is the path of the work folder as blocks see it"""
+        return {
+            "script": f"{folder}/{self.script}" if self.script else None,
+            "argv": list(self.argv),
+            "stdin": f"{folder}/{self.stdin}" if self.stdin else None,
+            "output_bytes": self.output_bytes,
+            "address_space": self.address_space,
+        }

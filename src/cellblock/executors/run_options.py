@@ -1,0 +1,68 @@
+"""RunOptions: what one run does differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..limits import Limits
+from .displays import DisplayFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run differs from one of `execute_code_blocks`.
+
+    run_seconds       its time limit, if that is lower than the executor's
+    written_bytes     its limit of written bytes, if that is lower than the executor's
+    shows_value       a fresh Python process prints the value of its last line
+
+    The others are for blocks of a live session:
+
+    is_silent         show no value, and do not count the block
+    has_colours       tracebacks have colours
+    show_interrupts   the traceback of an interrupt is shown
+    terminal_mode     the form of tracebacks, if output is that of IPython in a terminal
+    answers_input     False if nobody answers `input()`, although there is an `input_callback`
+    no_input          the error of `input()` if nobody answers it
+    input_is_timed    False if waiting for an answer to `input()` does not count as time
+    displays          where displayed content is saved; None means the work folder
+    """
+
+    run_seconds: float | None = None
+    written_bytes: int | None = None
+    shows_value: bool = False
+    is_silent: bool = False
+    has_colours: bool = False
+    show_interrupts: bool = False
+    terminal_mode: str | None = None
+    answers_input: bool = True
+    no_input: str = (
+        "input() is not available: create the session with an input_callback to answer it."
+    )
+    input_is_timed: bool = True
+    displays: DisplayFiles | None = None
+
+    def lower(self, limits: Limits) -> Limits:
+        """Return the limits of the run on an executor with `limits`."""
+        if self.written_bytes is None:
+            return limits
+        allowed = limits.written_bytes
+        lower = self.written_bytes if allowed is None else min(self.written_bytes, allowed)
+        return replace(limits, written_bytes=lower)
+
+    def process_fields(self) -> dict[str, object]:
+        """Return the part of a request that these options are, for a fresh process."""
+        return {"written_bytes": self.written_bytes, "shows_value": self.shows_value}
+
+    def session_fields(self, *, has_callback: bool) -> dict[str, object]:
+        """Return the part of a request that these options are, for a live session."""
+        return {
+            "written_bytes": self.written_bytes,
+            "silent": self.is_silent,
+            "colours": self.has_colours,
+            "show_interrupts": self.show_interrupts,
+            "terminal": self.terminal_mode,
+            "input": has_callback and self.answers_input,
+            "no_input": self.no_input,
+            "input_is_timed": self.input_is_timed,
+        }
