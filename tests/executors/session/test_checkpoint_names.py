@@ -101,3 +101,16 @@ def test_a_replaced_checkpoint_is_kept_until_the_new_one_exists(
     set_x(session, 3)
     session.restore(new)
     assert session.get("x") == 2
+
+
+def test_a_checkpoint_or_branch_that_would_copy_too_much_is_refused(
+    session: SandboxSessionCodeExecutor,
+) -> None:
+    write = "open('data', 'w').write('x' * 5000)"
+    session.execute_code_blocks([CodeBlock(write, "python")]).check()
+    with pytest.raises(CheckpointError, match="more than 4000"):
+        session.checkpoint(max_copied_bytes=4000)
+    with pytest.raises(CheckpointError, match="more than 4000"):
+        session.fork(max_copied_bytes=4000)
+    assert session.checkpoints == ()
+    assert session.checkpoint(max_copied_bytes=1_000_000).copied_bytes >= 5000
