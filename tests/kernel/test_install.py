@@ -83,7 +83,7 @@ def test_a_notebook_whose_work_folder_is_refused_says_why(
     run_command("kernel", "install", "--no-check", "--work-dir=.")
     with open_kernel(home) as kernel:
         error = kernel.run("open('made.txt', 'w').close()").content["evalue"]
-    assert f"because {home} is your home folder. Use a folder" in error
+    assert f"because {home} is your home folder. Use a separate folder" in error
     assert not (home / "made.txt").exists()
     (home / "coding").write_text("no folder")
     run_command("kernel", "install", "--no-check", "--name=default")

@@ -248,14 +248,7 @@ class TenantServer(SharedServer):
         except BaseException:
             await self.remove_tenant()
             raise
-        await connection.open(
-            {
-                "mounts": tenant.mounts,
-                "delete": list(tenant.delete),
-                # In the part of the scratch folder that cells do not see.
-                "reuse_folder": f"{tenant.scratch}/code_files",
-            }
-        )
+        await connection.open({"mounts": tenant.mounts, "delete": list(tenant.delete)})
         return connection
 
     async def _start(self, backend: SandboxBackend, work_dir: str) -> None:
