@@ -243,6 +243,7 @@ def test_what_python_seems_to_do(code: str, expected: list[str]) -> None:
         ("# curl\necho hi", []),
         ("curl -s https://a.example/x", ["network (https://a.example/x)", "network (curl)"]),
         ("git  clone x && git status", ["network (git clone)"]),
+        ("git -C folder --no-pager push", ["network (git -C folder --no-pager push)"]),
         ("python -m pip install -q x", ["install (pip install)"]),
         ("sudo apt-get -y install x", ["install (apt-get -y install)"]),
         ("uv pip install x", ["install (uv pip install)"]),

@@ -64,6 +64,7 @@ _CALLS: dict[str, Activity] = {
 }
 
 _URL = re.compile(r"\b(?:https?|ftps?|wss?)://[^\s\"']+")
+_GIT = r"git\s+(?:-(?:[cC]\s+\S+|\S+)\s+)*"  # with options such as `-C folder`
 _SHELL_WORDS: tuple[tuple[Activity, re.Pattern[str]], ...] = (
     (
         "install",
@@ -76,7 +77,7 @@ _SHELL_WORDS: tuple[tuple[Activity, re.Pattern[str]], ...] = (
         "network",
         re.compile(
             r"(?<![\w./-])(?:curl|wget|ssh|scp|sftp|rsync|nc|ncat|netcat|telnet|ftp|ping|dig|"
-            r"nslookup|git\s+(?:clone|fetch|pull|push)|fetch(?=\()|/dev/tcp)(?![\w.-])"
+            rf"nslookup|{_GIT}(?:clone|fetch|pull|push)|fetch(?=\()|/dev/tcp)(?![\w.-])"
         ),
     ),
     ("dynamic_code", re.compile(r"(?<![\w.-])(?:eval\b|\|\s*(?:ba|z)?sh\b)")),
@@ -88,7 +89,7 @@ _DELETING = re.compile(
     _COMMAND.format("rm|rmdir|unlink|shred|Remove-Item")
     + _REST
     + "|"
-    + r"(?<![\w./-])(?:git\s+(?:-\S+\s+)*(?:clean|rm|restore|reset\s+--hard|checkout\s+(?:--|\.))"
+    + rf"(?<![\w./-])(?:{_GIT}(?:clean|rm|restore|reset\s+--hard|checkout\s+(?:--|\.))"
     r"|find\s[^;|&\n]*\s-delete|(?:fs|fsp|promises)\.(?:unlink|rm|rmdir)(?:Sync)?\s*\()"
     r"[^;|&\n]*"
 )

@@ -1,4 +1,4 @@
-"""A session is closed while a branch is being made: one answer goes out, and nothing stays."""
+"""A session is closed, or its branch dies, while the branch is being made."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import asyncio
 import collections
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
-from cellblock import CellblockError, CodeBlock, SandboxSessionCodeExecutor, SandboxSessionServer
+from cellblock import (
+    CellblockError,
+    CheckpointError,
+    CodeBlock,
+    SandboxSessionCodeExecutor,
+    SandboxSessionServer,
+)
 from cellblock.backends.connection import Connection
 from cellblock.runtime import protocol
 from cellblock.runtime.linux.process_tree import descendants
@@ -37,6 +45,10 @@ class Stuck(io.TextIOWrapper):
             time.sleep(3600)
 stuck = Stuck(open('stuck', 'wb'))
 """
+# The session answers when there is a file `go`.
+_UNTIL_GO = _IN_THE_SESSION.replace(
+    "time.sleep(3600)", "while not os.path.exists('go'): time.sleep(0.01)"
+)
 _HANG_SECONDS = 20  # less than the 30 s after which the server gives up a fork
 
 
@@ -104,3 +116,50 @@ def test_closing_a_session_ends_its_fork_under_way(
 
     with final_frames(monkeypatch) as counts:
         run_async(main(counts))
+
+
+def first_process_in(namespace: str, server: int) -> int:
+    """Return the process that is process 1 of a process namespace."""
+    for pid in descendants(server):
+        with contextlib.suppress(OSError):  # it has ended
+            own = Path(f"/proc/{pid}/status").read_text()
+            ids = next(line for line in own.splitlines() if line.startswith("NSpid:")).split()
+            if os.readlink(f"/proc/{pid}/ns/pid") == namespace and ids[-1] == "1":
+                return pid
+    raise AssertionError(f"{namespace} has no first process")
+
+
+def test_a_session_whose_branch_dies_is_ready_when_the_error_comes() -> None:
+    skip_without_sandbox()
+
+    async def main() -> None:
+        async with SandboxSessionServer() as server:
+            session = SandboxSessionCodeExecutor(server=server, checkpoints=False)
+            other = SandboxSessionCodeExecutor(server=server, checkpoints=False)
+            await other.start()
+            await session.start()
+            assert other._connection is not None
+            server_pid = other._connection.pid
+            await session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{_UNTIL_GO}")
+            block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
+            cell = (await session.execute_code_blocks([block])).check().output.strip()
+            init = first_process_in(cell, server_pid)
+            fork = asyncio.ensure_future(session.fork())
+            reached = session.work_dir / "reached"
+            await wait_until(lambda: reached.stat().st_size > 0, "the session has the order")
+            (branch,) = namespaces_below(init) - {cell}
+            os.kill(first_process_in(branch, init), signal.SIGKILL)
+            await wait_until(lambda: branch not in namespaces_below(init), "the branch ends")
+            await other.set("x", 1)  # the server has seen that by now
+            later = asyncio.ensure_future(
+                session.execute_code_blocks([CodeBlock("print(code != '')", "python")])
+            )
+            await other.set("x", 2)
+            (session.work_dir / "go").touch()
+            with pytest.raises(CheckpointError):
+                await fork
+            assert (await later).check().output == "True\n"
+            await other.stop()
+            await session.stop()
+
+    run_async(main())

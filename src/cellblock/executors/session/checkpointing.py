@@ -369,13 +369,15 @@ def _check_checkpoint(checkpoint: object) -> None:
 
 
 def check_answer(answer: dict[str, Any], kind: type[SessionError] = SessionError) -> dict[str, Any]:
-    """Return `answer`. If it reports an error, raise it: as `kind`, or as `CheckpointError`."""
+    """Return `answer`. If it reports an error, raise it as `kind`, and a refusal of a copy as
+    `CheckpointError`.
+    """
     if refused := answer.get("refused"):
         raise CheckpointError(
             f"The session cannot be copied because it has {', '.join(refused)}. Close that first."
         )
     if answer.get("why"):
-        raise SessionError(f"The session did not answer within the limits ({answer['why']}).")
+        raise kind(f"The session did not answer within the limits ({answer['why']}).")
     if error := answer.get("error"):
         raise kind(str(error))
     return answer

@@ -98,12 +98,14 @@ def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> Answ
                 os._exit(0)
             _wait_for_adoption(parent)
         except OSError as error:
-            os.write(2, f"{error}\n".encode())
-            os._exit(1)
+            os._exit(error.errno or 1)
         raise BecomeSession(control, fork_state, streams)
     close_all(descriptors)
     _, status = os.waitpid(between, 0)
-    return Answer(error="the fork could not enter its own cell" if status else None)
+    if code := os.waitstatus_to_exitcode(status):
+        why = os.strerror(code) if code > 0 else f"signal {-code}"
+        return Answer(error=f"the fork could not enter its own cell: {why}")
+    return Answer()
 
 
 def _wait_for_adoption(parent: int) -> None:

@@ -57,7 +57,8 @@ class Fork:
         self._key: str | None = job.request.get("checkpoint_key")
         self._is_in_container = "folder" in job.request
         self._step = Step.CELL
-        self._is_answered = self._key is not None
+        self._is_answered = self._key is not None  # a checkpoint answers nothing
+        self._failure: Answer | None = None  # of the branch, while the session is not ready yet
         self.deadline = time.monotonic() + _TIMEOUT + _GRACE
         branch.init.parent = parent.init
         parent.init.branches.add(branch.init)
@@ -129,8 +130,9 @@ class Fork:
     def _on_answer(self, answer: Answer) -> None:
         """Handle the session's answer to the order."""
         self._close_peers()
-        if answer.has_failed:
-            self._end(answer)
+        failure = self._failure or (answer if answer.has_failed else None)
+        if failure is not None:
+            self._end(failure)
             return
         self._is_answered = True
         self.on_ready()
@@ -147,13 +149,20 @@ class Fork:
         else:
             self._end(None)
 
+    def on_gone(self, why: str) -> None:
+        """Fail: the branch's cell has failed. The session answers first: until then it is busy."""
+        if self._step is Step.PROCESS and not self._is_answered:
+            self._failure = _failure(why)
+        else:
+            self.fail(why)
+
     def expire(self) -> None:
         """Fail: the deadline has passed."""
         self.fail(f"it did not start within {_TIMEOUT:.0f} s")
 
     def fail(self, why: str) -> None:
         """Give up the branch."""
-        self._end(Answer(error=f"The branch could not be forked: {why}"))
+        self._end(_failure(why))
 
     def _end(self, failure: Answer | None) -> None:
         if self._step is not Step.ENDED:
@@ -161,3 +170,7 @@ class Fork:
             if step is Step.CELL:
                 self.parent.orphans.unpause(self.parent.main)
             self._on_end(self, failure)
+
+
+def _failure(why: str) -> Answer:
+    return Answer(error=f"The branch could not be forked: {why}")

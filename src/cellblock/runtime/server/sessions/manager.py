@@ -201,7 +201,7 @@ class SessionManager:
         if session is self._spare:
             self._on_spare_gone(why)
         elif (fork := self._forks.get(session)) is not None:
-            fork.fail(why)
+            fork.on_gone(why)
         else:
             self._close_session(session.number, why)
 

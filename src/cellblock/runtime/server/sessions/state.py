@@ -9,7 +9,9 @@ _Session = TypeVar("_Session", contravariant=True)
 
 
 class State(enum.Enum):
-    """What a session does now. Its process takes orders in all states but the three first.
+    """What a session does now. Its process takes orders in all states but the first three.
+
+    While a branch is made, `fork.Step` says more: the session can be READY, but stopped.
 
     STARTING        its first process and its process start
     RESTORING       its process has ended, and another one takes its place
@@ -17,7 +19,7 @@ class State(enum.Enum):
     READY           it waits for a request
     BUSY            it runs a block, or reads or sets a variable
     CHECKPOINTING   it makes a named checkpoint
-    FORKING         it forks the process of a branch
+    FORKING         its process forks that of a branch
     """
 
     STARTING = enum.auto()
