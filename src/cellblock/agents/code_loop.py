@@ -34,7 +34,7 @@ class CodeLoop(CodeTask):
         super().__init__(coder, budget)
         self._max_turns = max_turns
         self._repeats = _Repeats()
-        self._was_told = False  # that its code was in languages that do not run
+        self._was_told = False  # that the languages of its code do not run
 
     async def run(self) -> AsyncGenerator[AgentMessage | Response, None]:
         """Yield what happens, and the `Response` last."""

@@ -10,7 +10,7 @@ from .displays import DisplayFiles
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a run differs from one of `execute_code_blocks`.
+    """How a run differs from what `execute_code_blocks` does by default.
 
     run_seconds       its time limit, if that is lower than the executor's
     written_bytes     its limit of written bytes, if that is lower than the executor's
@@ -42,7 +42,7 @@ class RunOptions:
     input_is_timed: bool = True
     displays: DisplayFiles | None = None
 
-    def lower(self, limits: Limits) -> Limits:
+    def lowered(self, limits: Limits) -> Limits:
         """Return the limits of the run on an executor with `limits`."""
         if self.written_bytes is None:
             return limits
@@ -51,11 +51,11 @@ class RunOptions:
         return replace(limits, written_bytes=lower)
 
     def process_fields(self) -> dict[str, object]:
-        """Return the part of a request that these options are, for a fresh process."""
+        """Return the fields of a request that these options set, for a fresh process."""
         return {"written_bytes": self.written_bytes, "shows_value": self.shows_value}
 
     def session_fields(self, *, has_callback: bool) -> dict[str, object]:
-        """Return the part of a request that these options are, for a live session."""
+        """Return the fields of a request that these options set, for a live session."""
         return {
             "written_bytes": self.written_bytes,
             "silent": self.is_silent,

@@ -91,7 +91,7 @@ class CommandLineExecutor(CodeExecutor):
     _default_limits: ClassVar[Limits] = SANDBOX_LIMITS
     # Three settings of an executor that is part of something larger, set before it is started:
     default_options = RunOptions()  # of runs that name none
-    inner_work_dir = WORK_DIR  # the path of the work folder as blocks see it, where it is mounted
+    inner_work_dir = WORK_DIR  # where the sandbox or a container mounts the work folder
     loss_advice = "The next call starts a new server."  # after the loss of the server
 
     def __init__(
@@ -343,7 +343,7 @@ class CommandLineExecutor(CodeExecutor):
                 yield event
             return
         try:
-            decoder = FrameDecoder(number, options.lower(self.limits))
+            decoder = FrameDecoder(number, options.lowered(self.limits))
             program = with_named_program(language, block.code)
             frames = self._frames(self._request(program, file, options), token)
             try:
@@ -400,7 +400,7 @@ class CommandLineExecutor(CodeExecutor):
     async def _run_program(
         self, program: Program, token: Token | None, options: RunOptions
     ) -> CodeResult:
-        builder, decoder = ResultBuilder(), FrameDecoder(0, options.lower(self.limits))
+        builder, decoder = ResultBuilder(), FrameDecoder(0, options.lowered(self.limits))
         builder.add_event(Started(0, "python" if program.script else program.argv[0]))
         request: dict[str, object] = {
             **program.request(self.inner_work_dir),
@@ -440,7 +440,10 @@ class CommandLineExecutor(CodeExecutor):
     def run_program(
         self, program: Program, token: Token | None, options: RunOptions
     ) -> Coroutine[Any, Any, CodeResult]:
-        """Run a program in the work folder. Raises as `execute_code_blocks` does."""
+        """Run a program in the work folder of a full sandbox or of a container.
+
+        Raises as `execute_code_blocks` does.
+        """
         return background_loop().call(self._run_program(program, token, options))
 
     # the work folder from outside

@@ -118,7 +118,7 @@ class SessionExecutor(CommandLineExecutor):
             yield Ended(number, 1, "error", message=error.output)
             return
         yield Started(number, block.language, workspace.absolute_path(name) if name else None)
-        queued_at, decoder = time.monotonic(), FrameDecoder(number, options.lower(self.limits))
+        queued_at, decoder = time.monotonic(), FrameDecoder(number, options.lowered(self.limits))
         async with self._session_lock:
             request = self._run_request(code, name, options)
             request["waited"] = time.monotonic() - queued_at
