@@ -196,3 +196,21 @@ print(count() <= first + 5)
 def test_executors_that_nobody_stops_leave_no_server_and_no_descriptor() -> None:
     done = run_script(WITHOUT_STOP)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["False", "True"], "")
+
+
+def test_a_server_of_an_executor_that_nobody_stops_ends_quietly() -> None:
+    done = run_script("""
+import asyncio, gc, os, time, warnings
+from cellblock import LocalCommandLineCodeExecutor as Executor
+
+warnings.simplefilter("ignore", UserWarning)
+warnings.simplefilter("always", ResourceWarning)
+lost = Executor()
+asyncio.run(lost.execute_code_blocks(hi))
+server = lost._connection.pid
+del lost
+gc.collect()
+while os.path.exists(f"/proc/{server}"):
+    time.sleep(0.01)
+""")
+    assert (done.returncode, done.stderr) == (0, "")

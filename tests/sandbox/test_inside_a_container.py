@@ -48,7 +48,8 @@ def output_of(*options: str) -> str:
 def test_sandbox_runs_with_the_documented_options(user: str) -> None:
     assert output_of(*DOCUMENTED, f"--user={user}").startswith("ran\n")
     page = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text(encoding="utf-8")
-    assert " ".join(option.replace("=", " ", 1) for option in DOCUMENTED) in page
+    command = " ".join(page.replace("\\\n", " ").split())
+    assert " ".join(option.replace("=", " ", 1) for option in DOCUMENTED) in command
 
 
 @pytest.mark.parametrize("missing", DOCUMENTED)

@@ -150,13 +150,13 @@ class SharedSandboxBackend(Backend):
             return await server.connect(self, backend)
         except (SandboxUnavailable, ServerFull):
             raise
-        except BackendError as error:
+        except (BackendError, OSError) as error:
+            if _needs_descriptors(error):
+                raise ServerFull(_TOO_MANY_FILES) from error
+            if isinstance(error, OSError):
+                raise
             if not await server.is_exiting():
                 raise await sandbox_unavailable(error) from error
-        except OSError as error:
-            if error.errno == errno.EMFILE:
-                raise ServerFull(_TOO_MANY_FILES) from error
-            raise
         # The server exited while we connected. That says nothing about the next one.
         return await _find_server(key).connect(self, backend)
 
@@ -333,3 +333,12 @@ def _close_listeners_in_child() -> None:
 
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_close_listeners_in_child)
+
+
+def _needs_descriptors(error: BaseException | None) -> bool:
+    """Return True if this process has no descriptor left, which caused `error`."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            return True
+        error = error.__cause__
+    return False

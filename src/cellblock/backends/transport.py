@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -189,6 +190,20 @@ def _close_soon(loop: asyncio.AbstractEventLoop, stream: socket.socket) -> None:
             loop.call_soon_threadsafe(close)
 
 
+def _wait_soon(
+    loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], log: IO[bytes]
+) -> None:
+    """Close the log of a server that ends because its stream is closed, and let a thread wait."""
+
+    def wait() -> None:
+        threading.Thread(target=process.wait, daemon=True).start()
+
+    log.close()
+    if process.returncode is None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(wait)
+
+
 class ProcessTransport(SocketTransport):
     """A server that is a child process of this one."""
 
@@ -216,6 +231,9 @@ class ProcessTransport(SocketTransport):
         finally:
             theirs.close()
         super().__init__(ours, self._process.pid)
+        # For executors that are garbage-collected without `stop`: no warning, no zombie.
+        end = weakref.finalize(self, _wait_soon, self._loop, self._process, self._stderr)
+        end.atexit = False
 
     def stderr_tail(self) -> str:
         """See `Transport`."""
