@@ -24,7 +24,7 @@ def processes_of_server(server: SandboxSessionServer) -> list[int]:
 
 
 def _server_tree(owner: Any) -> list[int]:
-    return process_tree(int(owner._connection.pid))
+    return process_tree(int(owner.place.connection.pid))
 
 
 def process_tree(pid: int) -> list[int]:

@@ -36,8 +36,8 @@ from .executors.jupyter.docker import DockerJupyterCodeExecutor as AsyncDockerJu
 from .executors.jupyter.local import JupyterCodeExecutor as AsyncJupyter
 from .executors.jupyter.remote import JupyterServerCodeExecutor as AsyncJupyterServer
 from .executors.remote.azure import AzureContainerCodeExecutor as AsyncAzureContainer
+from .executors.session.base import SessionExecutor, Variable
 from .executors.session.checkpoint import Checkpoint
-from .executors.session.checkpointing import CheckpointableSession, Variable
 from .executors.session.docker import DockerSessionCodeExecutor as AsyncDockerSession
 from .executors.session.sandbox import SandboxSessionCodeExecutor as AsyncSandboxSession
 from .executors.session.sandbox_server import SandboxSessionServer as AsyncSandboxSessionServer
@@ -285,7 +285,7 @@ class SandboxSessionServer(AsyncSandboxSessionServer):
 class _SyncSession(SyncCodeExecutor):
     """Offer the additional methods of live sessions without `await`."""
 
-    _executor: CheckpointableSession
+    _executor: SessionExecutor
 
     if TYPE_CHECKING:
 
@@ -306,7 +306,7 @@ class _SyncSession(SyncCodeExecutor):
         return background_loop().run(self._executor.variables())
 
     def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
-        """Return what Tab offers. See `CheckpointableSession.complete`."""
+        """Return what Tab offers. See `SessionExecutor.complete`."""
         return background_loop().run(self._executor.complete(code, cursor))
 
     def checkpoint(
@@ -349,7 +349,7 @@ class _SyncSession(SyncCodeExecutor):
         return [self._wrap(branch) for branch in background_loop().run(forking)]
 
     @classmethod
-    def _wrap(cls, executor: CheckpointableSession) -> Self:
+    def _wrap(cls, executor: SessionExecutor) -> Self:
         wrapper = cls.__new__(cls)
         wrapper._executor = executor
         return wrapper

@@ -56,8 +56,8 @@ def tenant(*, limits: Limits | None = None, **settings: Any) -> SandboxCommandLi
 
 
 def server_of(executor: SandboxCommandLineCodeExecutor) -> int:
-    assert executor._connection is not None
-    return executor._connection.pid
+    assert executor.place.connection is not None
+    return executor.place.connection.pid
 
 
 async def run(
@@ -294,7 +294,7 @@ def test_slow_reader_does_not_delay_others_and_loses_nothing() -> None:
                 if isinstance(event, Output):
                     got += len(event.text)
                     break
-            connection = one._connection
+            connection = one.place.connection
             await wait_until(
                 "reading is never paused", lambda: connection is not None and connection._paused
             )
@@ -342,7 +342,8 @@ def test_killed_zygote_affects_only_its_tenant() -> None:
             first, _ = by_age(children(zygote))
             os.kill(first, signal.SIGKILL)
             await wait_until(
-                "its end is not reported", lambda: not (one._connection and one._connection.is_open)
+                "its end is not reported",
+                lambda: not (one.place.connection and one.place.connection.is_open),
             )
             assert (await run(other, "print(1)")).output == "1\n"
             assert (await run(one, "print(1)")).output == "1\n"  # in a new zygote

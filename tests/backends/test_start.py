@@ -30,6 +30,7 @@ from cellblock.aio.background_loop import background_loop
 from cellblock.backends.connection import start_server
 from cellblock.environments.interpreter import find_interpreter
 from cellblock.executors.command_line.base import CommandLineExecutor
+from cellblock.executors.session.base import SessionExecutor
 from cellblock.runtime.linux import process_tree
 from tests.cancelling_awaits import CancellingAwaits
 from tests.executors.session.live_session import skip_without_sandbox
@@ -42,7 +43,7 @@ def _one() -> int:
     return 1
 
 
-KINDS: dict[str, Callable[..., CommandLineExecutor]] = {
+KINDS: dict[str, Callable[..., CommandLineExecutor | SessionExecutor]] = {
     "local": LocalCommandLineCodeExecutor,
     "sandbox": functools.partial(SandboxCommandLineCodeExecutor, functions=[_one]),
     "landlock": functools.partial(SandboxCommandLineCodeExecutor, isolation="landlock"),
@@ -191,8 +192,8 @@ def test_killed_server_is_not_a_result_of_the_program(tmp_path: Path, temporary:
             )
             while not (tmp_path / "runs").exists():
                 await asyncio.sleep(0.01)
-            assert executor._connection is not None
-            os.kill(executor._connection.pid, signal.SIGKILL)
+            assert executor.place.connection is not None
+            os.kill(executor.place.connection.pid, signal.SIGKILL)
             with pytest.raises(BackendLost, match="ended unexpectedly"):
                 await running
             await executor.restart()

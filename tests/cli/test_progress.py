@@ -6,8 +6,8 @@ import asyncio
 
 from cellblock import Output, Started
 from cellblock.cli.terminal.input_prompter import InputPrompter
-from cellblock.executors.session.base import InputPrompt
 from cellblock.executors.session.print_progress import PrintProgress
+from cellblock.executors.session.settings import InputPrompt
 
 
 class _Screen:

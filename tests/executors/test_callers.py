@@ -18,18 +18,19 @@ from cellblock import (
 )
 from cellblock.errors import ExecutorStopped
 from cellblock.executors.command_line.base import CommandLineExecutor
+from cellblock.executors.session.base import SessionExecutor
 from cellblock.testing.liveness import wait_until
 from tests.executors.session.live_session import skip_without_sandbox
 
 KINDS = {"sandbox": SandboxCommandLineCodeExecutor, "session": SandboxSessionCodeExecutor}
 
 
-def executor(kind: str, folder: Path) -> CommandLineExecutor:
+def executor(kind: str, folder: Path) -> CommandLineExecutor | SessionExecutor:
     skip_without_sandbox()
     return KINDS[kind](work_dir=folder)
 
 
-async def run(one: CommandLineExecutor, code: str) -> CodeResult:
+async def run(one: CommandLineExecutor | SessionExecutor, code: str) -> CodeResult:
     return await one.execute_code_blocks([CodeBlock(code, "python")])
 
 
@@ -140,10 +141,10 @@ def test_a_block_that_starts_while_another_thread_stops_the_executor_raises(
 ) -> None:
     async def main() -> None:
         async with executor(kind, tmp_path) as one:
-            connection, one._connection = one._connection, None  # as `stop` does first
+            connection, one.place.connection = one.place.connection, None  # as `stop` does first
             with pytest.raises(ExecutorStopped, match="stopped"):
                 await run(one, "print('hi')")
-            one._connection = connection
+            one.place.connection = connection
 
     asyncio.run(main())
 

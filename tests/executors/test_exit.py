@@ -165,7 +165,7 @@ async def run():
     executor = Executor()
     for _ in range(2):
         await executor.execute_code_blocks(hi)
-    return executor._connection.pid
+    return executor.place.connection.pid
 
 def use():
     SandboxCommandLineCodeExecutor().execute_code_blocks(hi)
@@ -184,7 +184,7 @@ print(os.path.exists(f"/proc/{server}"))
 use()
 lost = Executor()
 asyncio.run(lost.execute_code_blocks(hi))
-killed = lost._connection.pid
+killed = lost.place.connection.pid
 os.kill(killed, signal.SIGKILL)
 del lost
 while count() > first + 5 or os.path.exists(f"/proc/{killed}"):
@@ -207,7 +207,7 @@ warnings.simplefilter("ignore", UserWarning)
 warnings.simplefilter("always", ResourceWarning)
 lost = Executor()
 asyncio.run(lost.execute_code_blocks(hi))
-server = lost._connection.pid
+server = lost.place.connection.pid
 del lost
 gc.collect()
 while os.path.exists(f"/proc/{server}"):

@@ -52,7 +52,7 @@ def test_lost_server_and_restored_session_are_logged(caplog: pytest.LogCaptureFi
         session.execute_code_blocks(block("x = 1"))
         session.execute_code_blocks(block("import os; os.kill(os.getpid(), 9)"))
         assert "The session was restored" in lines(caplog, logging.INFO)
-        server = session._executor._connection
+        server = session._executor.place.connection
         assert server is not None
         os.kill(server.pid, signal.SIGKILL)
         with pytest.raises(BackendLost):

@@ -19,35 +19,37 @@ from cellblock import (
     sync,
 )
 from cellblock.executors.command_line.base import CommandLineExecutor
+from cellblock.executors.session.base import SessionExecutor
 from cellblock.runtime.linux.process_tree import has_ended
 from tests.executors.session.live_session import skip_without_sandbox
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-FRESH: dict[str, type[CommandLineExecutor]] = {
+Executor = CommandLineExecutor | SessionExecutor
+FRESH: dict[str, type[Executor]] = {
     "sandbox": SandboxCommandLineCodeExecutor,
     "local": LocalCommandLineCodeExecutor,
 }
-KINDS: dict[str, type[CommandLineExecutor]] = {**FRESH, "session": SandboxSessionCodeExecutor}
+KINDS: dict[str, type[Executor]] = {**FRESH, "session": SandboxSessionCodeExecutor}
 
 
-def make(kind: str, **options: Any) -> CommandLineExecutor:
+def make(kind: str, **options: Any) -> Executor:
     skip_without_sandbox()
     return KINDS[kind](**options)
 
 
-async def run(executor: CommandLineExecutor, code: str) -> str:
+async def run(executor: Executor, code: str) -> str:
     return (await executor.execute_code_blocks([CodeBlock(code, "python")])).output.strip()
 
 
-async def kill_server(executor: CommandLineExecutor) -> None:
-    assert executor._connection is not None
-    server = executor._connection.pid
+async def kill_server(executor: Executor) -> None:
+    assert executor.place.connection is not None
+    server = executor.place.connection.pid
     os.kill(server, signal.SIGKILL)
     while not has_ended(server):
         await asyncio.sleep(0.001)
 
 
-async def begin_block(executor: CommandLineExecutor) -> "asyncio.Task[str]":
+async def begin_block(executor: Executor) -> "asyncio.Task[str]":
     """Start a block that does not end, and return when it runs."""
     code = "import time; open('begun', 'w').close(); time.sleep(600)"
     task = asyncio.create_task(run(executor, code))

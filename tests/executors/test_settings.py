@@ -7,13 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from cellblock import (
     BackendError,
-    Checkpoint,
     CodeBlock,
     CodeExecutor,
     ComponentError,
@@ -24,6 +23,7 @@ from cellblock import (
     SandboxSessionServer,
     create_virtual_env,
 )
+from cellblock.executors.session.sandbox_place import SandboxSessionPlace
 from cellblock.sandbox.probe import unavailable_reason
 from tests.executors.session.live_session import forked, open_session
 
@@ -135,19 +135,19 @@ def test_a_branch_that_restarts_keeps_its_virtual_environment(tmp_path: Path) ->
         assert branch.output_of("import only_here; print(only_here.name)") == "only here"
 
 
-class StoppedByItsFirstBranch(SandboxSessionCodeExecutor):
-    """A session that another task stops while `fork` makes its second branch."""
-
-    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
-        branch = await super()._fork_one(checkpoint, max_copied_bytes)
-        await self._stop()
-        return branch
-
-
 @needs_sandbox
-def test_a_stop_during_a_fork_is_reported_as_a_stop() -> None:
+def test_a_stop_during_a_fork_is_reported_as_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = SandboxSessionPlace.fork
+
     async def run() -> None:
-        async with StoppedByItsFirstBranch() as session:
+        async with SandboxSessionCodeExecutor() as session:
+
+            async def fork_and_stop(*args: Any, **options: Any) -> SandboxSessionPlace:
+                branch = await fork(*args, **options)
+                await session._stop()
+                return branch
+
+            monkeypatch.setattr(SandboxSessionPlace, "fork", fork_and_stop)
             await session.fork(3)
 
     with pytest.raises(ExecutorStopped):

@@ -22,7 +22,7 @@ from ..events import Ended, Event, Started
 from ..results import CodeResult, ResultBuilder
 from .argument_checks import check_token
 from .frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
-from .settings import ExecutorSettings, from_config, to_config
+from .settings import from_config
 from .workspace.full_disk import report_full_disk
 
 RunBlock = Callable[[int, CodeBlock, Token | None], AsyncGenerator[Event, None]]
@@ -165,14 +165,6 @@ class CodeExecutor(Component, ABC):
         return []
 
     # saved configurations
-
-    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
-        """Return the settings to save. None if the executor cannot be saved."""
-        return ()
-
-    def _to_config(self) -> dict[str, Any]:
-        settings = self._all_settings()
-        return to_config(*settings) if settings else super()._to_config()
 
     @classmethod
     def _from_config(cls, config: Mapping[str, Any]) -> Self:

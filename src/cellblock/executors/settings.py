@@ -10,20 +10,68 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..errors import ComponentError
-from ..functions.module import FunctionModule
+from ..functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
 from ..limits import Limits
 from ..policy import Policy
 
 if TYPE_CHECKING:
     from ..containers.gateway.spec import GatewaySpec
 
+Config = dict[str, Any]  # JSON values by the names of a constructor's parameters
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorSettings:
     """Base class of the settings of executors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockSettings(ExecutorSettings):
+    """Settings that most executors have. `functions` includes the name of their module."""
+
+    timeout: float | None
+    functions: FunctionModule
+    limits: Limits
+
+
+S_co = TypeVar("S_co", bound=BlockSettings, covariant=True)
+
+
+class BlockProperties(Generic[S_co]):
+    """The public properties of an executor with `BlockSettings`, as in AutoGen."""
+
+    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
+    _settings: S_co
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that one block may run. None means no limit."""
+        return self._settings.timeout
+
+    @property
+    def limits(self) -> Limits:
+        """How much one block may use."""
+        return self._settings.limits
+
+    @property
+    def functions_module(self) -> str:
+        """The name of the module that contains the functions."""
+        return self._settings.functions.module_name
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that blocks can import."""
+        return self._settings.functions.functions
+
+    def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
+        """Describe the functions for a model.
+
+        The template contains the placeholders `$module_name` and `$functions`.
+        """
+        return self._settings.functions.format_for_prompt(prompt_template)
 
 
 # Progress reports do not change what an executor does.
@@ -35,12 +83,12 @@ _CANNOT_BE_SAVED = {
 }
 
 
-def to_config(*settings: ExecutorSettings | GatewaySpec) -> dict[str, Any]:
+def to_config(*settings: ExecutorSettings | GatewaySpec) -> Config:
     """Return the fields of `settings` as JSON values.
 
     Raise `ComponentError` if one of them cannot be saved.
     """
-    config: dict[str, Any] = {}
+    config: Config = {}
     for each in settings:
         for item in fields(each):
             value: object = getattr(each, item.name)

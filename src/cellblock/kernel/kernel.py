@@ -14,7 +14,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from .. import __version__
 from ..errors import CellblockError
-from ..executors.session.base import InputPrompt
+from ..executors.session.settings import InputPrompt
 from .cells import CellRequest, CellRunner
 from .history import CellHistory, to_entries
 from .magics import complete_magic

@@ -33,7 +33,7 @@ class KernelSession:
 
     def __init__(self, executor: SandboxSessionCodeExecutor, refusal: str = "") -> None:
         self._executor, self._refusal = executor, refusal
-        executor.loss_advice = "The next cell starts a new session."
+        executor.place.loss_advice = "The next cell starts a new session."
 
     @property
     def executor(self) -> SandboxSessionCodeExecutor:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zmq.eventloop.zmqstream import ZMQStream
 
-from ..executors.session.base import InputPrompt
+from ..executors.session.settings import InputPrompt
 
 _END_OF_FILE = "\x04"  # what clients send for Ctrl-D
 

@@ -18,7 +18,7 @@ from cellblock import (
     SessionCodeResult,
 )
 from cellblock.aio.background_loop import background_loop
-from cellblock.executors.session.checkpointing import CheckpointableSession
+from cellblock.executors.session.base import SessionExecutor
 from cellblock.sandbox.probe import unavailable_reason
 from cellblock.testing.liveness import wait_until
 
@@ -35,7 +35,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 class LiveSession:
     """A session with synchronous methods. `with` starts and stops it."""
 
-    def __init__(self, executor: CheckpointableSession) -> None:
+    def __init__(self, executor: SessionExecutor) -> None:
         self.executor = executor
 
     @property
@@ -124,7 +124,7 @@ def open_session(
     return LiveSession(SandboxSessionCodeExecutor(timeout, work_dir, server=server, **options))
 
 
-async def meet(executors: Sequence[CheckpointableSession]) -> None:
+async def meet(executors: Sequence[SessionExecutor]) -> None:
     """Run a block on each executor. The blocks end when all of them run."""
     code = "import os, time\nopen('here', 'w').close()\n"
     code += "while not os.path.exists('go'): time.sleep(0.01)"

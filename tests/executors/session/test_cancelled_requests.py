@@ -11,7 +11,7 @@ import pytest
 
 from cellblock import CancellationToken, CodeBlock, CodeResult, SandboxSessionServer
 from cellblock.events import Display
-from cellblock.executors.session.checkpointing import CheckpointableSession
+from cellblock.executors.session.base import SessionExecutor
 from cellblock.results import ResultBuilder
 from cellblock.testing.liveness import wait_until
 from tests.executors.session.live_session import LiveSession, open_session, run_async
@@ -23,7 +23,7 @@ COUNT_CHILDREN = (
     "import os\nchildren = f'/proc/self/task/{os.getpid()}/children'\n"
     "print(len(open(children).read().split()))"
 )
-REQUESTS: dict[str, Callable[[CheckpointableSession], Awaitable[Any]]] = {
+REQUESTS: dict[str, Callable[[SessionExecutor], Awaitable[Any]]] = {
     "get": lambda session: session.get("big"),
     "set": lambda session: session.set("other", b"a" * BIG),
     "variables": lambda session: session.variables(),
@@ -33,7 +33,7 @@ REQUESTS: dict[str, Callable[[CheckpointableSession], Awaitable[Any]]] = {
 }
 
 
-async def _fork(session: CheckpointableSession) -> None:
+async def _fork(session: SessionExecutor) -> None:
     for branch in await session.fork():
         await branch.stop()
 

@@ -68,9 +68,11 @@ def test_a_checkpoint_that_dies_during_a_restore_raises() -> None:
         live.run_ok("kept = 1")
         checkpoint = live.checkpoint()
         assert isinstance(live.executor, SandboxSessionCodeExecutor)
-        assert live.executor._connection is not None
+        assert live.executor.place.connection is not None
         (frozen,) = [
-            pid for pid in descendants(live.executor._connection.pid) if blocks_all_signals(pid)
+            pid
+            for pid in descendants(live.executor.place.connection.pid)
+            if blocks_all_signals(pid)
         ]
         group = Path(tempfile.mkdtemp(dir=FREEZER))
         try:

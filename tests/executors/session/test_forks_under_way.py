@@ -90,8 +90,8 @@ def test_closing_a_session_ends_its_fork_under_way(
             session = SandboxSessionCodeExecutor(server=server, checkpoints=False)
             other = SandboxSessionCodeExecutor(server=server, checkpoints=False)
             await other.start()
-            assert other._connection is not None
-            server_pid = other._connection.pid
+            assert other.place.connection is not None
+            server_pid = other.place.connection.pid
             await session.start()
             await session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{code}")
             block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
@@ -138,8 +138,8 @@ def test_a_session_whose_branch_dies_is_ready_when_the_error_comes() -> None:
             other = SandboxSessionCodeExecutor(server=server, checkpoints=False)
             await other.start()
             await session.start()
-            assert other._connection is not None
-            server_pid = other._connection.pid
+            assert other.place.connection is not None
+            server_pid = other.place.connection.pid
             await session.set("code", f"reached = open('reached', 'wb', buffering=0)\n{_UNTIL_GO}")
             block = CodeBlock("exec(code); print(os.readlink('/proc/self/ns/pid'))", "python")
             cell = (await session.execute_code_blocks([block])).check().output.strip()

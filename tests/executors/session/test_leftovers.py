@@ -156,7 +156,7 @@ def test_repeated_use_does_not_accumulate_resources(
 
         def holdings() -> tuple[int, ...]:
             assert isinstance(live.executor, SandboxSessionCodeExecutor)
-            scratch = live.executor._scratch
+            scratch = live.executor.place.scratch
             descriptors = len(os.listdir(f"/proc/{pid}/fd"))
             files = sum(len(folders) + len(files) for _, folders, files in os.walk(scratch or ""))
             return len(processes.process_tree(pid)), descriptors, files, len(control_groups(pid))

@@ -8,7 +8,7 @@ import pytest
 
 from cellblock import CodeBlock, Output, SandboxSessionServer
 from cellblock.executors.run_options import RunOptions
-from cellblock.executors.session.base import InputPrompt
+from cellblock.executors.session.settings import InputPrompt
 from tests.executors.session.live_session import LiveSession, open_session, run_async
 
 

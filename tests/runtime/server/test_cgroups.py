@@ -31,7 +31,7 @@ async def main():
     executor = LocalCommandLineCodeExecutor(work_dir=sys.argv[1], limits=limits)
     await executor.start()
     await executor.execute_code_blocks([CodeBlock("1", "python")])
-    print(executor._connection.pid, flush=True)
+    print(executor.place.connection.pid, flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
 """
@@ -65,15 +65,15 @@ def _processes_in(group: str) -> str:
 def test_the_next_server_removes_the_groups_of_a_killed_one() -> None:
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor(limits=LIMITS) as executor:
-            assert executor._connection is not None
-            killed = executor._connection.pid
+            assert executor.place.connection is not None
+            killed = executor.place.connection.pid
             await executor.execute_code_blocks([CodeBlock("1", "python")])
             assert cgroups_of(killed)
             os.kill(killed, signal.SIGKILL)
             wait_for_end(killed)
             await executor.restart()
             assert not cgroups_of(killed)
-            assert cgroups_of(living := executor._connection.pid)
+            assert cgroups_of(living := executor.place.connection.pid)
             async with SandboxCommandLineCodeExecutor(limits=LIMITS):
                 assert cgroups_of(living)
         assert not cgroups_of(living)

@@ -82,8 +82,8 @@ def test_an_idle_session_holds_eight_descriptors_of_its_server_and_a_checkpoint_
                 return session
 
             sessions = [await open_session()]
-            assert sessions[0]._connection is not None
-            pid = sessions[0]._connection.pid
+            assert sessions[0].place.connection is not None
+            pid = sessions[0].place.connection.pid
 
             async def falls_to(count: int) -> None:
                 while len(os.listdir(f"/proc/{pid}/fd")) > count:

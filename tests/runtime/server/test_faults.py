@@ -140,8 +140,8 @@ async def sessions(_work_dir: Path) -> AsyncGenerator[Scene]:
             await bystander.execute_code_blocks([CodeBlock("y = x + 1", "python")])
             assert await bystander.get("y") == 42
 
-        assert bystander._connection is not None
-        yield Scene(bystander._connection.pid, functools.partial(live_through, server), check)
+        assert bystander.place.connection is not None
+        yield Scene(bystander.place.connection.pid, functools.partial(live_through, server), check)
 
 
 async def run_twice(work_dir: Path, strict: bool) -> None:
@@ -168,8 +168,8 @@ async def executors(work_dir: Path) -> AsyncGenerator[Scene]:
             result = await bystander.execute_code_blocks([CodeBlock("print(1)", "python")])
             assert result.output == "1\n"
 
-        assert bystander._connection is not None
-        yield Scene(bystander._connection.pid, functools.partial(run_twice, work_dir), check)
+        assert bystander.place.connection is not None
+        yield Scene(bystander.place.connection.pid, functools.partial(run_twice, work_dir), check)
 
 
 @pytest.mark.parametrize(("process", "error", "calls"), _FAULTS)

@@ -32,8 +32,8 @@ def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_pat
     async def main() -> None:
         executor = SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD)
         await executor.start()
-        assert executor._connection is not None
-        server = executor._connection.pid
+        assert executor.place.connection is not None
+        server = executor.place.connection.pid
         await until_idle(server)
         assert len(children(server)) == 2, (
             "the mount broker and the zygote are not children of the server"
@@ -51,8 +51,8 @@ def test_all_processes_of_a_sandbox_are_below_the_server_and_end_with_it(tmp_pat
 def test_cells_that_are_not_needed_any_more_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with SandboxCommandLineCodeExecutor(work_dir=tmp_path, preload=PRELOAD) as executor:
-            assert executor._connection is not None
-            server = executor._connection.pid
+            assert executor.place.connection is not None
+            server = executor.place.connection.pid
             await until_idle(server)
             block = CodeBlock(
                 "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)", "python"

@@ -25,8 +25,8 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ...events import PullProgress
-    from ...executors.session.base import InputPrompt
     from ...executors.session.sandbox import SandboxSessionCodeExecutor
+    from ...executors.session.settings import InputPrompt
     from ...kernel.session import KernelSession
 
 InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from ...cancellation import CancellationToken
 from ...executors.displays import strip_terminal_codes
-from ...executors.session.base import InputPrompt
 from ...executors.session.print_progress import PrintProgress
+from ...executors.session.settings import InputPrompt
 
 
 class ReadsAnswers(Protocol):

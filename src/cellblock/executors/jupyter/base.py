@@ -19,7 +19,7 @@ from ...cancellation import Token, on_cancel
 from ...errors import CellblockError, ExecutorStopped, FunctionError
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
 from ...functions.loading import code_to_load_functions
-from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
+from ...functions.module import Function, FunctionModule
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
 from ...results import JupyterCodeResult, ResultBuilder, SessionCodeResult
@@ -34,7 +34,7 @@ from ..argument_checks import (
 from ..base import CodeExecutor
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED
-from ..settings import ExecutorSettings
+from ..settings import BlockProperties, BlockSettings, Config, to_config
 from ..workspace.temp_dir_removal import TempDirRemoval
 from .kernel import Kernel
 from .output_limit import TextOutputLimit
@@ -73,18 +73,15 @@ _FLUSH_CODE = f"exec({_WAIT_FOR_OUTPUT!r}, {{}})"
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelSettings(ExecutorSettings):
-    """See `KernelExecutor`. `functions` includes the name of their module."""
+class KernelSettings(BlockSettings):
+    """See `KernelExecutor`."""
 
     kernel_name: str
-    timeout: float | None
     output_dir: Path | None
-    functions: FunctionModule
-    limits: Limits
     save_output: bool
 
 
-class KernelExecutor(CodeExecutor):
+class KernelExecutor(BlockProperties[KernelSettings], CodeExecutor):
     """Base class of the executors that run blocks in a Jupyter kernel. Their common parameters:
 
     kernel_name        name of the kernel, as `jupyter kernelspec list` prints it
@@ -101,7 +98,6 @@ class KernelExecutor(CodeExecutor):
     exit code 3 and leaves the kernel running. Concurrent calls wait for each other.
     """
 
-    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
     is_live: ClassVar[bool] = True
 
     if TYPE_CHECKING:
@@ -143,28 +139,8 @@ class KernelExecutor(CodeExecutor):
         """The name of the kernel."""
         return self._settings.kernel_name
 
-    @property
-    def timeout(self) -> float | None:
-        """Seconds that one block may run. None means no limit."""
-        return self._settings.timeout
-
     def _repr_details(self) -> list[str]:
         return [f"timeout={self.timeout}"]
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of each block."""
-        return self._settings.limits
-
-    @property
-    def functions_module(self) -> str:
-        """The name of the module that blocks import the functions from."""
-        return self._settings.functions.module_name
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions that blocks can import."""
-        return self._settings.functions.functions
 
     @property
     def output_dir(self) -> Path:
@@ -175,13 +151,6 @@ class KernelExecutor(CodeExecutor):
             self._temporary_output_dir = Path(tempfile.mkdtemp(prefix="cellblock-shown-"))
             self._output_dir_removal = TempDirRemoval(self, self._temporary_output_dir)
         return self._temporary_output_dir
-
-    def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
-        """Return a description of the functions for a model.
-
-        The template contains `$module_name` and `$functions`.
-        """
-        return self._settings.functions.format_for_prompt(prompt_template)
 
     # implemented by subclasses
 
@@ -373,8 +342,8 @@ class KernelExecutor(CodeExecutor):
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result(JupyterCodeResult)
 
-    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
-        return (self._settings,)
+    def _to_config(self) -> Config:
+        return to_config(self._settings)
 
 
 class _SavedOutput:

@@ -15,14 +15,17 @@ from ...events import Event
 from ...functions.module import Function
 from ...limits import LOCAL_LIMITS, Limits
 from ...sandbox.guarantees import Guarantee
+from ..settings import Config
 from ..workspace.workspace import Workspace
+from .base import KernelExecutor
 from .connection_info import JupyterConnectable, JupyterConnectionInfo
+from .kernel import Kernel
 from .named_files import run_with_files
-from .remote import JupyterServerCodeExecutor
+from .server_kernels import ServerKernels, run_other_language
 from .servers.docker import DockerJupyterServer
 
 
-class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
+class DockerJupyterCodeExecutor(KernelExecutor):
     """Run blocks in a kernel in a container, usually on a `DockerJupyterServer`.
 
     output_dir    folder for the images and HTML pages that blocks display; None: the server's
@@ -47,7 +50,6 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
         save_output: bool = False,
     ) -> None:
         super().__init__(
-            jupyter_server,
             kernel_name,
             timeout,
             output_dir,
@@ -56,6 +58,7 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
             limits=limits,
             save_output=save_output,
         )
+        self._kernels = ServerKernels(jupyter_server, self._settings)
         self._docker_server = (
             jupyter_server if isinstance(jupyter_server, DockerJupyterServer) else None
         )
@@ -101,10 +104,22 @@ class DockerJupyterCodeExecutor(JupyterServerCodeExecutor):
             async for event in events:
                 yield event
 
+    async def _start_kernel(self) -> Kernel:
+        return await self._kernels.start()
+
+    def _run_other_language(
+        self, number: int, block: CodeBlock, token: Token | None
+    ) -> AsyncGenerator[Event, None]:
+        is_python = self._kernel_runs("python")
+        return run_other_language(self._run_in_kernel, number, block, token, is_python=is_python)
+
+    def _saved_output_folder(self) -> Path:
+        return self.output_dir
+
     # saved configurations
 
-    def _to_config(self) -> dict[str, Any]:
-        server = self._jupyter_server
+    def _to_config(self) -> Config:
+        server = self._kernels.server
         if isinstance(server, DockerJupyterServer):
             saved = server.dump_component().to_dict()
         elif isinstance(server, JupyterConnectionInfo) and server.token is None:

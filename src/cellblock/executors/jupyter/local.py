@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ...backends.base import Backend
-from ...backends.connection import Connection
 from ...backends.host import HostBackend
 from ...blocks import CodeBlock
 from ...cancellation import Token
@@ -25,10 +25,12 @@ from ...languages import Language
 from ...limits import LOCAL_LIMITS, Limits
 from ...runtime.linux.safe_folder import remove_tree
 from ..argument_checks import check_folder, create_folder
-from ..command_line.base import CommandLineExecutor
-from ..command_line.host_command import command_on_host
-from ..settings import ExecutorSettings
-from ..workspace.workspace import Workspace
+from ..command_line.fresh_process import run_block
+from ..places.host import HostPlace, HostSettings
+from ..places.host_command import command_on_host
+from ..places.settings import PlaceSettings
+from ..run_options import RunOptions
+from ..settings import Config, ExecutorSettings, to_config
 from .base import KernelExecutor
 from .kernel import Kernel
 from .named_files import run_with_files
@@ -88,7 +90,7 @@ class JupyterCodeExecutor(KernelExecutor):
         self._local = LocalKernelSettings(work_dir=check_folder("work_dir", work_dir))
         if self._local.work_dir is not None:
             create_folder("work_dir", self._local.work_dir)
-        self._shell_blocks: ShellBlocks | None = None
+        self._place: KernelPlace | None = None
         self._connection_folder: Path | None = None
 
     @property
@@ -97,14 +99,14 @@ class JupyterCodeExecutor(KernelExecutor):
         return self._local.work_dir or Path.cwd()
 
     async def _open(self) -> None:
-        shell_blocks = ShellBlocks(self.timeout, self.work_dir, self.limits)
         self._connection_folder = Path(tempfile.mkdtemp(prefix="cellblock-kernel-"))
-        shell_blocks.delete_on_close = [str(self._connection_folder)]
+        delete = [str(self._connection_folder)]
         if self._settings.output_dir is None:
-            shell_blocks.delete_on_close.append(str(self.output_dir))
+            delete.append(str(self.output_dir))
+        place = KernelPlace(self.timeout, self.work_dir, self.limits, delete)
         try:
-            await shell_blocks.start()
-            self._shell_blocks = shell_blocks
+            await place.open()
+            self._place = place
             await super()._open()
         except BaseException:
             await self._close(restarting=True)
@@ -112,10 +114,11 @@ class JupyterCodeExecutor(KernelExecutor):
 
     async def _close(self, *, restarting: bool) -> None:
         await super()._close(restarting=restarting)
-        shell_blocks, self._shell_blocks = self._shell_blocks, None
-        if shell_blocks is not None:
+        place, self._place = self._place, None
+        if place is not None:
             keep = [self._temporary_output_dir] if restarting else []
-            await shell_blocks.close_connection([str(path) for path in keep if path is not None])
+            paths = [str(path) for path in keep if path is not None]
+            await place.require_connection().close(keep=paths)
         folder, self._connection_folder = self._connection_folder, None
         if folder is not None:
             await asyncio.to_thread(remove_tree, str(folder))
@@ -126,23 +129,23 @@ class JupyterCodeExecutor(KernelExecutor):
             from .local_kernel import start_kernel
         except ImportError as error:
             raise BackendError(_MISSING) from error
-        if self._shell_blocks is None or self._connection_folder is None:
+        if self._place is None or self._connection_folder is None:
             raise ExecutorStopped("The executor was stopped.")
         kernel = await start_kernel(
             self.kernel_name,
-            self._shell_blocks.connection,
+            self._place.require_connection(),
             self.limits,
-            self._shell_blocks.work_dir,
+            self._place.work_dir,
             self._connection_folder,
         )
-        self._shell_blocks.kernel_program = kernel.program
+        self._place.kernel_program = kernel.program
         return kernel
 
     async def _package_folders(self, kernel: Kernel) -> list[str]:
-        if not self._settings.functions.packages or self._shell_blocks is None:
+        if not self._settings.functions.packages or self._place is None:
             return []
         environment = await environment_for(
-            self._settings.functions.packages, python=self._shell_blocks.kernel_program or None
+            self._settings.functions.packages, python=self._place.kernel_program or None
         )
         return [str(site_packages(environment))]
 
@@ -150,9 +153,7 @@ class JupyterCodeExecutor(KernelExecutor):
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
         workspace = (
-            None
-            if self._local.work_dir is None or self._shell_blocks is None
-            else self._shell_blocks.workspace
+            None if self._local.work_dir is None or self._place is None else self._place.workspace
         )
         run = super()._run_in_kernel
         async with contextlib.aclosing(
@@ -164,30 +165,33 @@ class JupyterCodeExecutor(KernelExecutor):
     def _run_other_language(
         self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        if self._shell_blocks is None:
+        if self._place is None:
             raise ExecutorStopped("The executor was stopped.")
-        return self._shell_blocks.run_block(number, block, token)
+        return run_block(self._place, number, block, token, RunOptions())
 
     def _saved_output_folder(self) -> Path:
         return self.work_dir
 
-    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
-        return (*super()._all_settings(), self._local)
+    def _to_config(self) -> Config:
+        return {**super()._to_config(), **to_config(self._local)}
 
 
-class ShellBlocks(CommandLineExecutor):
-    """Run blocks in other languages than the kernel's as fresh processes.
+class KernelPlace(HostPlace):
+    """The work folder of a kernel, which is a cell of the same connection.
 
-    The kernel runs as a cell of the same connection.
-
-    delete_on_close   paths that are removed on close, even if this process is killed
-    kernel_program    absolute path of the kernel's program; its folder is first on `PATH`
+    kernel_program   absolute path of the kernel's program; its folder is first on `PATH`
     """
 
-    _default_limits: ClassVar[Limits] = LOCAL_LIMITS
+    kernel_program = ""
 
-    def __init__(self, timeout: float | None, work_dir: Path, limits: Limits) -> None:
-        super().__init__(
+    def __init__(
+        self,
+        timeout: float | None,
+        work_dir: Path,
+        limits: Limits,
+        delete_on_close: Sequence[str],
+    ) -> None:
+        settings = PlaceSettings.checked(
             timeout,
             work_dir,
             (),
@@ -197,47 +201,19 @@ class ShellBlocks(CommandLineExecutor):
             limits=limits,
             execution_policies=None,
             save_output=False,
+            default_limits=LOCAL_LIMITS,
         )
-        self.delete_on_close: list[str] = []
-        self.kernel_program = ""
-
-    @property
-    def connection(self) -> Connection:
-        """The connection to the runtime server."""
-        assert self._connection is not None
-        return self._connection
-
-    @property
-    def workspace(self) -> Workspace:
-        """The work folder."""
-        assert self._workspace is not None
-        return self._workspace
-
-    def run_block(
-        self, number: int, block: CodeBlock, token: Token | None
-    ) -> AsyncGenerator[Event, None]:
-        """Run one block, and yield its events."""
-        return self._run_block(number, block, token)
-
-    async def close_connection(self, keep: Sequence[str]) -> None:
-        """Close the connection, and remove `delete_on_close` except the paths in `keep`."""
-        if self._connection is not None:
-            await self._connection.close(keep=keep)
+        super().__init__(settings, HostSettings(virtual_env_context=None, env=None))
+        self._delete_on_close = delete_on_close
 
     async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
-        return HostBackend(
-            str(self.workspace.path),
-            self.limits,
-            dict(os.environ),
-            [*delete, *self.delete_on_close],
-        )
+        paths = [*delete, *self._delete_on_close]  # removed even if this process is killed
+        return HostBackend(str(self.workspace.path), self.limits, dict(os.environ), paths)
 
-    def _command(self, language: Language, name: str) -> dict[str, Any]:
-        import sys
-
-        command = command_on_host(
-            self._workspace, language, name, self.kernel_program or sys.executable
-        )
+    def command(self, language: Language, name: str) -> dict[str, Any]:
+        """See `Place`."""
+        program = self.kernel_program or sys.executable
+        command = command_on_host(self.workspace, language, name, program)
         if self.kernel_program:
             folder, path = os.path.dirname(self.kernel_program), os.environ.get("PATH")
             command["env"] = {"PATH": os.pathsep.join([folder, path or os.defpath])}

@@ -15,7 +15,7 @@ from ...blocks import CodeBlock, CodeBlockLike, action_for_block, file_name
 from ...cancellation import Token
 from ...errors import BackendError, ExecutorStopped
 from ...events import Display, Ended, Event, FileCreated, Output, Started, Usage
-from ...functions.module import FUNCTION_PROMPT_TEMPLATE, Function, FunctionModule
+from ...functions.module import Function, FunctionModule
 from ...languages import find_language
 from ...limits import LOCAL_LIMITS, Limits
 from ...results import ResultBuilder, SessionCodeResult
@@ -24,7 +24,7 @@ from ..argument_checks import check_bool, check_timeout, shortest
 from ..displays import DisplayFiles, save_display
 from ..frame_decoder import CANCELLED_TEXT, EXIT_CANCELLED, EXIT_TIMEOUT, TIMEOUT_TEXT
 from ..jupyter.output_limit import TextOutputLimit
-from ..settings import ExecutorSettings
+from ..settings import BlockProperties, BlockSettings, Config, to_config
 from ..workspace.workspace import OUTSIDE_WORKSPACE_TEXT
 from .access_token import AccessToken, Credential
 from .arguments import (
@@ -54,21 +54,18 @@ _STOPPED_MESSAGE = "The executor was stopped."
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureSettings(ExecutorSettings):
-    """See `AzureContainerCodeExecutor`. `functions` includes the name of their module."""
+class AzureSettings(BlockSettings):
+    """See `AzureContainerCodeExecutor`."""
 
     pool_management_endpoint: str
     credential: Credential | str | None = field(repr=False)
-    timeout: float | None
     work_dir: Path | None
-    functions: FunctionModule
     suppress_result_output: bool
     session_id: str | None
-    limits: Limits
     api_version: str | None
 
 
-class AzureContainerCodeExecutor(SessionFilesExecutor):
+class AzureContainerCodeExecutor(BlockProperties[AzureSettings], SessionFilesExecutor):
     """Run blocks in a dynamic session of Azure Container Apps, or of `cellblock serve`.
 
     pool_management_endpoint   URL of the session pool
@@ -93,7 +90,6 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
     for each other. Every method raises `ServiceError` if the service fails.
     """
 
-    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
     SUPPORTED_LANGUAGES: ClassVar[list[str]] = [*_LANGUAGES]
     is_live: ClassVar[bool] = True
 
@@ -143,33 +139,6 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
         """The identifier of the session."""
         session = self._session
         return self._session_id if session is None else session.client.identifier
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds that one block may run. None means as long as the service allows."""
-        return self._settings.timeout
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of each block."""
-        return self._settings.limits
-
-    @property
-    def functions_module(self) -> str:
-        """The name of the module that blocks import the functions from."""
-        return self._settings.functions.module_name
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        """The functions that blocks can import."""
-        return self._settings.functions.functions
-
-    def format_functions_for_prompt(self, prompt_template: str = FUNCTION_PROMPT_TEMPLATE) -> str:
-        """Return a description of the functions for a model.
-
-        The template contains `$module_name` and `$functions`.
-        """
-        return self._settings.functions.format_for_prompt(prompt_template)
 
     def _repr_details(self) -> list[str]:
         return [
@@ -312,8 +281,8 @@ class AzureContainerCodeExecutor(SessionFilesExecutor):
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result()
 
-    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
-        return (self._settings,)
+    def _to_config(self) -> Config:
+        return to_config(self._settings)
 
 
 ACADynamicSessionsCodeExecutor = AzureContainerCodeExecutor  # its name in AutoGen 0.7

@@ -1,55 +1,51 @@
-"""SessionExecutor: run blocks in one live interpreter, in any backend."""
+"""SessionExecutor: run blocks in one live interpreter, in any place."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
+import dataclasses
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+import uuid
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...aio.background_loop import background_loop
-from ...blocks import CodeBlock, CodeBlockLike, file_name
+from ...aio.shielded import run_in_thread, run_to_end
+from ...blocks import CodeBlock, CodeBlockLike
 from ...cancellation import Token
-from ...events import Display, Ended, Event, Started
-from ...languages import action_for, find_language
-from ...results import ResultBuilder, SessionCodeResult
-from ...source_text import source_to_run
-from ..command_line.base import CommandLineExecutor
-from ..displays import DisplayFiles, has_files, save_display
-from ..frame_decoder import FrameDecoder
+from ...errors import CheckpointError, SessionError, UnsupportedValue
+from ...events import Event
+from ...results import CodeResult, ResultBuilder, SessionCodeResult
+from ...runtime import values
+from ..argument_checks import shortest
+from ..base import CodeExecutor, RunBlock, validate_blocks
+from ..places.base import PlaceProperties
 from ..run_options import RunOptions
-from ..settings import ExecutorSettings
-from ..workspace.workspace import OutsideWorkspace
+from ..settings import Config, to_config
+from ..workspace import snapshot
+from ..workspace.full_disk import report_full_disk
+from .answers import answer_field, check_answer
 from .checkpoint import Checkpoint
+from .live_python import LivePython
+from .settings import SessionSettings
+from .state import SessionState
+
+if TYPE_CHECKING:
+    from .docker_place import DockerSessionPlace
+    from .sandbox_place import SandboxSessionPlace
 
 
-class InputPrompt(str):
-    """The prompt of `input()`. `hidden` is True if the answer must not be shown (`getpass`).
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A variable of a session. `size_bytes` is the size of the object without what it refers to."""
 
-    It can arrive before the reader of `execute_stream` has received what the block did before:
-    `event_count` events, not counting `Started`.
-    """
-
-    hidden = False
-    event_count = 0
-
-
-InputCallback = Callable[[InputPrompt], str] | Callable[[InputPrompt], Awaitable[str]]
+    name: str
+    type: str
+    size_bytes: int
+    repr: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionSettings(ExecutorSettings):
-    """See `SessionExecutor`."""
-
-    checkpoints: bool
-    keep_processes: bool
-    input_callback: InputCallback | None
-
-
-class SessionExecutor(CommandLineExecutor):
+class SessionExecutor(PlaceProperties, CodeExecutor):
     """Base class of the session executors. They share these parameters:
 
     checkpoints      keep a frozen copy of the session before each block, and restore it if the
@@ -64,120 +60,68 @@ class SessionExecutor(CommandLineExecutor):
     """
 
     is_live: ClassVar[bool] = True
-    loss_advice = "Call restart() to start a new session."
+    # Options of runs that name none, set before the start by what a session is a part of.
+    default_options = RunOptions()
 
     if TYPE_CHECKING:
 
-        async def execute_code_blocks(  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
+        async def execute_code_blocks(
             self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
         ) -> SessionCodeResult: ...
 
-    _session: SessionSettings  # set by the constructor of each subclass
+        @property
+        def place(self) -> SandboxSessionPlace | DockerSessionPlace: ...
+
+    def __init__(
+        self, place: SandboxSessionPlace | DockerSessionPlace, live: SessionSettings
+    ) -> None:
+        self._live = live
+        super().__init__(place)
 
     def _init_state(self) -> None:
         super()._init_state()
-        self._session_number = 0
-        self._checkpoints: dict[str, Checkpoint] = {}
-        self._block_count = 0
-        self._event_count = 0  # of the running block
-        # The interpreter handles one request at a time.
-        self._session_lock = asyncio.Lock()
+        self._python = LivePython(self.place, self._live)
 
-    async def _load_functions(self) -> None:
-        assert self._workspace is not None
-        module = self._settings.functions
-        await asyncio.to_thread(self._workspace.write, f"{module.module_name}.py", module.source)
-        code = f"__import__('importlib').import_module({module.module_name!r})"
-        await self._run_function_loader(self._run_request(code, "", RunOptions(is_silent=True)))
+    @property
+    def _state(self) -> SessionState:
+        return self.place.session
+
+    async def _open(self) -> None:
+        has_functions = bool(self._settings.functions.functions)
+        await self.place.open(self._python.load_functions if has_functions else None)
+
+    async def _close(self, *, restarting: bool) -> None:
+        await self.place.close(restarting=restarting)
+
+    def _start_events(self) -> AsyncGenerator[Event, None]:
+        return self.place.start_events(self._start_for_use)
+
+    def _to_config(self) -> Config:
+        return {**self.place.to_config(), **to_config(self._live)}
 
     # blocks
 
-    async def _run(
-        self, number: int, block: CodeBlock, token: Token | None, options: RunOptions
+    def _run_block(
+        self, number: int, block: CodeBlock, token: Token | None
     ) -> AsyncGenerator[Event, None]:
-        language = find_language(block.language)
-        if (
-            language is None
-            or language.name != "python"
-            or action_for(language, self._settings.execution_policies) != "execute"
-        ):
-            async with contextlib.aclosing(super()._run(number, block, token, options)) as events:
-                async for event in events:
-                    yield event
-            return
-        assert self._workspace is not None
-        self._check_backend()
-        workspace = self._workspace
-        workspace.check_identity()
-        code, own_name = source_to_run(block.code, block.language), file_name(block.code)
-        try:
-            name = workspace.resolve(own_name) if own_name else ""
-            since = workspace.write(name, code) if name else workspace.file_clock_now()
-        except OutsideWorkspace as error:
-            yield Started(number, block.language)
-            yield Ended(number, 1, "error", message=error.output)
-            return
-        yield Started(number, block.language, workspace.absolute_path(name) if name else None)
-        queued_at, decoder = time.monotonic(), FrameDecoder(number, options.lowered(self.limits))
-        async with self._session_lock:
-            request = self._run_request(code, name, options)
-            request["waited"] = time.monotonic() - queued_at
-            frames, self._event_count = self._frames(request, token), 0
-            try:
-                async for frame in frames:
-                    for event in decoder.decode(frame):
-                        if isinstance(event, Ended):
-                            for change in workspace.change_events(number, since, exclude=name):
-                                yield change
-                        for part in self._with_saved_display(event, options):
-                            self._event_count += 1
-                            yield part
-            finally:
-                await frames.aclose()
-            self._block_count += 1
+        return self._python.run(number, block, token, self.default_options)
 
-    def _with_saved_display(self, event: Event, options: RunOptions) -> Iterable[Event]:
-        """Save what `event` displays, and return all events of it."""
-        if isinstance(event, Display) and has_files(event.data):
-            assert self._workspace is not None
-            return save_display(options.displays or DisplayFiles(self._workspace.path), event)
-        return (event,)
+    def _with_options(self, options: RunOptions) -> RunBlock:
+        return lambda number, block, token: self._python.run(number, block, token, options)
 
-    def _run_request(self, code: str, name: str, options: RunOptions) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            **options.session_fields(has_callback=self._session.input_callback is not None),
-            "op": "run",
-            "session": self._session_number,
-            "code": code.encode(errors="replace").decode(),
-            "wall_seconds": self._wall_seconds(options),
-            "rollback_checkpoints": self._session.checkpoints,
-            "keep_processes": self._session.keep_processes,
-            "file": f"{self._current_folder}/{name}" if name else None,
-        }
-        if self._settings.save_output:
-            request["save"] = self._path_in_backend(f"output_{secrets.token_hex(8)}.txt")
-        return request
+    def run_blocks(
+        self, blocks: Sequence[CodeBlockLike], token: Token | None, options: RunOptions
+    ) -> Coroutine[Any, Any, CodeResult]:
+        """Run blocks as `execute_code_blocks` does, with `options`."""
+        events = self._events(validate_blocks(blocks), token, self._with_options(options))
+        return background_loop().call(self._collect(events))
 
-    def _has_lost_server(self) -> bool:
-        return False  # a new server would silently begin a new session
-
-    def _check_backend(self) -> None:
-        """Raise `BackendLost` if the backend is gone, before anything is written for a block."""
-        self._require_connection().check_open()
-
-    @property
-    def _current_folder(self) -> str:
-        """The path of the work folder as blocks of this session see it."""
-        return self.inner_work_dir
-
-    async def _on_input(self, question: dict[str, Any]) -> str:
-        callback = self._session.input_callback
-        assert callback is not None
-        prompt = InputPrompt(question.get("prompt", ""))
-        prompt.hidden, prompt.event_count = question.get("hidden") is True, self._event_count
-        # The callback can wait for a person, and all executors share this loop, so use a thread.
-        answer = await asyncio.to_thread(callback, prompt)
-        return await answer if isinstance(answer, Awaitable) else answer
+    def stream_blocks(
+        self, blocks: Sequence[CodeBlockLike], token: Token | None, options: RunOptions
+    ) -> AsyncGenerator[Event, None]:
+        """Run blocks as `execute_stream` does, with `options`."""
+        events = self._events(validate_blocks(blocks), token, self._with_options(options))
+        return background_loop().stream(events)
 
     def _build_result(self, builder: ResultBuilder) -> SessionCodeResult:
         return builder.session_result()
@@ -194,18 +138,288 @@ class SessionExecutor(CommandLineExecutor):
     ) -> tuple[dict[str, Any], bytes]:
         if not self._is_open:
             await self._start_for_use()
-        async with self._session_lock:
-            return await self._query_locked(request, value)
+        async with self._python.lock:
+            return await self._python.query_locked(request, value)
 
-    async def _query_locked(
-        self, request: dict[str, Any], value: bytes = b""
-    ) -> tuple[dict[str, Any], bytes]:
-        complete = {
-            **request,
-            "session": self._session_number,
-            "wall_seconds": self._wall_seconds(self.default_options),
+    # variables
+
+    async def get(self, name: str) -> Any:
+        """Return the value of the variable `name`.
+
+        It is a JSON value, bytes, or a `pyarrow.Table` for a table (Arrow, pandas, polars). Raise
+        `KeyError` if there is no such variable, and `SessionError` if its type is not supported.
+        """
+        answer, data = await self._query({"op": "get", "name": name})
+        if answer.get("missing"):
+            raise KeyError(name)
+        kind = answer_field(check_answer(answer), "kind")
+        try:
+            return values.decode(kind, data)
+        except values.UnsupportedValueError as error:
+            raise UnsupportedValue(str(error)) from None
+        except Exception as error:  # code can forge the data, and a parser can raise anything
+            raise SessionError(f"The value of {name!r} cannot be decoded: {error}") from error
+
+    async def set(self, name: str, value: Any) -> None:
+        """Set the variable `name` to `value`: a JSON value, bytes, an array, a series or a table.
+
+        A pandas table becomes a pandas table in the session, an array or a series a list. Raise
+        `UnsupportedValue`, which is also a `TypeError`, for other values; it says what to pass
+        instead. Raise `ValueError` if `name` is not a valid identifier.
+        """
+        if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ValueError(f"{name!r} is not a valid variable name. Use a Python identifier.")
+        try:
+            kind, data = values.encode(value)
+        except values.UnsupportedValueError as error:
+            raise UnsupportedValue(str(error)) from None
+        request = {
+            "op": "set",
+            "name": name,
+            "kind": kind,
+            "size": len(data),
+            "rollback_checkpoints": self._live.checkpoints,
         }
-        return await self._require_connection().request(complete, value)
+        answer, _ = await self._query(request, data)
+        check_answer(answer)
 
-    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
-        return (*super()._all_settings(), self._session)
+    async def variables(self) -> list[Variable]:
+        """Return the variables that blocks have created, sorted by name."""
+        answer, _ = await self._query({"op": "variables"})
+        return [Variable(**entry) for entry in answer_field(check_answer(answer), "variables")]
+
+    async def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
+        """Return what Tab offers in `code` at index `cursor` (None: at its end).
+
+        The result is the index where the text to replace starts, and its replacements: names,
+        attributes, keys and columns of the session's variables, and files.
+        """
+        place = len(code) if cursor is None else cursor
+        answer, _ = await self._query({"op": "complete", "code": code, "cursor": place})
+        check_answer(answer)
+        start = int(answer_field(answer, "start"))
+        return min(max(start, 0), place), list(answer_field(answer, "matches"))
+
+    # checkpoints and forks
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The current checkpoints, oldest first."""
+        return tuple(self._state.checkpoints.values())
+
+    async def checkpoint(
+        self,
+        name: str | None = None,
+        *,
+        lifetime_seconds: float | None = None,
+        replace: bool = False,
+        max_copied_bytes: int | None = None,
+    ) -> Checkpoint:
+        """Create a frozen copy of the session's memory and work folder.
+
+        `restore`, `drop` and `fork` also take its `name`. `None` means the first free number. With
+        `replace`, it takes the place of a checkpoint with this name, which is kept if this fails.
+
+        It exists until it is dropped, the session stops, or `lifetime_seconds` have passed. It
+        copies at most `max_copied_bytes` of files, if that is less than `Limits.written_bytes`.
+        Raise
+        `CheckpointError` if `Limits.checkpoints` would be exceeded, or if the session has something
+        that cannot be copied: running threads, child processes, network connections, terminals,
+        GPU contexts or shared memory. The error names it.
+        Raise `ValueError` if the session has a checkpoint with this name and `replace` is false,
+        and `WorkspaceError` if the disk is full.
+        """
+        with report_full_disk("The checkpoint cannot be saved"):
+            return await background_loop().call(
+                self._checkpoint(name, lifetime_seconds, replace, max_copied_bytes)
+            )
+
+    async def _checkpoint(
+        self,
+        given_name: str | None,
+        lifetime: float | None,
+        replace: bool,
+        max_copied_bytes: int | None,
+    ) -> Checkpoint:
+        if not self._is_open:
+            await self._start_for_use()
+        async with self._python.lock:
+            return await self._checkpoint_locked(given_name, lifetime, replace, max_copied_bytes)
+
+    async def _checkpoint_locked(
+        self,
+        given_name: str | None,
+        lifetime: float | None,
+        replace: bool,
+        max_copied_bytes: int | None,
+    ) -> Checkpoint:
+        began, name = time.monotonic(), self._state.new_checkpoint_name(given_name, replace)
+        limit, others = self.limits.checkpoints, self._state.checkpoints.keys() - {name}
+        if limit is not None and len(others) >= limit:
+            raise CheckpointError(
+                f"The session already has {limit} checkpoints, its limit of checkpoints. "
+                "Delete one first."
+            )
+        workspace, folder = self.place.workspace, self.place.checkpoint_dir()
+        key = uuid.uuid4().hex
+        last = next(reversed(self._state.checkpoints.values()), None)
+        taken = list[snapshot.Snapshot]()
+
+        def take_snapshot() -> None:
+            previous = None if last is None else last.snapshot
+            room = shortest(self.limits.written_bytes, max_copied_bytes)
+            taken.append(snapshot.take_snapshot(workspace.path, previous, folder, room))
+
+        try:
+            answer, _ = await self._python.query_locked(
+                {
+                    "op": "checkpoint",
+                    "exact": True,
+                    "checkpoint_key": key,
+                    "rollback_checkpoints": self._live.checkpoints,
+                }
+            )
+            check_answer(answer, CheckpointError)
+            await run_in_thread(take_snapshot)
+        except BaseException:
+            await self._discard(key, taken)
+            raise
+        checkpoint = Checkpoint.create(
+            name, key, self._state.block_count, began, lifetime, taken[0]
+        )
+        replaced = self._state.checkpoints.pop(name, None)
+        self._state.checkpoints[name] = checkpoint
+        if lifetime is not None:
+            asyncio.get_running_loop().call_later(
+                lifetime, lambda: asyncio.ensure_future(self._drop(checkpoint))
+            )
+        if replaced is not None:
+            await self._discard(replaced.key, [replaced.snapshot])
+        return checkpoint
+
+    async def drop(self, checkpoint: Checkpoint | str) -> None:
+        """Delete a checkpoint. Do nothing if it is already deleted.
+
+        Raise `CheckpointError` if there is no checkpoint with the name `checkpoint`.
+        """
+        await background_loop().call(self._drop(self._state.find_checkpoint(checkpoint)))
+
+    async def _drop(self, checkpoint: Checkpoint) -> None:
+        async with self._python.lock:
+            if self._state.checkpoints.get(checkpoint.name) is not checkpoint:
+                return  # a later one can have the same name
+            await self._drop_locked(checkpoint)
+
+    async def _drop_locked(self, checkpoint: Checkpoint) -> None:
+        del self._state.checkpoints[checkpoint.name]
+        if self.place.connection is not None:
+            await self._discard(checkpoint.key, [checkpoint.snapshot])
+
+    async def _discard(self, key: str, snapshots: Iterable[snapshot.Snapshot]) -> None:
+        """End a checkpoint's process, if there is one, and delete its snapshots."""
+        try:
+            await self._python.query_locked({"op": "drop", "checkpoint_key": key})
+        finally:
+            for taken in snapshots:
+                await asyncio.to_thread(taken.remove)
+
+    async def restore(self, checkpoint: Checkpoint | str) -> None:
+        """Restore the variables and the work folder to their state at `checkpoint`.
+
+        A checkpoint can be restored several times. Raise `CheckpointError` if it was dropped, has
+        expired or belongs to another session, and `WorkspaceError` if the disk is full. Then the
+        variables are restored, but not all files.
+        """
+        with report_full_disk("Not all files of the checkpoint could be restored"):
+            await background_loop().call(self._restore(checkpoint))
+
+    async def _restore(self, given: Checkpoint | str) -> None:
+        async with self._python.lock:
+            # To the end, even if it is cancelled: between the steps there is no interpreter.
+            await run_to_end(self._restore_locked(self._state.require_checkpoint(given)))
+
+    async def _restore_locked(self, checkpoint: Checkpoint) -> None:
+        kill = {"op": "kill", "checkpoint_key": checkpoint.key}
+        check_answer((await self._python.query_locked(kill))[0], CheckpointError)
+        try:
+            await asyncio.to_thread(
+                snapshot.restore_snapshot,
+                checkpoint.snapshot,
+                self.place.workspace.path,
+                read_only=self.place.workspace.read_only,
+            )
+        except Exception:  # such as a full disk; the session still has to be usable
+            await self._resume(checkpoint)
+            raise
+        check_answer(await self._resume(checkpoint), CheckpointError)
+
+    async def _resume(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Replace the killed interpreter by that of the checkpoint, and return the answer."""
+        answer, _ = await self._python.query_locked(
+            {
+                "op": "resume",
+                "checkpoint_key": checkpoint.key,
+                "rollback_checkpoints": self._live.checkpoints,
+            }
+        )
+        return answer
+
+    async def fork(
+        self,
+        count: int = 1,
+        *,
+        checkpoint: Checkpoint | str | None = None,
+        max_copied_bytes: int | None = None,
+    ) -> list[Self]:
+        """Create `count` independent sessions that start from the current state or `checkpoint`.
+
+        They share memory until they modify it. Each has its own temporary work folder and its own
+        `stop`. The random number generators of `random`, numpy and torch are reseeded in each.
+        `max_copied_bytes` is as for `checkpoint`, for each of them.
+        Raise `CheckpointError` and `WorkspaceError` as `checkpoint` does, and `CheckpointError` if
+        the session is the result of too many nested forks for the kernel (about 30).
+        """
+        if count < 1:
+            raise ValueError(f"count must be greater than or equal to 1, not {count!r}.")
+        with report_full_disk("The session cannot be copied"):
+            return await background_loop().call(self._fork(count, checkpoint, max_copied_bytes))
+
+    async def _fork(
+        self, count: int, given: Checkpoint | str | None, max_copied_bytes: int | None
+    ) -> list[Self]:
+        room = shortest(self.limits.written_bytes, max_copied_bytes)
+        if not self._is_open:
+            await self._start_for_use()
+        branches: list[Self] = []
+        async with self._python.lock:
+            checkpoint = None if given is None else self._state.require_checkpoint(given)
+            temporary: Checkpoint | None = None
+            if checkpoint is None:  # the copy must contain the buffered data of open files
+                answer = check_answer((await self._python.query_locked({"op": "flush"}))[0])
+                if answer.get("by_value"):  # only a checkpoint sends its values to branches
+                    checkpoint = temporary = await self._checkpoint_locked(None, None, False, room)
+            try:
+                for _ in range(count):
+                    place = await self.place.fork(
+                        checkpoint, room, rollback_checkpoints=self._live.checkpoints
+                    )
+                    blocks = self._state.block_count if checkpoint is None else checkpoint.blocks
+                    place.session.block_count = blocks
+                    branches.append(self._branch(place))
+            except BaseException:
+                for branch in branches:
+                    await branch._stop()
+                raise
+            finally:
+                if temporary is not None:
+                    await self._drop_locked(temporary)
+        return branches
+
+    def _branch(self, place: SandboxSessionPlace | DockerSessionPlace) -> Self:
+        """Return a started executor with the same settings in another place."""
+        branch = object.__new__(type(self))
+        vars(branch).update(vars(self))  # also what the constructor of a subclass has set
+        vars(branch).update(_place=place, _settings=place.settings)
+        branch._init_state()
+        branch._mark_open()
+        return branch

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import itertools
-import os
-import secrets
-import sys
-import time
-from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
-from ...aio.shielded import run_in_thread
-from ...backends.base import Backend
-from ...backends.connection import Connection
-from ...backends.container import FIRST_SESSION
-from ...cancellation import Token
-from ...containers import users
-from ...containers.client import EngineClient
-from ...containers.spec import ContainerSpec
-from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStopped
-from ...languages import Language
-from ...runtime.linux.safe_folder import remove_tree
-from ...runtime.protocol import Frame
-from ..argument_checks import check_bool
-from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, server_lost_frame
-from ..workspace import snapshot
-from ..workspace.temp_dir_removal import TempDirRemoval
-from ..workspace.temp_dirs import SharedTempDir
-from ..workspace.workspace import Workspace
-from .base import InputCallback, SessionSettings
-from .checkpoint import Checkpoint
-from .checkpointing import CheckpointableSession, check_answer
-
-_NO_MOUNTS = list[str]()
-_BRANCHES_DIR = "/branches"  # folder in the container with the work folders of branches
-_CANNOT_FORK = (
-    "fork() is not possible with {}: a branch's work folder must be mounted in the container."
-)
+from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor
+from .base import SessionExecutor
+from .docker_place import DockerSessionPlace
+from .settings import InputCallback, SessionSettings
 
 
-class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExecutor):  # pyright: ignore[reportIncompatibleMethodOverride] - the class of results
+class DockerSessionCodeExecutor(SessionExecutor):
     """Run Python blocks in one live interpreter in a container.
 
     It has all methods of `SandboxSessionCodeExecutor`. The image needs Python and IPython. For the
@@ -67,6 +35,11 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
     * Memory, processes and CPUs are limited for the container as a whole.
     """
 
+    if TYPE_CHECKING:
+
+        @property
+        def place(self) -> DockerSessionPlace: ...
+
     def __init__(
         self,
         image: str = IMAGE,
@@ -77,251 +50,16 @@ class DockerSessionCodeExecutor(CheckpointableSession, DockerCommandLineCodeExec
         input_callback: InputCallback | None = None,
         **options: Any,
     ) -> None:
-        DockerCommandLineCodeExecutor.__init__(self, image, container_name, **options)
-        self._session = SessionSettings(
-            checkpoints=check_bool("checkpoints", checkpoints),
-            keep_processes=check_bool("keep_processes", keep_processes),
-            input_callback=input_callback,
-        )
-
-    def _init_state(self) -> None:
-        super()._init_state()
-        self._container_group: _ContainerGroup | None = None
-        self._branch_dir: SharedTempDir | None = None  # of a branch: contains its work folder
-        self._branch_folder = ""  # of a branch: its work folder in the container
-
-    # open and close
-
-    async def _open(self) -> None:
-        self._container_group = _ContainerGroup(self.work_dir)
-        self._session_number, self._branch_folder = FIRST_SESSION, ""
-        try:
-            await super()._open()
-        except BaseException:
-            await self._leave_group()
-            raise
-
-    async def _make_backend(self, packages: tuple[str, ...], delete: list[str]) -> Backend:
-        await super()._make_backend(packages, delete)
-        assert self._backend is not None
-        self._backend = replace(self._backend, sessions=True)
-        return self._backend
-
-    def _container_spec(self, client: EngineClient) -> ContainerSpec:
-        spec = super()._container_spec(client)
-        group = self._container_group
-        if group is None or self._fork_obstacle() is not None:
-            return spec
-        folder = group.branches_dir = group.temp_dir().subdir("branches")
-        users.chown_to_container_user(folder, client, spec.user)
-        volumes = {**spec.volumes, str(folder): {"bind": _BRANCHES_DIR, "mode": "rw"}}
-        return replace(spec, volumes=volumes)
-
-    def _fork_obstacle(self) -> str | None:
-        """Return the option that makes forks impossible, because work folders cannot be mounted."""
-        if self._docker.transfer == "copy":
-            return 'transfer="copy"'
-        if self._docker.bind_dir is not None:
-            return "bind_dir"
-        return "a container that is kept" if self._keeps_container else None
-
-    async def _close(self, *, restarting: bool) -> None:
-        connection = self._connection
-        self._discard_checkpoints()
-        if self._container_group is not None and self._container_group.session_count > 1:
-            if connection is not None and connection.is_open:
-                with contextlib.suppress(BackendError):  # its cell can have ended before
-                    await connection.request({"op": "close", "session": self._session_number})
-            # The other sessions of the group still use the container.
-            self._connection = self._lifecycle = self._backend = self._client = None
-        try:
-            await super()._close(restarting=restarting)
-        finally:
-            await self._leave_group()
-            if not restarting and self._branch_dir is not None:
-                branch_dir, self._branch_dir = self._branch_dir, None
-                await branch_dir.release()
-
-    async def _leave_group(self) -> None:
-        group, self._container_group = self._container_group, None
-        if group is not None:
-            await group.leave()
-
-    def _checkpoint_dir(self) -> Path:
-        assert self._container_group is not None
-        return self._container_group.temp_dir().subdir("checkpoints")
-
-    # blocks
-
-    def _check_backend(self) -> None:
-        """Do nothing: running the block detects that the server has ended and restarts it."""
+        place = DockerCommandLineCodeExecutor(image, container_name, **options).place
+        live = SessionSettings.checked(checkpoints, keep_processes, input_callback)
+        super().__init__(DockerSessionPlace(place.settings, place.docker), live)
 
     @property
-    def _current_folder(self) -> str:
-        return self._branch_folder or self.inner_work_dir
+    def container(self) -> str | None:
+        """The name of the current container, or `None` if none is running."""
+        return self.place.container
 
-    def _path_in_backend(self, name: str) -> str:
-        return f"{self._current_folder}/{name}"
-
-    def _command(self, language: Language, name: str) -> dict[str, Any]:
-        session = {
-            "op": "program",
-            "session": self._session_number,
-            "mounts": _NO_MOUNTS,
-            "cwd": self._current_folder,
-        }
-        return {**super()._command(language, name), **session}
-
-    async def _frames(
-        self, request: dict[str, Any], token: Token | None = None
-    ) -> AsyncGenerator[Frame, None]:
-        connection, begun = self._connection, time.monotonic()
-        assert connection is not None
-        try:
-            async with contextlib.aclosing(super()._frames(request, token)) as frames:
-                async for frame in frames:
-                    yield frame
-        except (BackendLost, ExecutorStopped):
-            raise
-        except BackendError as error:
-            if await self._session_exists(connection):
-                raise
-            lost = self._block_count
-            recovery = await self._recover(connection, BackendLost(str(error)))
-            yield server_lost_frame(request, time.monotonic() - begun, recovery, lost)
-
-    async def _session_exists(self, connection: Connection) -> bool:
-        """Return True if the server still has the session. Code can kill its first process."""
-        with contextlib.suppress(BackendError):
-            await connection.request(
-                {"op": "drop", "session": self._session_number, "checkpoint_key": ""}
-            )
-            return True
-        return False
-
-    async def _recover(self, lost: Connection, error: BackendLost) -> str:
-        if self._session_number != FIRST_SESSION:
-            raise BackendLost(f"{error} The branch is lost. Call fork() again.") from error
-        recovery = await super()._recover(lost, error)
-        self._discard_checkpoints()
-        return recovery
-
-    # checkpoints and forks
-
-    async def _checkpoint(
-        self,
-        given_name: str | None,
-        lifetime: float | None,
-        replace: bool,
-        max_copied_bytes: int | None,
-    ) -> Checkpoint:
-        if self._docker.transfer == "copy":
-            raise CheckpointError(
-                'checkpoint() is not possible with transfer="copy": the work folder exists only in '
-                'the container. Use transfer="bind".'
-            )
-        return await super()._checkpoint(given_name, lifetime, replace, max_copied_bytes)
-
-    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
-        assert self._workspace is not None
-        self._require_connection()
-        assert self._container_group is not None
-        if obstacle := self._fork_obstacle():
-            raise CheckpointError(_CANNOT_FORK.format(obstacle))
-        branch, number, name = (
-            self._new_branch(),
-            next(self._container_group.session_numbers),
-            secrets.token_hex(8),
-        )
-        folder = self._container_group.branches_dir / name
-        source = checkpoint.snapshot.path if checkpoint is not None else self._workspace.path
-        request = {
-            "op": "fork",
-            "session": self._session_number,
-            "new_session": number,
-            "mounts": _NO_MOUNTS,
-            "delete": _NO_MOUNTS,
-            "folder": f"{_BRANCHES_DIR}/{name}",
-            "rollback_checkpoints": self._session.checkpoints,
-            "checkpoint_key": checkpoint.key if checkpoint is not None else None,
-        }
-        try:
-            await run_in_thread(
-                _copy_folder, source, folder, self._workspace.path, max_copied_bytes
-            )
-            check_answer(await self._request_fork(request), CheckpointError)
-        except BaseException:
-            remove_tree(str(folder))
-            raise
-        branch._join_group(self, number, folder, str(request["folder"]))
-        branch._block_count = checkpoint.blocks if checkpoint is not None else self._block_count
-        return branch
-
-    async def _request_fork(self, request: dict[str, Any]) -> dict[str, Any]:
-        connection = self._require_connection()
-        try:
-            return (await connection.request(request))[0]
-        except asyncio.CancelledError:
-            if connection.is_open:  # the server still creates the session, so close it
-                with contextlib.suppress(BackendError):
-                    await connection.request({"op": "close", "session": request["new_session"]})
-            raise
-
-    def _new_branch(self) -> Self:
-        branch = self._copy_with_work_dir(None)
-        branch._docker = replace(self._docker, container_name=None)
-        return branch
-
-    def _join_group(
-        self, other: DockerSessionCodeExecutor, number: int, folder: Path, branch_folder: str
-    ) -> None:
-        """Become a branch in the container of `other`."""
-        assert other._container_group is not None
-        self._container_group = other._container_group
-        self._branch_dir = self._container_group.temp_dir()
-        self._container_group.session_count += 1
-        self._branch_dir.acquire()
-        self._client, self._lifecycle = other._client, other._lifecycle
-        self._backend, self._connection = other._backend, other._connection
-        self._session_number, self._branch_folder = number, branch_folder
-        self._temp_dir, self._temp_dir_removal = folder, TempDirRemoval(self, folder)
-        self._workspace = Workspace(folder)
-        self._mark_open()
-
-
-class _ContainerGroup:
-    """The sessions that share one container, which ends with the last of them.
-
-    `branches_dir` contains the work folders of branches.
-    """
-
-    def __init__(self, work_dir: Path) -> None:
-        self.session_count = 1
-        self._work_dir = work_dir
-        self.session_numbers = itertools.count(FIRST_SESSION + 1)
-        self.branches_dir = Path()
-        self._temp_dir: SharedTempDir | None = None
-
-    def temp_dir(self) -> SharedTempDir:
-        """Return the temporary folder of the group. The first call creates it."""
-        if self._temp_dir is None:
-            self._temp_dir = SharedTempDir(self._work_dir)
-            self._temp_dir.acquire()
-        return self._temp_dir
-
-    async def leave(self) -> None:
-        """Remove a session from the group. The last one releases the temporary folder."""
-        self.session_count -= 1
-        if self.session_count == 0 and self._temp_dir is not None:
-            await self._temp_dir.release()
-
-
-def _copy_folder(source: Path, target: Path, owner_of: Path, max_copied_bytes: int | None) -> None:
-    """Copy `source` to `target`, and give `target` the owner of `owner_of`."""
-    target.mkdir(mode=0o700)
-    snapshot.copy_folder(source, target, max_copied_bytes)
-    status = os.stat(owner_of)
-    if sys.platform == "win32":
-        return
-    with contextlib.suppress(PermissionError):  # without root, all files have the same owner anyway
-        os.chown(target, status.st_uid, status.st_gid)
+    @property
+    def bind_dir(self) -> Path:
+        """The work folder's path on the engine's machine."""
+        return self.place.bind_dir

@@ -14,7 +14,7 @@ from ...executors.command_line.base import CommandLineExecutor
 from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 from ...executors.displays import NoDisplayFiles
 from ...executors.run_options import RunOptions
-from ...executors.session.checkpointing import CheckpointableSession
+from ...executors.session.base import SessionExecutor
 from ...limits import MIB
 from ...runtime.linux.safe_folder import empty_folder
 from ..settings import ServedSettings
@@ -26,6 +26,8 @@ _SESSION_OPTIONS = RunOptions(
     displays=NoDisplayFiles(),
 )
 
+AnyExecutor = CommandLineExecutor | SessionExecutor
+
 
 class ServedExecutor:
     """An executor of the server, and the options of its runs.
@@ -34,15 +36,15 @@ class ServedExecutor:
     option of the server that makes forks impossible, or "".
     """
 
-    def __init__(self, executor: CommandLineExecutor, fork_obstacle: str = "") -> None:
-        executor.inner_work_dir = DATA_DIR
+    def __init__(self, executor: AnyExecutor, fork_obstacle: str = "") -> None:
+        executor.place.inner_work_dir = DATA_DIR
         self.executor, self._fork_obstacle = executor, fork_obstacle
         self.options = _SESSION_OPTIONS if executor.is_live else RunOptions(shows_value=True)
 
     @property
-    def session(self) -> CheckpointableSession:
+    def session(self) -> SessionExecutor:
         """The executor, which must be a session."""
-        assert isinstance(self.executor, CheckpointableSession)
+        assert isinstance(self.executor, SessionExecutor)
         return self.executor
 
     async def start(self) -> None:
@@ -78,7 +80,7 @@ class SandboxProgram(ServedExecutor):
             preload=settings.preload,
         )
         super().__init__(self._sandbox)
-        self.group = self._sandbox.sharing_group = group
+        self.group = self._sandbox.place.sharing_group = group
         self._pristine: list[object] = []
         self.idle_since = 0.0
 
@@ -102,20 +104,20 @@ class SandboxProgram(ServedExecutor):
         if not all(map(empty_folder, self._emptied_folders())):
             return False
         try:
-            self._sandbox.forget_files()
+            self._sandbox.place.forget_files()
             states = itertools.zip_longest(self._states(), self._pristine)
             return all(now == before for now, before in states)
         except (OSError, WorkspaceError):  # too many open files, for example
             return False
 
     def _emptied_folders(self) -> tuple[str, str]:
-        return str(self._sandbox.work_dir), f"{self._sandbox.scratch}/home"
+        return str(self._sandbox.work_dir), f"{self._sandbox.place.scratch}/home"
 
     def _states(self) -> Iterator[object]:
         """Yield what `_reset` does not undo: changes of the environment, and of the folders."""
         for folder in self._emptied_folders():
             yield os.stat(folder).st_mode, os.listxattr(folder)
-        yield from _states(f"{self._sandbox.scratch}/env")
+        yield from _states(f"{self._sandbox.place.scratch}/env")
 
 
 def _costs_little(folders: Sequence[str]) -> bool:

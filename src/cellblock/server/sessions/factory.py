@@ -187,7 +187,9 @@ class DockerSessions:
         await executor.executor.stop()
         await asyncio.to_thread(remove_tree, str(executor.executor.work_dir))
 
-    def _make(self, owner: Owner, kind: type[DockerCommandLineCodeExecutor]) -> ServedExecutor:
+    def _make(
+        self, owner: Owner, kind: type[DockerCommandLineCodeExecutor | DockerSessionCodeExecutor]
+    ) -> ServedExecutor:
         assert self._work_dirs is not None
         settings = owner.overrides.apply_to(self._settings)
         _check_container_policy(settings.policy)

@@ -18,14 +18,14 @@ from ...events import Ended, Event
 from ...executors.command_line.base import CommandLineExecutor
 from ...executors.command_line.program import Program
 from ...executors.run_options import RunOptions
+from ...executors.session.base import SessionExecutor
 from ...executors.session.checkpoint import Checkpoint
-from ...executors.session.checkpointing import CheckpointableSession
 from ...results import CodeResult, ResultBuilder
 from ...startup_files import is_startup_file
 from ..owners import Owner
 from ..refusals import DiskQuotaExceeded, SessionNotFound
 from .disk_quota import DiskQuota
-from .executors import ServedExecutor
+from .executors import AnyExecutor, ServedExecutor
 from .factory import SessionFactory
 from .files import SessionFiles
 
@@ -88,7 +88,7 @@ class HostedSession:
         self._cut: SessionRun | None = None  # the run that `close` has cancelled
 
     @property
-    def executor(self) -> CommandLineExecutor:
+    def executor(self) -> AnyExecutor:
         """The executor, for what the other methods do not offer."""
         return self._served.executor
 
@@ -98,7 +98,7 @@ class HostedSession:
         return self.executor.is_live
 
     @property
-    def checkpointable(self) -> CheckpointableSession:
+    def checkpointable(self) -> SessionExecutor:
         """The same executor, with its checkpoints and variables."""
         return self._served.session
 
@@ -113,7 +113,7 @@ class HostedSession:
         A startup file that is uploaded during a run is reported: code may have replaced it already.
         """
         if self._active is None or not is_startup_file(name):
-            self.executor.ignore_upload(name)
+            self.executor.place.ignore_upload(name)
 
     async def open(self) -> None:
         """Start the session if it is not started. Raise what starting an executor raises."""
@@ -153,11 +153,11 @@ class HostedSession:
         """Run a block or program. Call it only while holding `lock`. Raise `DiskQuotaExceeded`."""
         options = await self._options(run, run_seconds)
         with self._active_run(run):
-            result = await (
-                self.executor.run_blocks([work], run.token, options)
-                if isinstance(work, CodeBlock)
-                else self.executor.run_program(work, run.token, options)
-            )
+            if isinstance(work, CodeBlock):
+                result = await self.executor.run_blocks([work], run.token, options)
+            else:
+                assert isinstance(self.executor, CommandLineExecutor)
+                result = await self.executor.run_program(work, run.token, options)
             self._check_cut(run)
             run.result = result
             return result

@@ -193,7 +193,7 @@ class SessionStore:
             folder
             for session in sessions
             if session.owner.id == owner.id
-            for folder in session.executor.writable_folders()
+            for folder in session.executor.place.writable_folders()
         ]
 
     def _check_draining(self) -> None:

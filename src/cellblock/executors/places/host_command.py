@@ -9,10 +9,9 @@ from ..workspace.workspace import Workspace
 
 
 def command_on_host(
-    workspace: Workspace | None, language: Language, name: str, python: str
+    workspace: Workspace, language: Language, name: str, python: str
 ) -> dict[str, Any]:
     """Return the part of a request that runs the file `name` under its path on this machine."""
-    assert workspace is not None
     path = workspace.absolute_path(name)
     if language.name == "python":
         return {"argv": [python, "-u", path]}

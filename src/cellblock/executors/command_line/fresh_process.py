@@ -1,0 +1,143 @@
+"""Run a block or a program as a fresh process in a place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from ...blocks import CodeBlock, action_for_block
+from ...cancellation import Token
+from ...errors import FunctionError
+from ...events import Ended, Event, Output, Started
+from ...languages import Language, find_language
+from ...results import CodeResult, ResultBuilder
+from ...source_text import as_utf_8, with_named_program
+from ..frame_decoder import FrameDecoder
+from ..places.base import Place
+from ..run_options import RunOptions
+from ..workspace.workspace import OutsideWorkspace
+from .code_file import MAX_INLINE_CODE, CodeFile, events_of_saved_block, place_code_file
+from .program import Program
+
+
+# Do not add a generator between here and the connection: each one slows down every event.
+async def run_block(
+    place: Place, number: int, block: CodeBlock, token: Token | None, options: RunOptions
+) -> AsyncGenerator[Event, None]:
+    """Run one block. See `CodeExecutor._run_block`."""
+    language = find_language(block.language)
+    settings, policies = place.settings, place.settings.execution_policies
+    action = action_for_block(block, language, policies) if language else "ignore"
+    if language is None or action == "ignore":
+        yield Started(number, block.language)
+        yield _unknown_language(number, block) if language is None else Ended(number, 0, "ok")
+        return
+    workspace = place.workspace
+    workspace.check_identity()
+    try:
+        server_writes = (
+            place.server_writes_files and settings.cleanup_temp_files and action == "execute"
+        )
+        file = place_code_file(workspace, block, language, server_writes=server_writes)
+    except OutsideWorkspace as error:
+        yield Started(number, block.language)
+        yield Ended(number, 1, "error", message=error.output)
+        return
+    code_file = workspace.absolute_path(file.name)
+    yield Started(number, block.language, code_file)
+    if action == "save":
+        for event in events_of_saved_block(workspace, number, file):
+            yield event
+        return
+    try:
+        decoder = FrameDecoder(number, options.lowered(place.limits))
+        program = with_named_program(language, block.code)
+        frames = place.frames(_request(place, program, file, options), token)
+        try:
+            async for frame in frames:
+                for event in decoder.decode(frame):
+                    if isinstance(event, Ended):
+                        since = file.written_at or decoder.written_at
+                        for change in workspace.change_events(number, since, exclude=file.name):
+                            yield change
+                    yield event
+        finally:
+            await frames.aclose()
+    finally:
+        if not file.has_own_name:
+            (workspace.remove if settings.cleanup_temp_files else workspace.mark_finished)(
+                file.name
+            )
+
+
+def _request(
+    place: Place, program: Language, file: CodeFile, options: RunOptions
+) -> dict[str, Any]:
+    request = {
+        **options.process_fields(),
+        **place.command(program, file.name),
+        "wall_seconds": place.wall_seconds(options),
+    }
+    if file.written_at is None:
+        request["write"] = place.path_in_backend(file.name), file.code
+    if place.settings.save_output:
+        request["save"] = place.path_in_backend(f"output_{secrets.token_hex(8)}.txt")
+    return request
+
+
+def _unknown_language(number: int, block: CodeBlock) -> Ended:
+    return Ended(number, 1, "error", message=f"unknown language {block.language}")
+
+
+async def run_program(
+    place: Place, program: Program, token: Token | None, options: RunOptions
+) -> CodeResult:
+    """Run a program in the work folder of a full sandbox or of a container."""
+    builder, decoder = ResultBuilder(), FrameDecoder(0, options.lowered(place.limits))
+    builder.add_event(Started(0, "python" if program.script else program.argv[0]))
+    request: dict[str, object] = {
+        **program.request(place.inner_work_dir),
+        "written_bytes": options.written_bytes,
+        "wall_seconds": place.wall_seconds(options),
+    }
+    if program.code_file is not None:
+        name, code = program.code_file
+        text = as_utf_8(code, Path(name).suffix[1:])
+        if place.server_writes_files and len(text) <= MAX_INLINE_CODE:
+            request["write"] = place.path_in_backend(name), text
+        else:
+            place.workspace.write(name, text)
+    async with contextlib.aclosing(place.frames(request, token)) as frames:
+        async for frame in frames:
+            for event in decoder.decode(frame):
+                builder.add_event(event)
+    return builder.result()
+
+
+async def load_functions(place: Place) -> None:
+    """Write the functions module and run it once, so that its errors appear at the start."""
+    functions, timeout = place.settings.functions, place.settings.timeout
+    name = f"{functions.module_name}.py"
+    await asyncio.to_thread(place.workspace.write, name, functions.source)
+    language = find_language("python")
+    assert language is not None
+    wall_seconds = None if timeout is None else max(timeout, 60)
+    await load_functions_by(place, {**place.command(language, name), "wall_seconds": wall_seconds})
+
+
+async def load_functions_by(place: Place, request: dict[str, Any]) -> None:
+    """Run the request that loads the functions. Raise `FunctionError` with its output."""
+    text, exit_code = "", 0
+    decoder = FrameDecoder(0, place.limits)
+    async for frame in place.frames(request):
+        for event in decoder.decode(frame):
+            if isinstance(event, Output):
+                text += event.text
+            elif isinstance(event, Ended):
+                exit_code = event.exit_code
+    if exit_code != 0:
+        raise FunctionError(f"Functions failed to load: {text}")

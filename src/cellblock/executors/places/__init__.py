@@ -1,0 +1,1 @@
+"""Where executors run blocks: a work folder, and the connection to a runtime server."""
