@@ -205,15 +205,56 @@ def test_it_starts_itself_on_first_use(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("rest", ["", "if os.fork() == 0: time.sleep(100)"])
-def test_shared_memory_left_by_a_block_is_removed(tmp_path: Path, rest: str) -> None:
+_SHARE = "kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)"
+_SHARING = {
+    "the program": _SHARE,
+    "a program with a fork": _SHARE + "\nif os.fork() == 0: time.sleep(100)",
+    "a process that is left": (
+        "done, share = os.pipe()\nif os.fork() == 0:\n  "
+        + _SHARE
+        + "\n  os.write(share, b'x')\n  time.sleep(100)\nos.read(done, 1)"
+    ),
+}
+
+
+@pytest.mark.parametrize("who", _SHARING)
+def test_shared_memory_left_by_a_block_is_removed(tmp_path: Path, who: str) -> None:
     name = f"cellblock_test_{uuid4().hex}"
-    code = (
-        f"import os, time\nfrom multiprocessing import shared_memory\n"
-        f"kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 20)\n{rest}"
-    )
+    code = "import os, time\nfrom multiprocessing import shared_memory\n"
+    code += _SHARING[who].format(name=name)
     with sync.LocalCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         for _ in range(5):
             result = executor.execute_code_blocks([CodeBlock(code, "python")])
             assert result.exit_code == 0, result.output
             assert not os.path.exists(f"/dev/shm/{name}")
+
+
+# In the middle of its exec, a process has no command line. This one stays so until another process
+# that the block leaves behind has been killed.
+_TRACKER_IN_ITS_EXEC = """import ctypes, os, struct, sys, time
+libc, (killed, other) = ctypes.CDLL(None), os.pipe()
+libc.sbrk.restype = ctypes.c_void_p
+ready, child = os.pipe()
+if os.fork() == 0:
+    os.close(other)
+    field = (0, 0, 0, 0, *map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[1:]))
+    ends = field[50:52]
+    layout = *field[26:28], *field[45:48], libc.sbrk(0), field[28], ends[0], ends[0], *ends, 0
+    memory_map = struct.pack("12QII", *layout, 0, 0xFFFFFFFF)
+    assert libc.prctl(35, 14, memory_map, len(memory_map), 0) == 0  # PR_SET_MM, PR_SET_MM_MAP
+    assert open("/proc/self/cmdline").read() == ""
+    os.write(child, b"x")
+    os.read(killed, 1)
+    program = "open('tracked', 'w')"
+    os.execv(sys.executable, [sys.executable, "-c", program, "multiprocessing.resource_tracker"])
+os.close(child)
+assert os.read(ready, 1)
+if os.fork() == 0:
+    time.sleep(100)
+"""
+
+
+def test_a_resource_tracker_that_is_starting_is_awaited(tmp_path: Path) -> None:
+    result = run(_TRACKER_IN_ITS_EXEC, work_dir=tmp_path)
+    assert (result.exit_code, result.output) == (0, "")
+    assert (tmp_path / "tracked").exists()

@@ -244,26 +244,31 @@ def _supervise(main: int, kill: Callable[[], None], *, at_once: bool) -> bytes:
 
 
 def _await_resource_trackers() -> None:
-    """Let Python's resource tracker remove shared memory that its program has left behind.
+    """Let Python's resource trackers remove shared memory that their program has left behind.
 
     A tracker ends after the last process of its program, so the other processes are killed here.
     """
     deadline = time.monotonic() + _TRACKER_TIMEOUT
-    while any(map(_is_resource_tracker, process_tree.children(os.getpid()))):
-        for pid in process_tree.descendants(os.getpid()):
-            if not _is_resource_tracker(pid):
-                process_tree.send_signal(pid, signal.SIGKILL)
-        if time.monotonic() > deadline:
+    while time.monotonic() < deadline:
+        left = process_tree.descendants(os.getpid())
+        trackers = set(filter(_may_be_resource_tracker, left))
+        if not trackers:
             break
+        for pid in left:
+            if pid not in trackers:
+                process_tree.send_signal(pid, signal.SIGKILL)
         time.sleep(0.001)
 
 
-def _is_resource_tracker(pid: int) -> bool:
+def _may_be_resource_tracker(pid: int) -> bool:
+    """Return True also for a process that has no command line yet, in the middle of its exec."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"multiprocessing.resource_tracker" in file.read()
+            command = file.read()
+        is_starting = not command and not process_tree.has_ended(pid)
     except OSError:
         return False
+    return is_starting or b"multiprocessing.resource_tracker" in command
 
 
 if sys.platform != "linux":
