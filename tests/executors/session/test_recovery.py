@@ -139,6 +139,14 @@ DROPPED_INTERRUPTS = {
     "a callback from C": (
         "import ctypes\n@ctypes.CFUNCTYPE(None)\ndef forever():\n  while True: pass\nforever()"
     ),
+    # What is called when it is dropped takes long, as on a busy machine.
+    "a finalizer and its hook": (
+        "import _thread, time\nstart = _thread.start_new_thread\ndef start_slowly(*given):\n"
+        "  thread, until = start(*given), time.monotonic() + 0.1\n"
+        "  while time.monotonic() < until: pass\n  return thread\n"
+        "_thread.start_new_thread = start_slowly\n"
+        "class Gone:\n  def __del__(self):\n    while True: pass\nGone()"
+    ),
 }
 
 

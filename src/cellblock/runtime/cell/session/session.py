@@ -42,7 +42,7 @@ from .shell import Shell
 
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed
-_FINALIZER_DELAY = 0.001  # seconds for Python to leave the code that drops an exception
+_HOOK_INTERVAL = 0.001  # between checks that Python has left the hook for dropped exceptions
 
 # `_signal` without the enums of `signal`, whose use would write to memory in each fork.
 _set_signal: Callable[[int, Any], Any] = importlib.import_module("_signal").signal
@@ -212,7 +212,9 @@ class Session:
             sys.__unraisablehook__(unraisable)
 
     def _interrupt_again(self, thread: int) -> None:
-        time.sleep(_FINALIZER_DELAY)
+        # In the hook, it would be dropped for good.
+        while _is_in_hook(thread):
+            time.sleep(_HOOK_INTERVAL)
         if self._interrupted:  # no other block has begun
             signal.pthread_kill(thread, signal.SIGINT)
 
@@ -435,6 +437,13 @@ class Session:
         syscalls.capset_call(0, 0, 0)()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         os.chdir(self._cwd)
+
+
+def _is_in_hook(thread: int) -> bool:
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code is not Session._on_unraisable.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_same_file(descriptor: int, status: os.stat_result) -> bool:
