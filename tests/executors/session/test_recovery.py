@@ -169,6 +169,22 @@ def test_an_interrupt_that_python_drops_is_repeated(
         assert "ValueError: dropped" in other.output
 
 
+def test_an_interrupted_block_that_waits_for_a_cpu_has_time_to_end(
+    shared: SandboxSessionServer,
+) -> None:
+    with open_session(shared, timeout=1) as live:
+        live.run_ok("import os, subprocess, time\nx = 1")
+        live.run_ok("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})")
+        ended = live.run(
+            "for _ in range(4): subprocess.Popen(['sh', '-c', 'while :; do :; done'])\n"
+            "try:\n  while True: os.getpid()\n"
+            "except KeyboardInterrupt:\n  until = time.monotonic() + 1.5\n"
+            "while time.monotonic() < until: pass\nx = 2"
+        )
+        assert (ended.outcome, ended.session_restored) == ("timeout", False), ended
+        assert live.run_ok("x") == "2"
+
+
 def test_cancelling_keeps_the_session(shared: SandboxSessionServer) -> None:
     token = CancellationToken()
     with open_session(shared) as live:

@@ -153,6 +153,14 @@ def has_ended(pid: int) -> bool:
     return True
 
 
+def cpu_wait(pid: int) -> float:
+    """Return for how many seconds the first thread of `pid` was ready and had no CPU, as known."""
+    try:
+        return int(_read(f"/proc/{pid}/schedstat").split()[1]) / 1e9
+    except OSError:  # also of gVisor
+        return 0.0
+
+
 def is_ending(pid: int) -> bool:
     """Return True if process `pid` has ended, is about to, or was killed and does not know yet."""
     try:

@@ -17,6 +17,7 @@ _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of
 # All in seconds.
 _ANSWER_TIMEOUT = 300.0  # for what runs no block, if the request has no time limit
 _INTERRUPT_GRACE = 1.0  # between an interrupt and SIGKILL
+_MAX_CPU_WAIT = 4.0  # that is added to it, if the process has to wait for a CPU
 _MAX_INPUT_WAIT = 3600.0  # for the answers to `input()` of one block, in addition to its time limit
 _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 
@@ -42,6 +43,8 @@ class SessionRequest:
         self._asked_at: float | None = None  # when `input()` was called that waits for an answer
         self.answer: Answer | None = None
         self.kill_at = FOREVER
+        self.cpu_wait = 0.0  # for how long its process had waited for a CPU when it was stopped
+        self._cpu_wait_left = 0.0  # of what may be added to the grace
         self.must_interrupt = False  # as soon as the process handles interrupts
         self.kill_others_at = FOREVER  # processes that the block may be waiting for
         self._forwarded_bytes = 0
@@ -67,7 +70,18 @@ class SessionRequest:
             # After a mere interrupt the session would keep the memory, or could keep writing.
             is_urgent = is_cancel or why in _KILLING_LIMITS
             self.kill_at = min(self.kill_at, now + (0.0 if is_urgent else _INTERRUPT_GRACE))
+            self._cpu_wait_left = 0.0 if is_urgent else _MAX_CPU_WAIT
         self.run.why = self.run.why or why
+
+    def extend_grace(self, now: float, cpu_wait: float) -> bool:
+        """At `kill_at`, add the time that the process waited for a CPU. Return False if it is over.
+
+        On a busy machine, a session would be lost otherwise before it could react.
+        """
+        more = min(cpu_wait - self.cpu_wait, self._cpu_wait_left)
+        self.cpu_wait, self._cpu_wait_left = cpu_wait, self._cpu_wait_left - more
+        self.kill_at = now + more if more > 0 else FOREVER
+        return more > 0
 
     def start_input(self) -> None:
         """Stop the clock of the time limit until `end_input` if a person is asked."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import protocol
+from ...linux import process_tree
 from ...messages import Answer, Failure, StartSession
 from ..cell import Job, Run
 from ..cgroups import CellCgroups
@@ -264,6 +265,7 @@ class LiveSession:
         request = self.request
         if request is None or request.answer is not None:
             return
+        request.cpu_wait = process_tree.cpu_wait(self._main_pid)
         request.stop(why)
         self._press(request)  # immediately: before an answer to `input()` that follows
         self._check_usage_at = min(self._check_usage_at, time.monotonic() + _USAGE_CHECK_INTERVAL)
@@ -291,8 +293,8 @@ class LiveSession:
         request = self.request
         if request is not None and request.answer is None:
             if now >= request.kill_at:
-                request.kill_at = FOREVER
-                if self.main is not None and self.main_ready:
+                is_extended = request.extend_grace(now, process_tree.cpu_wait(self._main_pid))
+                if not is_extended and self.main is not None and self.main_ready:
                     self.main.kill()
             elif now >= request.run.deadline:
                 request.run.deadline = FOREVER
