@@ -14,7 +14,8 @@ from cellblock.backends.connection import open_server
 from cellblock.backends.container import ExecTransport
 from cellblock.backends.host import process_spec
 from cellblock.backends.module_bundle import MAGIC_BYTES, module_bundle
-from cellblock.backends.transport import start_process
+from cellblock.backends.server_process import ServerProcess
+from cellblock.backends.transport import ProcessTransport
 from cellblock.limits import Limits
 from cellblock.runtime import bootstrap
 
@@ -24,7 +25,7 @@ OTHER_MAGIC = b"\0else"
 @pytest.mark.parametrize(("magic", "kind"), [(b"\0" + MAGIC_NUMBER, b"C"), (OTHER_MAGIC, b"S")])
 def test_server_starts_from_the_bundle(magic: bytes, kind: bytes, tmp_path: Path) -> None:
     async def start() -> bytes:
-        transport = start_process(bootstrap.CONTAINER, None, None)
+        transport = ProcessTransport(ServerProcess(bootstrap.CONTAINER))
         received = await asyncio.get_running_loop().sock_recv(transport._socket, MAGIC_BYTES)
         assert module_bundle(magic)[:1] == kind
         transport.send(module_bundle(magic))

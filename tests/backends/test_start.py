@@ -28,7 +28,7 @@ from cellblock import (
 )
 from cellblock.aio.background_loop import background_loop
 from cellblock.backends.connection import start_server
-from cellblock.environments.interpreter import find_interpreter
+from cellblock.environments.virtualenv import find_interpreter
 from cellblock.executors.command_line.base import CommandLineExecutor
 from cellblock.executors.session.base import SessionExecutor
 from cellblock.runtime.linux import process_tree

@@ -22,7 +22,8 @@ from cellblock import (
     SandboxCommandLineCodeExecutor,
     SandboxSessionCodeExecutor,
 )
-from cellblock.environments.uv import shebang_for, with_shebang
+from cellblock.environments.interpreter import Interpreter, own_commands
+from cellblock.environments.shebang import shebang_for, with_shebang
 from cellblock.environments.virtualenv import environment_for
 from tests.executors.session.live_session import run_async
 
@@ -232,6 +233,19 @@ def test_commands_of_the_caller_s_python_run_with_the_blocks_python(
     assert version == again == f"pytest {pytest.__version__}"
     assert first_line == f"#!{executable}"
     assert tiny.startswith(f"given {executable}")
+
+
+def test_large_and_binary_scripts_of_the_caller_s_python_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").touch()
+    (programs := tmp_path / "bin").mkdir()
+    start = f"#!{programs}/python\n"
+    for name, rest in (("small", b"1"), ("large", b"#" * 100_000), ("archive", b"PK\xff")):
+        (programs / name).write_bytes(start.encode() + rest)
+        (programs / name).chmod(0o755)
+    packages = (f"{tmp_path}/lib/python3/site-packages",)
+    scripts, links = own_commands(Interpreter("/python", (), packages, "3"), "/env/python")
+    assert scripts == {"small": "#!/env/python\n1"}
+    assert links == {name: f"{programs}/{name}" for name in ("large", "archive")}
 
 
 def test_commands_come_before_the_caller_s_path(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ from ..errors import (
 )
 from ..runtime import protocol
 from .pending_run import PendingRun
-from .transport import Transport, start_process
+from .server_process import ServerProcess
+from .transport import ProcessTransport, Transport
 
 _log = logging.getLogger(__name__)
 _MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read from the server
@@ -75,6 +76,10 @@ class Connection:
         Closes the connection on failure. Raise as `Backend.open` does.
         """
         self._send(protocol.encode_json(protocol.OPEN, 0, spec))
+        await self.wait_until_ready()
+
+    async def wait_until_ready(self) -> None:
+        """Wait until the server, which has its specification, is ready. Raise as `open` does."""
         try:
             async with asyncio.timeout(_START_SECONDS):
                 ready = await asyncio.shield(self._opened)
@@ -368,14 +373,13 @@ async def start_server(
     *,
     python: str | None = None,
     environment: Mapping[str, str] | None = None,
-    inherited: Sequence[int] = (),
 ) -> Connection:
     """Start a runtime server as a process of this machine and open the connection to it.
 
     `program` is a program of `runtime.bootstrap`. `environment` None means the environment of this
-    process. The server inherits the descriptors `inherited`. Raise as `Backend.open` does.
+    process. Raise as `Backend.open` does.
     """
-    return await open_server(start_process(program, python, environment, inherited), spec)
+    return await open_server(ProcessTransport(ServerProcess(program, python, environment)), spec)
 
 
 async def open_server(transport: Transport, spec: dict[str, Any]) -> Connection:

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import BackendError, SandboxUnavailable
 from ..runtime import bootstrap
 from ..sandbox import landlock, seccomp
+from .base import Backend
 from .connection import Connection, start_server
 from .host import process_spec
 from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
@@ -17,7 +18,7 @@ from .sandbox import DEVICES, TOP_DIRS, SandboxBackend, clean_environment, syste
 
 
 @dataclass
-class LandlockBackend(SandboxBackend):
+class LandlockBackend(SandboxBackend, Backend):
     """Run cells as plain processes that can only open the files that a sandbox would contain.
 
     Paths are those of the host.

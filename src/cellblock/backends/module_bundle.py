@@ -8,7 +8,7 @@ import marshal
 import zlib
 from importlib.util import MAGIC_NUMBER
 
-from .transport import PACKAGE_DIR, cloudpickle_dir
+from .server_process import PACKAGE_DIR, cloudpickle_dir
 
 # A zero byte and the magic number of the bytecode: the first output of `bootstrap.CONTAINER`.
 MAGIC_BYTES = 1 + len(MAGIC_NUMBER)

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import glob
 import os
 import secrets
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..environments.interpreter import Interpreter, command_dirs, own_command_dirs
-from ..errors import BackendError, SandboxUnavailable
+from ..environments.interpreter import Interpreter, command_dirs, own_command_dirs, own_commands
+from ..errors import BackendError
 from ..limits import Limits
 from ..policy import Policy
-from ..runtime import bootstrap
+from ..runtime import bootstrap, protocol
 from ..runtime.linux import syscalls
 from ..sandbox import landlock, seccomp
-from ..sandbox.probe import unavailable_reason
 from ..sandbox.setup.namespaces import OUTER_USERS
-from .base import Backend
-from .connection import Connection, start_server
 from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
 from .protected_paths import ProtectedPath
-from .transport import PACKAGE_DIR, cloudpickle_dir
+from .server_process import PACKAGE_DIR, cloudpickle_dir
 
 WORK_DIR = "/workspace"
 HOME = "/home/cell"
 ENVIRONMENT = "/opt/env"
-OWN_COMMANDS = "/opt/commands"
+_OWN_COMMANDS = "/opt/commands"
 _RUNTIME_PARENT = "/opt/cellblock"
 _USER = 1000
 TOP_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -80,17 +75,16 @@ _FILES = {
 
 
 @dataclass
-class SandboxBackend(Backend):
-    """Run cells in a sandbox.
+class SandboxBackend:
+    """What a runtime server is told, whose cells run in a sandbox.
 
     packages    folders of packages, which the sandbox shows read-only under the same paths
     preload     modules to import before any cell is forked
     work_dir    the folder that is mounted as `inner_work_dir`, in which cells start
-    scratch     a temporary folder with `home`, `env` and `commands`, mounted as /home/cell,
-                /opt/env and /opt/commands
+    scratch     a temporary folder with `home` and `env`, mounted as /home/cell and /opt/env
     delete      paths that the runtime server removes when it ends, even if the caller was killed
-    listener    the server's end of a socket over which tenants connect; without it, the server is
-                one of live sessions
+    listener    the server's descriptor of a socket over which tenants connect; without it, the
+                server is one of live sessions
 
     Tenants and sessions have their own work folder, home and environment, and never see those of
     the backend.
@@ -104,11 +98,11 @@ class SandboxBackend(Backend):
     work_dir: str = ""
     scratch: str = ""
     delete: list[str] = field(default_factory=list[str])
-    listener: socket.socket | None = None
+    listener: int | None = None
     inner_work_dir: str = WORK_DIR
 
-    async def open(self) -> Connection:
-        """See `Backend`. Raise `SandboxUnavailable` if this machine cannot run the sandbox."""
+    def opening_frame(self) -> bytes:
+        """Return the server's whole specification as a frame. Raise `BackendError`."""
         sandbox: dict[str, Any] = {
             **self.settings["sandbox"],
             "outer_user": secrets.choice(OUTER_USERS),
@@ -116,16 +110,14 @@ class SandboxBackend(Backend):
         own_mounts = executor_mounts(
             self.work_dir, self.scratch, work_dir_target=self.inner_work_dir
         )
-        commands = _mount(f"{self.scratch}/commands", OWN_COMMANDS, mapped=True)
-        sandbox["mounts"] = [*sandbox["mounts"], *own_mounts, commands]
+        sandbox["mounts"] = [*sandbox["mounts"], *own_mounts]
+        # In memory: to create hundreds of files on a disk takes time.
+        scripts, links = own_commands(self.interpreter, f"{ENVIRONMENT}/bin/python")
+        sandbox["scripts"] = {f"{_OWN_COMMANDS}/{name}": text for name, text in scripts.items()}
+        own_links = {f"{_OWN_COMMANDS}/{name}": target for name, target in links.items()}
+        sandbox["links"] = {**sandbox["links"], **own_links}
         spec = {**self.settings, "sandbox": sandbox, "delete": self.delete, **self._role_settings()}
-        inherited = () if self.listener is None else (self.listener.fileno(),)
-        try:
-            return await start_server(
-                bootstrap.SANDBOX_SERVER, spec, environment={}, inherited=inherited
-            )
-        except BackendError as error:
-            raise await sandbox_unavailable(error) from error
+        return protocol.encode_json(protocol.OPEN, 0, spec)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -168,7 +160,7 @@ class SandboxBackend(Backend):
         is_offline = self.policy.network == "none"
         if self.listener is not None:
             return {
-                "listener": self.listener.fileno(),
+                "listener": self.listener,
                 "zygote": {**zygote, "own_network": "tenant" if is_offline else ""},
             }
         confinement = self._session_confinement(has_cgroups=self.settings["cgroups"] is not None)
@@ -210,7 +202,7 @@ class SandboxBackend(Backend):
             "capabilities": syscalls.NETWORK_CAPABILITIES,
             "hostname": "cellblock",
             "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", bootstrap.ZYGOTE, _RUNTIME_PARENT],
-            "environment": clean_environment(ENVIRONMENT, OWN_COMMANDS, HOME, self.policy),
+            "environment": clean_environment(ENVIRONMENT, _OWN_COMMANDS, HOME, self.policy),
         }
 
     def _shared_mounts(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -304,26 +296,6 @@ def clean_environment(env_dir: str, commands: str, home: str, policy: Policy) ->
             ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), _CA_BUNDLE
         )
     return environment | dict(policy.environment)
-
-
-async def sandbox_unavailable(error: BackendError) -> SandboxUnavailable:
-    """Return an error that adds to `error` what this machine lacks and what to do."""
-    return SandboxUnavailable(
-        await asyncio.to_thread(_unavailable_text, str(error)),
-        "Cellblock never silently weakens the protection: pass isolation='landlock', or use "
-        "LocalCommandLineCodeExecutor, which has none.",
-    )
-
-
-def _unavailable_text(error: str) -> str:
-    return "\n".join(
-        [
-            f"The sandbox cannot be started on this machine. {error}",
-            unavailable_reason()
-            or "Each feature that it needs works in a separate test. Try again, or report a bug.",
-            "Run `cellblock doctor` to see what this machine supports.",
-        ]
-    )
 
 
 def _is_below(path: str, top: str) -> bool:

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import itertools
-import json
 import os
 import socket
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..environments.interpreter import Interpreter, create_environment, create_own_commands
+from ..environments.interpreter import Interpreter
 from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull
 from ..limits import Limits
 from ..policy import Policy
 from ..runtime.linux.safe_folder import remove_tree
+from ..sandbox.probe import unavailable_reason
 from .base import Backend
 from .connection import Connection
 from .protected_paths import ProtectedPath
-from .sandbox import ENVIRONMENT, WORK_DIR, SandboxBackend, executor_mounts, sandbox_unavailable
-from .scratch import create_scratch
-from .transport import SharedTransport, Transport
+from .sandbox import WORK_DIR, SandboxBackend, executor_mounts
+from .sandbox_launch import SandboxLaunch, sharing_key, take_early
+from .server_process import SandboxServerProcess
+from .transport import ProcessTransport, SharedTransport, Transport
 
 _MAX_TENANTS = 50  # of one server
 # Seconds to wait for the server's own connection to close after a tenant's connection failed.
@@ -50,41 +50,28 @@ class SharedServer:
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
-        self._scratch: Path | None = None
-        self._backend: SandboxBackend | None = None
+        self._launch: SandboxLaunch | None = None
         self._launched_by = 0  # the process ID of the process that started the server
 
-    async def _launch(self, backend: SandboxBackend, work_dir: str) -> Connection:
-        """Start the server: for tenants if `backend` has a listener, else for live sessions.
-
-        Its own folders are outside of `work_dir`.
-        """
-        self._backend, self._launched_by = backend, os.getpid()
-        self._scratch = create_scratch("cellblock-scratch-", work_dir)
-        backend.scratch, backend.work_dir = str(self._scratch), str(self._scratch / "work")
-        backend.delete = [backend.scratch]
+    async def _connect_to(self, launch: SandboxLaunch) -> Connection:
+        """Wait until a launched server is ready, and return the connection to it."""
+        self._launch, self._launched_by = launch, os.getpid()
+        connection = Connection(ProcessTransport(launch.server))
         try:
-            os.mkdir(backend.work_dir)
-            self.populate_scratch(self._scratch)
-            create_own_commands(
-                self._scratch / "commands", backend.interpreter, f"{ENVIRONMENT}/bin/python"
-            )
-            self._connection = await backend.open()
-        except BaseException:
-            remove_tree(backend.scratch)
+            await connection.wait_until_ready()
+        except BaseException as error:
+            launch.server.close_listener()
+            remove_tree(str(launch.scratch))
+            if isinstance(error, BackendError):
+                raise await sandbox_unavailable(error) from error
             raise
-        return self._connection
+        self._connection = connection
+        return connection
 
     def populate_scratch(self, folder: Path) -> None:
         """Create the home and the Python environment of one executor in `folder`."""
-        assert self._backend is not None
-        os.makedirs(folder / "home")
-        create_environment(
-            folder / "env",
-            self._backend.interpreter,
-            self._backend.packages,
-            visible_path=ENVIRONMENT,
-        )
+        assert self._launch is not None
+        self._launch.populate(folder)
 
     async def close(self) -> None:
         """End the server and everything that it runs.
@@ -98,9 +85,9 @@ class SharedServer:
             if connection is not None:
                 await connection.close()
         finally:
-            if self._scratch is not None:
-                remove_tree(str(self._scratch))
-                self._scratch = None
+            if self._launch is not None:
+                remove_tree(str(self._launch.scratch))
+                self._launch = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +131,7 @@ class SharedSandboxBackend(Backend):
             self.preload,
             inner_work_dir=self.inner_work_dir,
         )
-        key = self.group + _sharing_key(backend, [mount["source"] for mount in self.mounts])
+        key = self.group + sharing_key(backend, [mount["source"] for mount in self.mounts])
         server = _find_server(key)
         try:
             return await server.connect(self, backend)
@@ -159,44 +146,6 @@ class SharedSandboxBackend(Backend):
                 raise await sandbox_unavailable(error) from error
         # The server exited while we connected. That says nothing about the next one.
         return await _find_server(key).connect(self, backend)
-
-
-def _sharing_key(backend: SandboxBackend, own_paths: Sequence[str]) -> str:
-    """Return a key that is equal only for backends that may share a server.
-
-    `own_paths` are the paths that only this executor mounts.
-
-    It contains all settings, and the device and inode of each path in them, since another file
-    can take a path.
-    """
-    paths = [mount["source"] for mount in backend.settings["sandbox"]["mounts"]]
-    identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
-    # Without control groups the kernel counts processes per user, and all tenants are one user: a
-    # tenant could use up the limit of another.
-    is_counted_per_user = (
-        backend.limits.processes is not None and backend.settings["cgroups"] is None
-    )
-    exclusive = next(_exclusive_numbers) if is_counted_per_user else 0
-    return json.dumps(
-        [backend.settings, identities, _find_mounts(paths, own_paths), exclusive], sort_keys=True
-    )
-
-
-def _find_mounts(paths: Iterable[str], own_paths: Sequence[str]) -> list[str]:
-    """Return the mounts below the paths, and those that contain `own_paths`.
-
-    They are lines of /proc/self/mountinfo; see proc(5). A server does not see mounts that were made
-    after its start.
-    """
-    with open("/proc/self/mountinfo") as file:
-        lines = [(line.split(" ", 5)[4], line) for line in file]
-    prefixes = tuple(f"{path}/" for path in (*paths, *own_paths))
-    found = {line for target, line in lines if target.startswith(prefixes)}
-    for path in own_paths:
-        inside = f"{path}/"
-        holders = [line for target, line in lines if inside.startswith(f"{target.rstrip('/')}/")]
-        found.update(holders[-1:])  # a later mount covers an earlier one
-    return sorted(found)
 
 
 def _find_server(key: str) -> TenantServer:
@@ -214,7 +163,6 @@ class TenantServer(SharedServer):
         self._key = key
         self._tenant_count = 0
         self._starting = asyncio.Lock()
-        self._listener: socket.socket | None = None
         self._removals = set[asyncio.Task[None]]()
 
     @property
@@ -242,7 +190,10 @@ class TenantServer(SharedServer):
         try:
             async with self._starting:
                 if self._connection is None:
-                    await self._start(backend, tenant.work_dir)
+                    await self._connect_to(
+                        take_early(self._key)
+                        or SandboxLaunch(backend, tenant.work_dir, SandboxServerProcess())
+                    )
             transport = SharedTransport(self._open_stream(), self._require_connection().transport)
             connection = SharedConnection(transport, self)
         except BaseException:
@@ -251,19 +202,14 @@ class TenantServer(SharedServer):
         await connection.open({"mounts": tenant.mounts, "delete": list(tenant.delete)})
         return connection
 
-    async def _start(self, backend: SandboxBackend, work_dir: str) -> None:
-        self.close_listener()
-        self._listener, backend.listener = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with backend.listener:
-            await self._launch(backend, work_dir)
-
     def _open_stream(self) -> socket.socket:
         """Send the server one end of a new stream and return the other."""
-        assert self._listener is not None
+        assert self._launch is not None
+        assert self._launch.server.listener is not None
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._listener, [_DESCRIPTOR_ONLY], [theirs.fileno()])
+                socket.send_fds(self._launch.server.listener, [_DESCRIPTOR_ONLY], [theirs.fileno()])
             except OSError as error:
                 ours.close()
                 raise BackendLost("The runtime server has exited.") from error
@@ -297,8 +243,8 @@ class TenantServer(SharedServer):
 
     def close_listener(self) -> None:
         """Close our end of the socket over which the server receives new streams."""
-        if self._listener is not None:
-            self._listener.close()
+        if self._launch is not None:
+            self._launch.server.close_listener()
 
 
 class SharedConnection(Connection):
@@ -321,7 +267,6 @@ class SharedConnection(Connection):
 
 
 _servers: dict[str, TenantServer] = {}
-_exclusive_numbers = itertools.count(1)
 
 
 def _close_listeners_in_child() -> None:
@@ -342,3 +287,23 @@ def _needs_descriptors(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+async def sandbox_unavailable(error: BackendError) -> SandboxUnavailable:
+    """Return an error that adds to `error` what this machine lacks and what to do."""
+    return SandboxUnavailable(
+        await asyncio.to_thread(_unavailable_text, str(error)),
+        "Cellblock never silently weakens the protection: pass isolation='landlock', or use "
+        "LocalCommandLineCodeExecutor, which has none.",
+    )
+
+
+def _unavailable_text(error: str) -> str:
+    return "\n".join(
+        [
+            f"The sandbox cannot be started on this machine. {error}",
+            unavailable_reason()
+            or "Each feature that it needs works in a separate test. Try again, or report a bug.",
+            "Run `cellblock doctor` to see what this machine supports.",
+        ]
+    )

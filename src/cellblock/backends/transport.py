@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import importlib.util
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import IO
 
 from ..errors import BackendError
+from .server_process import ServerProcess
 
 _READ_BYTES = 1 << 16  # with a larger buffer each read returns memory to the kernel
 _EXIT_SECONDS = 60.0  # to end all cells and clean up: a temporary folder may hold 1,000,000 files
 _STDERR_BYTES = 2000  # of the server's standard error that an error message quotes
-
-PACKAGE_DIR = Path(__file__).resolve().parent.parent
-
-
-@functools.cache
-def cloudpickle_dir() -> Path:
-    """Return the folder of cloudpickle, which sessions save variables with.
-
-    It goes along with the runtime because the Python that runs blocks may not have it.
-    """
-    spec = importlib.util.find_spec("cloudpickle")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
 
 
 class Transport(ABC):
@@ -207,30 +189,9 @@ def _wait_soon(
 class ProcessTransport(SocketTransport):
     """A server that is a child process of this one."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        environment: Mapping[str, str] | None,
-        inherited: Sequence[int] = (),
-    ) -> None:
-        """Start the process. Raise `OSError`.
-
-        `environment` None means the environment of this process. The child inherits the
-        descriptors `inherited`.
-        """
-        ours, theirs = socket.socketpair()
-        # A file instead of a pipe, because nothing reads it while the server lives.
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
-        try:
-            # Not in a thread: a cancellation halfway would lose the process.
-            self._process = _spawn(argv, theirs, self._stderr, environment, inherited)
-        except BaseException:
-            ours.close()
-            self._stderr.close()
-            raise
-        finally:
-            theirs.close()
-        super().__init__(ours, self._process.pid)
+    def __init__(self, server: ServerProcess) -> None:
+        super().__init__(server.stream, server.process.pid)
+        self._process, self._stderr = server.process, server.stderr
         # For executors that are garbage-collected without `stop`: no warning, no zombie.
         end = weakref.finalize(self, _wait_soon, self._loop, self._process, self._stderr)
         end.atexit = False
@@ -283,44 +244,6 @@ class SharedTransport(SocketTransport):
             self._socket.shutdown(socket.SHUT_WR)
             while await self._loop.sock_recv(self._socket, _READ_BYTES):
                 pass
-
-
-def start_process(
-    program: str,
-    python: str | None,
-    environment: Mapping[str, str] | None,
-    inherited: Sequence[int] = (),
-) -> ProcessTransport:
-    """Start a runtime server as a process of this machine. Raise `BackendError`.
-
-    `program` is a program of `runtime.bootstrap`.
-    """
-    argv = [python or sys.executable, "-I", "-S", "-c", program, str(PACKAGE_DIR)]
-    try:
-        return ProcessTransport(argv, environment, inherited)
-    except OSError as error:
-        raise BackendError(
-            f"The runtime server cannot be started with {argv[0]}: {error.strerror}."
-        ) from error
-
-
-def _spawn(
-    argv: Sequence[str],
-    control: socket.socket,
-    log: IO[bytes],
-    environment: Mapping[str, str] | None,
-    inherited: Sequence[int],
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        argv,
-        stdin=control.fileno(),
-        stdout=control.fileno(),
-        stderr=log,
-        env=environment,
-        start_new_session=True,
-        cwd="/",
-        pass_fds=inherited,
-    )
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> bool:

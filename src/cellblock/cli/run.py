@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-from .options.settings import RunSettings
+from .options.settings import WORK_DIR, RunSettings
 from .options.shared import check_env, common_options
 
 _EXECUTORS = ("sandbox", "session", "local", "docker", "docker-session")
@@ -16,9 +16,11 @@ _EXECUTORS = ("sandbox", "session", "local", "docker", "docker-session")
 def _check_language(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
+    if value is None:
+        return None
     from ..languages import LANGUAGES, find_language  # needed only with --language
 
-    if value is not None and find_language(value) is None:
+    if find_language(value) is None:
         known = ", ".join(language.name for language in LANGUAGES)
         raise click.BadParameter(
             f"unknown language {value}; use one of {known}", context, parameter
@@ -78,14 +80,17 @@ def command(**options: Any) -> int:
 
 
 def _read_and_run(settings: RunSettings) -> int:
+    if (settings.file is None) == (settings.code is None):
+        _fail_usage("give either a FILE or -c CODE, or a message on standard input")
     # Imported here, so that --help and usage errors stay fast.
+    from .options.early_launch import launch_sandbox
+
+    launch_sandbox(settings, WORK_DIR if settings.work_dir is None else settings.work_dir)
     import asyncio
 
     from ..blocks import CodeBlock
     from .input_file import InputError, read_blocks, select_runnable
 
-    if (settings.file is None) == (settings.code is None):
-        _fail_usage("give either a FILE or -c CODE, or a message on standard input")
     try:
         if settings.code is not None:
             blocks = [CodeBlock(settings.code, settings.language or "python")]

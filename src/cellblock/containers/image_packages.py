@@ -18,13 +18,13 @@ from typing import Any
 
 from ..aio.shielded import run_in_thread
 from ..environments.requirements import digest, display_names, normalise_requirements
+from ..environments.shebang import with_shebang
 from ..environments.uv import (
     OnLine,
     UvInstaller,
     log_line,
     run_uv,
     user_cache_dir,
-    with_shebang,
 )
 from ..errors import PackageError
 from .client import EngineClient

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..errors import BackendError
 from ..runtime.cell.interpreter import TESTED, is_tested
-from .uv import shebang_for, with_shebang
+from .shebang import shebang_for, with_shebang
 
 _QUERY_SCRIPT = """\
 import json, os, sys
@@ -26,6 +26,7 @@ prefixes = sorted({sys.base_prefix, sys.base_exec_prefix})
 print(json.dumps([os.path.realpath(base), prefixes, folders, sys.version_info[:2]]))
 """
 _QUERY_SECONDS = 60.0
+_MAX_SCRIPT_BYTES = 1 << 16
 _PIP_SCRIPT = """\
 import sys
 from pip._internal.cli.main import main
@@ -68,14 +69,8 @@ def warn_if_untested(version: str) -> None:
     )
 
 
-async def find_interpreter(python: str | None) -> Interpreter:
-    """Return what belongs to `python`; None means the running one. Raise `BackendError`."""
-    if python is None or python == sys.executable:
-        return replace(_current_interpreter(), is_explicit=python is not None)
-    return await asyncio.to_thread(query_interpreter, python)
-
-
-def _current_interpreter() -> Interpreter:
+def current_interpreter() -> Interpreter:
+    """Return what belongs to the running Python."""
     program = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     packages = tuple(
         entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")
@@ -138,8 +133,7 @@ def create_environment(
     for name in ("pip", "pip3"):
         (programs / name).write_text(shebang_for(python) + _PIP_SCRIPT)
         (programs / name).chmod(0o755)
-    for found in command_dirs(packages, interpreter):
-        _install_commands(programs, Path(found), python)
+    _install_commands(programs, command_dirs(packages, interpreter), python)
     return Path(python)
 
 
@@ -170,31 +164,60 @@ def create_own_commands(folder: Path, interpreter: Interpreter, python: str) -> 
     It can be shown to any number of environments.
     """
     folder.mkdir()
-    for found in own_command_dirs(interpreter):
-        _install_commands(folder, Path(found), python)
+    _install_commands(folder, own_command_dirs(interpreter), python)
 
 
-def _install_commands(programs: Path, folder: Path, python: str) -> None:
-    """Put the commands of `folder` into `programs`: link them, or rewrite them for `python`."""
-    for name in os.listdir(folder) if folder.is_dir() else ():
-        command, target = f"{folder}/{name}", f"{programs}/{name}"
-        is_command = os.path.isfile(command) and os.access(command, os.R_OK | os.X_OK)
-        # The first one wins, as with imports. Python and pip exist already.
-        if not is_command or os.path.exists(target):
+def own_commands(interpreter: Interpreter, python: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the commands that `create_own_commands` creates, by name: scripts, and links.
+
+    Scripts that are large or not in UTF-8 are links, so that they run with their own Python.
+    """
+    scripts, links = dict[str, str](), dict[str, str]()
+    for name, command in _find_commands(own_command_dirs(interpreter)):
+        script = ""
+        with contextlib.suppress(UnicodeDecodeError):
+            script = _adapted_script(command, python, _MAX_SCRIPT_BYTES).decode()
+        if script:
+            scripts[name] = script
+        else:
+            links[name] = command
+    return scripts, links
+
+
+def _install_commands(programs: Path, folders: Iterable[str], python: str) -> None:
+    """Put the commands of `folders` into `programs`: link them, or rewrite them for `python`."""
+    for name, command in _find_commands(folders):
+        target = f"{programs}/{name}"
+        if os.path.exists(target):  # Python and pip
             continue
-        content = _read_script(command)
-        if (changed := with_shebang(python, content)) != content:
+        if script := _adapted_script(command, python):
             with open(target, "wb") as file:
-                file.write(changed)
+                file.write(script)
             os.chmod(target, 0o755)
         else:
             os.symlink(command, target)
 
 
-def _read_script(program: str) -> bytes:
-    """Return the content of a script, and nothing of another program."""
-    with open(program, "rb") as file:
-        return start + file.read() if (start := file.read(2)) == b"#!" else b""
+def _find_commands(folders: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Return the names and paths of the commands in `folders`. The first one wins."""
+    found = dict[str, str]()
+    for folder in folders:
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            path = f"{folder}/{name}"
+            if os.path.isfile(path) and os.access(path, os.R_OK | os.X_OK):
+                found.setdefault(name, path)
+    return found.items()
+
+
+def _adapted_script(command: str, python: str, max_bytes: int = -1) -> bytes:
+    """Return a script of Python with `python` in its first line, and b"" for other programs."""
+    with open(command, "rb") as file:
+        if file.read(2) != b"#!":
+            return b""
+        content = b"#!" + file.read(max_bytes)
+        is_whole = not file.read(1)
+    changed = with_shebang(python, content)
+    return changed if is_whole and changed != content else b""
 
 
 def _pth_lines(folders: Iterable[str]) -> str:

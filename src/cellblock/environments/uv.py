@@ -10,7 +10,6 @@ import codecs
 import contextlib
 import logging
 import os
-import re
 import shutil
 import signal
 import socket
@@ -31,11 +30,6 @@ if sys.platform != "win32":
 OnLine = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
-
-# The first lines of an installed Python script. The longer form is for paths that are long, contain
-# spaces, or may change.
-_SHEBANG = re.compile(rb"\A#!(?:/bin/sh\n'''exec' [^\n]*\n' '''|[^\n]*python[^/\n]*)\n")
-_MAX_SHEBANG_BYTES = 127  # of a first line that every kernel accepts
 
 _LOCK_POLL_SECONDS = 0.05
 _EXIT_SECONDS = 30.0  # between the end of uv's output and its exit
@@ -126,21 +120,6 @@ class UvInstaller:
                 f"Environments cannot be stored in {self.cache}: {error.strerror or error}. "
                 "Set XDG_CACHE_HOME to a folder that you can write to."
             ) from error
-
-
-def shebang_for(python: str) -> str:
-    """Return the first lines of a script that `python` runs."""
-    shebang = f"#!{python}\n"
-    if len(shebang.encode()) <= _MAX_SHEBANG_BYTES and not re.search(r"\s", python):
-        return shebang
-    import shlex  # rarely needed
-
-    return f"#!/bin/sh\n'''exec' {shlex.quote(python)} \"$0\" \"$@\"\n' '''\n"
-
-
-def with_shebang(python: str, program: bytes) -> bytes:
-    """Return `program` with the first lines for `python`, if it is a Python script."""
-    return _SHEBANG.sub(lambda _: shebang_for(python).encode(), program, count=1)
 
 
 def _try_lock(lock: BinaryIO) -> bool:

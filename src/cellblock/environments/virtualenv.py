@@ -13,15 +13,16 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from ..aio.shielded import run_in_thread
 from ..errors import BackendError, PackageError
-from .interpreter import Interpreter, find_interpreter, query_interpreter
+from .interpreter import Interpreter, current_interpreter, query_interpreter
 from .requirements import digest, display_names, file_state, normalise_requirements
 from .uv import OnLine, UvInstaller, log_line, run_uv, user_cache_dir
 
@@ -55,6 +56,13 @@ async def environment_for(
             if not await run_in_thread(entry.environment.is_dir):
                 await _build(entry, lock, on_line)
     return entry.environment
+
+
+async def find_interpreter(python: str | None) -> Interpreter:
+    """Return what belongs to `python`; None means the running one. Raise `BackendError`."""
+    if python is None or python == sys.executable:
+        return replace(current_interpreter(), is_explicit=python is not None)
+    return await run_in_thread(query_interpreter, python)
 
 
 def python_of(environment: Path) -> Path:

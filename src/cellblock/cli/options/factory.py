@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...environments.virtualenv import context_of, session_packages
 from ...errors import WorkspaceError
 from ...executors.base import CodeExecutor
-from ...limits import LOCAL_LIMITS, SANDBOX_LIMITS, Limits
-from ...policy import Policy
+from ...limits import LOCAL_LIMITS, SANDBOX_LIMITS
 from ..advice import Advisor
 from ..terminal.stdio import PrintNote
-from .settings import Settings
+from .settings import WORK_DIR, Settings
 
 if TYPE_CHECKING:
     from ...events import PullProgress
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ...kernel.session import KernelSession
 
 InputCallback: TypeAlias = "Callable[[InputPrompt], Awaitable[str]]"
-WORK_DIR = "coding"
 _PULL_NOTE_INTERVAL = 1.0  # seconds
 _INSTALL_LOGGER = "cellblock.environments.uv"
 _INSTALL_FAILURE = re.compile(r"uv: +(?:error\b|×|x )")
@@ -53,26 +51,24 @@ def _create(settings: Settings, folder: str, print_note: PrintNote) -> CodeExecu
     if settings.executor == "local":
         from ...executors.command_line.local import LocalCommandLineCodeExecutor
 
-        limits = _limits(settings)
         return LocalCommandLineCodeExecutor(
             settings.timeout,
             folder,
             virtual_env_context=_environment(settings),
             packages=settings.packages,
-            limits=limits,
+            limits=settings.limits,
         )
     if settings.executor in ("docker", "docker-session"):
         return _create_docker(settings, folder, print_note)
     from ...executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 
-    limits, policy = _limits(settings), _policy(settings)
     return SandboxCommandLineCodeExecutor(
         settings.timeout,
         folder,
         virtual_env_context=_environment(settings),
         packages=settings.packages,
-        limits=limits,
-        policy=policy,
+        limits=settings.limits,
+        policy=settings.policy,
     )
 
 
@@ -94,7 +90,7 @@ def _create_docker(settings: Settings, folder: str, print_note: PrintNote) -> Co
         timeout=settings.timeout,
         work_dir=folder,
         packages=settings.packages,
-        limits=_limits(settings),
+        limits=settings.limits,
         delete_tmp_files=True,
         network="bridge" if settings.network else "none",
         on_pull=_PullProgressNotes(print_note),
@@ -139,37 +135,22 @@ def create_session(
         folder,
         virtual_env_context=_environment(settings),
         packages=session_packages(settings.env, settings.packages),
-        limits=_limits(settings),
-        policy=_policy(settings),
+        limits=settings.limits,
+        policy=settings.policy,
         preload=settings.preload,
         input_callback=input_callback,
     )
 
 
-def _limits(settings: Settings) -> Limits:
-    named = dict[str, int | None]()
-    if settings.memory_bytes is not None:
-        named["memory_bytes"] = settings.memory_bytes
-    if settings.files is not None:
-        named["files"] = settings.files
-    if not settings.limits_output:
-        named["output_bytes"] = None
-    return Limits(**named)
-
-
 def make_advisor(settings: Settings) -> Advisor:
     """Return an advisor that knows what `settings` allow."""
     is_local = settings.executor == "local"
-    limits = _limits(settings).with_defaults(LOCAL_LIMITS if is_local else SANDBOX_LIMITS)
+    limits = settings.limits.with_defaults(LOCAL_LIMITS if is_local else SANDBOX_LIMITS)
     return Advisor(
         replace(limits, wall_seconds=settings.timeout),
         has_network=is_local or settings.network,
         folder=WORK_DIR if settings.work_dir is None else settings.work_dir,
     )
-
-
-def _policy(settings: Settings) -> Policy:
-    return Policy(network="host" if settings.network else "none")
 
 
 @contextlib.contextmanager

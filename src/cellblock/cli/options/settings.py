@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ...limits import Limits
+from ...policy import Policy
+
+WORK_DIR = "coding"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -25,6 +30,23 @@ class Settings:
     def limits_output(self) -> bool:
         """Whether long output is cut. Output that is printed while blocks run is not."""
         return False
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that the options name."""
+        named = dict[str, int | None]()
+        if self.memory_bytes is not None:
+            named["memory_bytes"] = self.memory_bytes
+        if self.files is not None:
+            named["files"] = self.files
+        if not self.limits_output:
+            named["output_bytes"] = None
+        return Limits(**named)
+
+    @property
+    def policy(self) -> Policy:
+        """What blocks may reach."""
+        return Policy(network="host" if self.network else "none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,11 @@ from ...aio.shielded import run_to_end
 from ...backends.connection import Connection
 from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import WORK_DIR, SandboxBackend
+from ...backends.sandbox_launch import SandboxLaunch
+from ...backends.server_process import SandboxServerProcess
 from ...backends.shared_server import SharedServer
 from ...backends.umask import check_umask
-from ...environments.interpreter import find_interpreter
-from ...environments.virtualenv import environment_for, site_packages
+from ...environments.virtualenv import environment_for, find_interpreter, site_packages
 from ...errors import BackendError, BackendLost
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
@@ -89,16 +90,17 @@ class SessionServer(SharedServer):
                 f"Sessions need IPython, which {self._python or sys.executable} does not have. "
                 "Install it there with pip install ipython, or pass packages=['ipython']."
             )
-        return await self._launch(
-            SandboxBackend(
-                interpreter,
-                shown,
-                self.limits,
-                self.policy,
-                self.preload,
-                inner_work_dir=self.inner_work_dir,
-            ),
-            work_dir or tempfile.gettempdir(),
+        backend = SandboxBackend(
+            interpreter,
+            shown,
+            self.limits,
+            self.policy,
+            self.preload,
+            inner_work_dir=self.inner_work_dir,
+        )
+        server = SandboxServerProcess(has_tenants=False)
+        return await self._connect_to(
+            SandboxLaunch(backend, work_dir or tempfile.gettempdir(), server)
         )
 
     def next_session_number(self) -> int:

@@ -159,10 +159,12 @@ def build_root(sandbox: dict[str, Any], trees: list[MountTree], base: str = "/tm
     for path, target in sandbox["links"].items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.symlink(target, path)
-    for path, text in sandbox["files"].items():
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as file:
-            file.write(text)
+    for mode, files in ((0o644, sandbox["files"]), (0o755, sandbox["scripts"])):
+        for path, text in files.items():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, mode)
+            with open(descriptor, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
     for tree in trees:
         _attach(tree)
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
@@ -174,7 +176,7 @@ def enter_root(base: str) -> None:
     """Enter a new root on `base` that only contains /proc, and detach the old root."""
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount(
-        "tmpfs", base, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=8m,mode=755"
+        "tmpfs", base, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=64m,mode=755"
     )
     os.mkdir(f"{base}/proc")
     # While the old /proc is still visible: without it the kernel refuses a new one.

@@ -22,8 +22,8 @@ class _SessionServer(SessionServer):
 
     def populate_scratch(self, folder: Path) -> None:
         super().populate_scratch(folder)
-        assert self._backend is not None
-        package_shim.install(folder / "env", self._backend.packages)
+        assert self._launch is not None
+        package_shim.install(folder / "env", self._launch.backend.packages)
 
     def is_lost(self) -> bool:
         """Return True if the server was started and has ended without being stopped."""
