@@ -30,8 +30,8 @@ from cellblock.testing.liveness import assert_dead, heartbeat
 HI = [CodeBlock("print('hi')", "python")]
 FACES = [
     face
-    for face in map(vars(sync).get, sync.__all__)
-    if face and issubclass(face, sync.SyncCodeExecutor)
+    for face in (getattr(sync, name) for name in sync.__all__)
+    if issubclass(face, sync.SyncCodeExecutor)
 ]
 _SERVER = cellblock.JupyterConnectionInfo("127.0.0.1", False)
 NEEDED = {
@@ -78,6 +78,32 @@ def test_every_public_executor_has_a_synchronous_class() -> None:
 
     public_executors = {name for name in executors(CodeExecutor) if name in cellblock.__all__}
     assert public_executors <= set(sync.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("SandboxCommandLineCodeExecutor", "containers executors.jupyter executors.session"),
+        ("SandboxSessionCodeExecutor", "containers executors.jupyter executors.remote"),
+        ("JupyterCodeExecutor", "containers executors.session executors.remote"),
+    ],
+)
+def test_only_the_family_of_a_class_is_imported(name: str, others: str) -> None:
+    program = f"import sys\nfrom cellblock.sync import {name}\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], text=True, capture_output=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "cellblock.executors.base" in loaded
+    assert [other for other in others.split() if f"cellblock.{other}" in loaded] == []
+
+
+def test_all_classes_are_shown_before_they_are_imported() -> None:
+    program = "from cellblock import sync\nprint(*dir(sync))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], text=True, capture_output=True, check=True
+    )
+    assert done.stdout.split() == sync.__all__
 
 
 SHARED = sorted(public(CodeExecutor) & set(vars(sync.SyncCodeExecutor)))

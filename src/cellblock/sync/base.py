@@ -1,0 +1,221 @@
+"""The methods that the executors have without `await`. The background loop runs the blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+)
+
+from ..aio.background_loop import LoopEnded, background_loop
+from ..blocks import CodeBlockLike, MarkdownCodeExtractor
+from ..cancellation import Token
+from ..components import ComponentModel, SavedComponent
+from ..events import Event
+from ..executors.base import CodeExecutor
+
+if TYPE_CHECKING:
+    from ..executors.session.checkpoint import Checkpoint
+    from ..executors.session.checkpointing import CheckpointableSession, Variable
+    from ..results import CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def with_parameters_of(
+    wrapped: Callable[_P, object],
+) -> Callable[[Callable[..., _R]], Callable[Concatenate[Any, _P], _R]]:
+    """Give a method the parameters of the class `wrapped`, for checkers, editors and `help`."""
+
+    def decorate(method: Callable[..., _R]) -> Callable[Concatenate[Any, _P], _R]:
+        own = inspect.signature(method)
+        parameters = [own.parameters["self"], *inspect.signature(wrapped).parameters.values()]
+        vars(method)["__signature__"] = own.replace(parameters=parameters)
+        return method
+
+    return decorate
+
+
+class SyncCodeExecutor:
+    """Offer the methods of `CodeExecutor` without `await`. Delegate all other attributes to it."""
+
+    _async_class: ClassVar[type[CodeExecutor]]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._executor = type(self)._async_class(*args, **options)
+
+    def execute_code_blocks(
+        self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+    ) -> CodeResult:
+        """Run `code_blocks` and return their result. See `CodeExecutor.execute_code_blocks`.
+
+        An interrupt (Ctrl-C) kills the block. After its cleanup, `KeyboardInterrupt` propagates.
+        """
+        return background_loop().run(
+            self._executor.execute_code_blocks(code_blocks, cancellation_token)
+        )
+
+    def execute_stream(
+        self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+    ) -> Generator[Event]:
+        """Run `code_blocks` and yield events as they happen. See `CodeExecutor.execute_stream`."""
+        return background_loop().iterate(
+            self._executor.execute_stream(code_blocks, cancellation_token)
+        )
+
+    def start(self) -> None:
+        """Start the executor. Do nothing if it is already started."""
+        background_loop().run(self._executor.start())
+
+    def stop(self) -> None:
+        """Kill what runs and clean up. See `CodeExecutor.stop`."""
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self._executor.stop())
+
+    def restart(self) -> None:
+        """Stop and start again. Only the files in the work folder are kept."""
+        background_loop().run(self._executor.restart())
+
+    def dump_component(self) -> ComponentModel:
+        """Return the executor's configuration."""
+        return self._executor.dump_component()
+
+    @classmethod
+    def load_component(cls, model: SavedComponent, expected: type[Any] | None = None) -> Self:
+        """Create an executor from a saved configuration. See `Component.load_component`."""
+        wrapper = cls.__new__(cls)
+        wrapper._executor = cls._async_class.load_component(model, expected)
+        return wrapper
+
+    @property
+    def code_extractor(self) -> MarkdownCodeExtractor:
+        """The extractor that finds the code blocks in a message."""
+        return MarkdownCodeExtractor()
+
+    def __repr__(self) -> str:
+        return repr(self._executor)
+
+    def __reduce__(self) -> NoReturn:
+        self._executor.__reduce__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._executor, name)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(LoopEnded):
+            background_loop().run(self._executor.__aexit__(kind, error, trace))
+
+
+class SyncCommandLine(SyncCodeExecutor):
+    """Results are `CommandLineCodeResult` objects."""
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> CommandLineCodeResult: ...
+
+
+class SyncKernel(SyncCodeExecutor):
+    """Results are `JupyterCodeResult` objects."""
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> JupyterCodeResult: ...
+
+
+class SyncSession(SyncCodeExecutor):
+    """Offer the additional methods of live sessions without `await`."""
+
+    _executor: CheckpointableSession
+
+    if TYPE_CHECKING:
+
+        def execute_code_blocks(
+            self, code_blocks: Sequence[CodeBlockLike], cancellation_token: Token | None = None
+        ) -> SessionCodeResult: ...
+
+    def get(self, name: str) -> Any:
+        """Return the value of a variable."""
+        return background_loop().run(self._executor.get(name))
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a variable."""
+        background_loop().run(self._executor.set(name, value))
+
+    def variables(self) -> list[Variable]:
+        """List the variables that blocks have created."""
+        return background_loop().run(self._executor.variables())
+
+    def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
+        """Return what Tab offers. See `CheckpointableSession.complete`."""
+        return background_loop().run(self._executor.complete(code, cursor))
+
+    def checkpoint(
+        self,
+        name: str | None = None,
+        *,
+        lifetime_seconds: float | None = None,
+        replace: bool = False,
+        max_copied_bytes: int | None = None,
+    ) -> Checkpoint:
+        """Create a frozen copy of the session's memory and work folder."""
+        return background_loop().run(
+            self._executor.checkpoint(
+                name,
+                lifetime_seconds=lifetime_seconds,
+                replace=replace,
+                max_copied_bytes=max_copied_bytes,
+            )
+        )
+
+    def restore(self, checkpoint: Checkpoint | str) -> None:
+        """Restore the session to a checkpoint."""
+        background_loop().run(self._executor.restore(checkpoint))
+
+    def drop(self, checkpoint: Checkpoint | str) -> None:
+        """Delete a checkpoint."""
+        background_loop().run(self._executor.drop(checkpoint))
+
+    def fork(
+        self,
+        count: int = 1,
+        *,
+        checkpoint: Checkpoint | str | None = None,
+        max_copied_bytes: int | None = None,
+    ) -> list[Self]:
+        """Create `count` independent sessions that start from the current state or a checkpoint."""
+        forking = self._executor.fork(
+            count, checkpoint=checkpoint, max_copied_bytes=max_copied_bytes
+        )
+        return [self._wrap(branch) for branch in background_loop().run(forking)]
+
+    @classmethod
+    def _wrap(cls, executor: CheckpointableSession) -> Self:
+        wrapper = cls.__new__(cls)
+        wrapper._executor = executor
+        return wrapper
