@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import CellblockError
-from cellblock.executors.workspace import snapshot
+from cellblock.executors.workspace import folder_copy, snapshot
 from cellblock.executors.workspace.workspace import OutsideWorkspace, Workspace
 from cellblock.runtime.linux import safe_folder
 from cellblock.runtime.linux.safe_folder import (
@@ -127,7 +127,7 @@ def read_file(attack: Attack) -> bool:
 
 def read_with_rights(attack: Attack) -> bool:
     with SafeFolder.at(attack.work) as work, work.folder("inner", rights=0o700) as folder:
-        with folder.read_file("file", rights=0o400) as file:
+        with open(folder.open_file("file", rights=0o400), "rb") as file:
             return file.read() == b"secret"
 
 
@@ -221,7 +221,8 @@ def delete_in_session(attack: Attack) -> None:
 def copy(attack: Attack) -> bool:
     target = attack.copies / str(attack.swaps)
     with contextlib.suppress(*_ERRORS):
-        snapshot.copy_folder(attack.work, target)
+        target.mkdir()
+        folder_copy.copy_folder(attack.work, target)
     try:
         return (target / "inner/secret").exists() and not (target / "inner").is_symlink()
     finally:
@@ -233,7 +234,11 @@ def restore(attack: Attack) -> None:
     if not saved.exists():
         (saved / "inner").mkdir(parents=True)
         (saved / "inner/restored").touch()
-    snapshot.restore_snapshot(snapshot.Snapshot(saved), attack.work)
+    taken = snapshot.take_snapshot(saved, None, attack.copies)
+    try:
+        snapshot.restore_snapshot(taken, attack.work)
+    finally:
+        taken.remove()
 
 
 USES: list[Use] = [

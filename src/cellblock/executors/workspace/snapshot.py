@@ -1,69 +1,77 @@
 """Snapshots of a folder, taken while code may be writing to it.
 
-A snapshot is a folder that is never modified. A file that has not changed since the previous
-snapshot becomes a hard link to the file there. Otherwise it is a reflink to the original, if the
-filesystem supports that, or a copy. What its owner may not read is made readable meanwhile.
+To create a file costs several times as much as to read a small one. So a snapshot is not a folder
+like the original: its small files are in one file, the pack, and all names and metadata in memory.
+A file that has not changed since the previous snapshot is shared with it: both have a hard link to
+its pack, or to its copy.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
+import itertools
 import os
 import stat
-import sys
 import tempfile
-from collections.abc import Collection, Generator
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
-from ...errors import CheckpointError
-from ...runtime.linux.safe_folder import (
-    ALL_RIGHTS,
-    READ_RIGHTS,
-    SafeFolder,
-    remove_tree,
-    write_all,
-)
+from ...runtime.linux.safe_folder import ALL_RIGHTS, SafeFolder, remove_tree, write_all
 from .fingerprint import FileFingerprint, fingerprint
+from .folder_copy import (
+    MAX_DEPTH,
+    CopyStats,
+    Metadata,
+    copy_contents,
+    copy_folder,
+    name_denied,
+    new_file,
+    open_file,
+    open_folder,
+    open_inner,
+    read_small,
+)
 
-if sys.platform != "win32":
-    import fcntl
-
-_FICLONE = 0x40049409  # ioctl_ficlone(2)
-_CHUNK_BYTES = 1 << 24
-_MAX_DEPTH = 64
+_PACK_BUFFER_BYTES = 1 << 20
+_blob_names = map(str, itertools.count())
 
 
-@dataclass
-class CopyStats:
-    """What copying a folder took: bytes that were copied and bytes that are shared.
+class FrozenFile(NamedTuple):
+    """A file whose data are `size` bytes at `offset` of the pack `blob`, or without it all of it.
 
-    `max_copied_bytes` limits `copied_bytes`. `None` means no limit.
+    `original` is the fingerprint of the file in the original folder.
     """
 
-    copied_bytes: int = 0
-    shared_bytes: int = 0
-    files: int = 0
-    max_copied_bytes: int | None = None
+    metadata: Metadata
+    original: FileFingerprint
+    blob: str
+    size: int
+    offset: int | None
 
-    def count_copied(self, size: int) -> None:
-        """Count bytes that are about to be copied. Raise `CheckpointError` above the limit."""
-        self.copied_bytes += size
-        if self.max_copied_bytes is not None and self.copied_bytes > self.max_copied_bytes:
-            raise CheckpointError(
-                f"The checkpoint would copy more than {self.max_copied_bytes} bytes of the work "
-                "folder. Remove files, or raise Limits.written_bytes."
-            )
+
+class FrozenFolder(NamedTuple):
+    """A folder and what is in it, by name."""
+
+    metadata: Metadata
+    entries: dict[str, Entry]
+
+
+Entry = FrozenFile | FrozenFolder | str  # the text of a symbolic link
 
 
 @dataclass
 class Snapshot:
-    """A frozen copy of a folder. `originals` has the fingerprints of the files in the original."""
+    """A frozen copy of a folder.
+
+    `path` is the folder of its blobs, and `used_bytes` how much of each is the data of its files.
+    """
 
     path: Path
     stats: CopyStats = field(default_factory=CopyStats)
-    originals: dict[str, FileFingerprint] = field(default_factory=dict[str, FileFingerprint])
+    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    used_bytes: Counter[str] = field(default_factory=Counter[str])
 
     def remove(self) -> None:
         """Delete the snapshot's folder."""
@@ -84,243 +92,187 @@ def take_snapshot(
         CopyStats(max_copied_bytes=max_copied_bytes),
     )
     try:
-        with (
-            _open(str(folder)) as source,
-            SafeFolder.at(snapshot.path) as copy,
-        ):
-            _copy_entries(
-                source, copy, "", snapshot.stats, snapshot.originals, previous, _MAX_DEPTH
-            )
+        with open_folder(str(folder)) as source, SafeFolder.at(snapshot.path) as blobs:
+            snapshot.entries = _freeze(source, blobs, snapshot, previous)
     except BaseException:
         snapshot.remove()
         raise
     return snapshot
 
 
-def copy_folder(source: Path, target: Path, max_copied_bytes: int | None = None) -> CopyStats:
-    """Copy the folder `source` to `target`. Both can be changed afterwards.
-
-    Raise `CheckpointError` if more than `max_copied_bytes` would be copied, or another user's file
-    cannot be read.
-    """
-    target.mkdir(parents=True, exist_ok=True)
-    stats = CopyStats(max_copied_bytes=max_copied_bytes)
-    with _open(str(source)) as original, SafeFolder.at(target) as copy:
-        _copy_entries(original, copy, "", stats, {}, None, _MAX_DEPTH)
-    return stats
+def _freeze(
+    source: SafeFolder, blobs: SafeFolder, snapshot: Snapshot, previous: Snapshot | None
+) -> dict[str, Entry]:
+    name = next(_blob_names)
+    with open(blobs.create_file(name, 0o600), "wb", buffering=_PACK_BUFFER_BYTES) as pack:
+        freezer = _Freezer(snapshot, blobs, name, pack, previous)
+        before = previous.entries if previous is not None else {}
+        return freezer.freeze_entries(source, before, MAX_DEPTH)
 
 
-def restore_snapshot(
-    snapshot: Snapshot, folder: Path, *, read_only: Collection[str] = ()
-) -> CopyStats:
+class _Freezer:
+    """What takes a snapshot. It creates files in the open folder `blobs`."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        blobs: SafeFolder,
+        pack_name: str,
+        pack: BinaryIO,
+        previous: Snapshot | None,
+    ) -> None:
+        self._snapshot, self._blobs, self._previous = snapshot, blobs, previous
+        self._pack_name, self._pack = pack_name, pack
+        self._is_shared = dict[str, bool]()  # by the name of a blob of `previous`
+
+    def freeze_entries(
+        self, folder: SafeFolder, before: Mapping[str, Entry], depth: int
+    ) -> dict[str, Entry]:
+        """Return what is in `folder`. `before` is what was in it in the previous snapshot."""
+        entries = dict[str, Entry]()
+        for name, status in folder.statuses():
+            old = before.get(name)
+            if stat.S_ISLNK(status.st_mode):
+                entries[name] = folder.read_link(name)
+            elif stat.S_ISDIR(status.st_mode):
+                with open_inner(name, folder, depth) as inner:
+                    inner_before = old.entries if isinstance(old, FrozenFolder) else {}
+                    inner_entries = self.freeze_entries(inner, inner_before, depth - 1)
+                entries[name] = FrozenFolder(Metadata.of(status), inner_entries)
+            elif stat.S_ISREG(status.st_mode):
+                file = self._share_file(old, status) or self._freeze_file(folder, name)
+                self._snapshot.used_bytes[file.blob] += file.size
+                entries[name] = file
+        return entries
+
+    def _share_file(self, old: Entry | None, status: os.stat_result) -> FrozenFile | None:
+        """Return the file as it was in the previous snapshot, if it has not changed since."""
+        if not isinstance(old, FrozenFile) or old.original != fingerprint(status):
+            return None
+        if old.blob not in self._is_shared:
+            self._is_shared[old.blob] = self._share_blob(old.blob)
+        if not self._is_shared[old.blob]:
+            return None
+        self._snapshot.stats.shared_bytes += old.size
+        return old
+
+    def _share_blob(self, blob: str) -> bool:
+        """Link a blob of the previous snapshot. Return False if that is not possible.
+
+        Neither is it if less than half of the blob was in use: then its files move to a new pack.
+        """
+        assert self._previous is not None
+        path = self._previous.path / blob
+        try:
+            if self._previous.used_bytes[blob] * 2 < os.stat(path).st_size:
+                return False
+            self._blobs.link(path, blob)
+        except OSError:
+            return False
+        return True
+
+    def _freeze_file(self, folder: SafeFolder, name: str) -> FrozenFile:
+        stats = self._snapshot.stats
+        with open_file(name, folder) as (opened, status):
+            metadata, state = Metadata.of(status), fingerprint(status)
+            if (data := read_small(opened, status)) is not None:
+                stats.count_copied(len(data))
+                offset = self._pack.tell()
+                self._pack.write(data)
+                return FrozenFile(metadata, state, self._pack_name, len(data), offset)
+            with new_file(blob := next(_blob_names), self._blobs) as created:
+                copy_contents(opened, created, status, stats)
+            return FrozenFile(metadata, state, blob, status.st_size, None)
+
+
+def restore_snapshot(snapshot: Snapshot, folder: Path, *, read_only: Collection[str] = ()) -> None:
     """Restore `folder` to its state in `snapshot`. Files that have not changed since are kept.
 
     So are the paths `read_only`: code cannot have changed them, and a file that is replaced would
     no longer be protected.
     """
-    stats = CopyStats()
     with (
-        SafeFolder.at(snapshot.path) as source,
-        _open(str(folder), rights=ALL_RIGHTS) as target,
+        SafeFolder.at(snapshot.path) as blobs,
+        open_folder(str(folder), rights=ALL_RIGHTS) as target,
     ):
-        _restore_folder(source, target, "", stats, snapshot, read_only)
-    return stats
+        # A file that was replaced now equals the original: the next restore need not replace it.
+        thawer = _Thawer(blobs, CopyStats(), read_only)
+        snapshot.entries = thawer.restore_entries(snapshot.entries, target)
 
 
-def _copy_entries(
-    source: SafeFolder,
-    target: SafeFolder,
-    prefix: str,
-    stats: CopyStats,
-    originals: dict[str, FileFingerprint],
-    previous: Snapshot | None,
-    depth: int,
+def copy_folders(
+    source: Path | Snapshot, targets: Iterable[Path], max_copied_bytes: int | None = None
 ) -> None:
-    for name, status in source.statuses():
-        path = f"{prefix}{name}"
-        if stat.S_ISLNK(status.st_mode):
-            source.copy_link(name, target)
-        elif stat.S_ISDIR(status.st_mode):
-            if not depth:
-                raise CheckpointError(
-                    f"The work folder is nested more than {_MAX_DEPTH} folders deep and cannot be "
-                    "copied. Flatten it."
-                )
-            with _open(name, source) as inner, target.new_folder(name) as copy:
-                _copy_entries(inner, copy, f"{path}/", stats, originals, previous, depth - 1)
-                _copy_folder_metadata(copy, status)
-        elif stat.S_ISREG(status.st_mode):
-            state = originals[path] = fingerprint(status)
-            if (
-                previous is not None
-                and previous.originals.get(path) == state
-                and _hard_link(previous.path / path, target, name)
-            ):
-                stats.shared_bytes += status.st_size
-            else:
-                _copy_file(source, target, name, stats)
-            stats.files += 1
+    """Copy a folder, or what is in a snapshot, to each of the empty folders `targets`.
 
-
-@contextlib.contextmanager
-def _open(
-    name: str, above: SafeFolder | None = None, rights: int = READ_RIGHTS
-) -> Generator[SafeFolder]:
-    """Open a folder, and give its owner `rights` to it meanwhile. Raise `CheckpointError`."""
-    if sys.platform != "linux":
-        raise CheckpointError("Checkpoints of a session need Linux on this machine.")
-    with _name_denied(name, above):
-        opened = above.folder(name, rights=rights) if above else SafeFolder.at(name, rights=rights)
-        with opened:
-            yield opened
-
-
-@contextlib.contextmanager
-def _name_denied(name: str, above: SafeFolder | None) -> Generator[None]:
-    """Raise `CheckpointError` if rights to `name` are missing and another user owns it."""
-    try:
-        yield
-    except PermissionError as error:
-        path = os.path.join(above.path, name) if above else name
-        raise CheckpointError(
-            f"{path!r} belongs to another user, and cannot be copied or replaced: "
-            f"{error.strerror}. Change its permissions, or move it out of the work folder."
-        ) from error
-
-
-def _copy_metadata(descriptor: int, status: os.stat_result) -> None:
-    with contextlib.suppress(PermissionError):  # without root, all files have the same owner anyway
-        os.chown(descriptor, status.st_uid, status.st_gid)
-    os.chmod(descriptor, stat.S_IMODE(status.st_mode) & 0o777)
-    os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def _copy_folder_metadata(folder: SafeFolder, status: os.stat_result) -> None:
-    _copy_metadata(folder.descriptor, status)
-    folder.mode = None
-
-
-def _hard_link(file: Path, target: SafeFolder, name: str) -> bool:
-    try:
-        target.link(file, name)
-    except OSError:
-        return False
-    return True
-
-
-def _copy_file(source: SafeFolder, target: SafeFolder, name: str, stats: CopyStats) -> None:
-    with _name_denied(name, source), source.read_file(name, rights=stat.S_IRUSR) as file:
-        status = os.fstat(opened := file.fileno())
-        created = target.create_file(name, 0o600)
-        try:
-            if _reflink(opened, created):
-                stats.shared_bytes += status.st_size
-            else:
-                stats.count_copied(min(status.st_size, status.st_blocks * 512))
-                _copy_bytes(opened, created)
-            _copy_metadata(created, status)
-        finally:
-            os.close(created)
-
-
-def _reflink(source: int, target: int) -> bool:
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:
-        return False
-    return True
-
-
-def _copy_bytes(source: int, target: int) -> None:
-    """Copy the data of a file but not its holes, so that a sparse file stays sparse."""
-    size, end = os.fstat(source).st_size, 0
-    while end < size:
-        try:
-            start = os.lseek(source, end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                break  # the rest is a hole
-            raise
-        end = os.lseek(source, start, os.SEEK_HOLE)
-        _copy_range(source, target, start, end)
-    os.ftruncate(target, size)
-
-
-def _copy_range(source: int, target: int, start: int, end: int) -> None:
-    for descriptor in (source, target):
-        os.lseek(descriptor, start, os.SEEK_SET)
-    left = end - start
-    while left > 0:
-        try:
-            count = os.copy_file_range(source, target, min(left, _CHUNK_BYTES))
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-                raise
-            data = os.read(source, min(left, _CHUNK_BYTES))
-            count = len(data)
-            write_all(target, data)
-        if count == 0:
-            return  # the file was truncated during the copy
-        left -= count
-
-
-def _restore_folder(
-    source: SafeFolder,
-    target: SafeFolder,
-    prefix: str,
-    stats: CopyStats,
-    snapshot: Snapshot,
-    read_only: Collection[str],
-) -> None:
-    wanted = dict(source.statuses())
-    kept = set[str]()
-    for name, status in list(target.statuses()):
-        path = f"{prefix}{name}"
-        if path in read_only:
-            wanted.pop(name, None)
+    `max_copied_bytes` is for each of them. Raise `CheckpointError` as `take_snapshot` does.
+    """
+    for target in targets:
+        if isinstance(source, Path):
+            copy_folder(source, target, max_copied_bytes)
             continue
-        saved = wanted.get(name)
-        if saved is not None and stat.S_ISDIR(saved.st_mode) and stat.S_ISDIR(status.st_mode):
-            kept.add(name)
-        elif (
-            saved is not None
-            and stat.S_ISREG(saved.st_mode)
-            and snapshot.originals.get(path) == fingerprint(status)
-        ):
-            kept.add(name)
-        else:
-            with _name_denied(name, target):
-                target.remove(name)
-    for name, status in wanted.items():
-        is_kept = name in kept
-        if not stat.S_ISDIR(status.st_mode):
-            _restore_file(source, target, prefix, name, status, is_kept, stats, snapshot)
-            continue
+        with SafeFolder.at(source.path) as blobs, SafeFolder.at(target) as copy:
+            stats = CopyStats(max_copied_bytes=max_copied_bytes)
+            _Thawer(blobs, stats).restore_entries(source.entries, copy)
+
+
+class _Thawer:
+    """What restores files from the open folder `blobs` of a snapshot."""
+
+    def __init__(
+        self, blobs: SafeFolder, stats: CopyStats, read_only: Collection[str] = ()
+    ) -> None:
+        self._blobs, self._stats, self._read_only = blobs, stats, read_only
+
+    def restore_entries(
+        self, entries: Mapping[str, Entry], target: SafeFolder, prefix: str = ""
+    ) -> dict[str, Entry]:
+        """Restore what is in `target`, whose path ends with `prefix`. Return what it is now."""
+        kept = set[str]()
+        for name, status in list(target.statuses()):
+            if f"{prefix}{name}" in self._read_only or _is_same(entries.get(name), status):
+                kept.add(name)
+            else:
+                with name_denied(name, target):
+                    target.remove(name)
+        return {
+            name: self._restore_entry(entry, target, prefix, name, name in kept)
+            for name, entry in entries.items()
+        }
+
+    def _restore_entry(
+        self, entry: Entry, target: SafeFolder, prefix: str, name: str, is_kept: bool
+    ) -> Entry:
+        path = f"{prefix}{name}"
+        if is_kept and (path in self._read_only or not isinstance(entry, FrozenFolder)):
+            return entry
+        if isinstance(entry, str):
+            target.create_link(name, entry)
+            return entry
+        if isinstance(entry, FrozenFile):
+            return self._restore_file(entry, target, name)
+        opened = open_folder(name, target, ALL_RIGHTS) if is_kept else target.new_folder(name)
+        with opened as inner:
+            entries = self.restore_entries(entry.entries, inner, f"{path}/")
+            entry.metadata.set_on_folder(inner)
+        return entry._replace(entries=entries)
+
+    def _restore_file(self, file: FrozenFile, target: SafeFolder, name: str) -> FrozenFile:
         with (
-            _open(name, source) as inner,
-            _open(name, target, ALL_RIGHTS) if is_kept else target.new_folder(name) as restored,
+            open_file(file.blob, self._blobs) as (opened, status),
+            new_file(name, target) as created,
         ):
-            _restore_folder(inner, restored, f"{prefix}{name}/", stats, snapshot, read_only)
-            _copy_folder_metadata(restored, status)
+            if file.offset is None:
+                copy_contents(opened, created, status, self._stats)
+            else:
+                self._stats.count_copied(file.size)
+                write_all(created, os.pread(opened, file.size, file.offset))
+            file.metadata.set_on(created)
+            return file._replace(original=fingerprint(os.fstat(created)))
 
 
-def _restore_file(
-    source: SafeFolder,
-    target: SafeFolder,
-    prefix: str,
-    name: str,
-    status: os.stat_result,
-    kept: bool,
-    stats: CopyStats,
-    snapshot: Snapshot,
-) -> None:
-    path = f"{prefix}{name}"
-    if stat.S_ISLNK(status.st_mode):
-        source.copy_link(name, target)
-    elif kept:
-        stats.shared_bytes += status.st_size
-    else:
-        _copy_file(source, target, name, stats)
-        # The file now equals the one in the snapshot, so the next restore need not copy it again.
-        snapshot.originals[path] = fingerprint(target.stat(name))
-    stats.files += stat.S_ISREG(status.st_mode)
+def _is_same(entry: Entry | None, status: os.stat_result) -> bool:
+    """Return True for a folder, and for a file that has not changed."""
+    if isinstance(entry, FrozenFolder):
+        return stat.S_ISDIR(status.st_mode)
+    return isinstance(entry, FrozenFile) and entry.original == fingerprint(status)

@@ -118,8 +118,12 @@ class SafeFolder:
         """Return the status of `name`, of a link itself."""
         return os.stat(_single(name), dir_fd=self.descriptor, follow_symlinks=False)
 
-    def read_file(self, name: str, *, rights: int = 0) -> BinaryIO:
-        """Open the regular file `name`, for which its owner is given `rights` meanwhile.
+    def read_file(self, name: str) -> BinaryIO:
+        """Open the file `name`, as `open_file` does."""
+        return open(self.open_file(name), "rb")
+
+    def open_file(self, name: str, *, rights: int = 0) -> int:
+        """Return the regular file `name`, open for reading. Its owner is given `rights` meanwhile.
 
         Raise `OSError` for anything else: `IsADirectoryError`, or with `ELOOP` for a link and
         `ENXIO` for a pipe or device.
@@ -132,7 +136,7 @@ class SafeFolder:
             if kind != stat.S_IFREG:
                 number = errno.EISDIR if kind == stat.S_IFDIR else errno.ENXIO
                 raise OSError(number, os.strerror(number), name)
-            return open(descriptor, "rb")
+            return descriptor
         except BaseException:
             os.close(descriptor)
             raise
@@ -194,10 +198,13 @@ class SafeFolder:
         """Create the hard link `name` to the file `path`, which no code can redirect."""
         os.link(path, _single(name), dst_dir_fd=self.descriptor, follow_symlinks=False)
 
-    def copy_link(self, name: str, target: SafeFolder) -> None:
-        """Create a symbolic link like `name` in the folder `target`."""
-        text = os.readlink(_single(name), dir_fd=self.descriptor)
-        os.symlink(text, name, dir_fd=target.descriptor)
+    def read_link(self, name: str) -> str:
+        """Return the text of the symbolic link `name`."""
+        return os.readlink(_single(name), dir_fd=self.descriptor)
+
+    def create_link(self, name: str, text: str) -> None:
+        """Create the symbolic link `name`, with `text`."""
+        os.symlink(text, _single(name), dir_fd=self.descriptor)
 
     def unlink(self, name: str) -> None:
         """Remove the file or link `name`. Raise `IsADirectoryError` for a folder."""
@@ -290,6 +297,9 @@ def _open(
     """Open `name`, after giving its owner `rights`. Return its mode before, if that has changed."""
     if not rights or sys.platform != "linux":
         return os.open(name, flags, dir_fd=above), None
+    if not flags & os.O_DIRECTORY:
+        with contextlib.suppress(PermissionError):  # else the rights that it has are enough
+            return os.open(name, flags, dir_fd=above), None
     kept = flags & (os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     handle = os.open(name, os.O_PATH | kept, dir_fd=above)
     try:
