@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import processes
 from cellblock import CheckpointError, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
-from cellblock.executors.workspace.folder_copy import copy_folder
+from cellblock.executors.workspace import snapshot
 from cellblock.runtime.linux import process_tree
 from cellblock.runtime.server.sessions.init_handle import SessionInitHandle
 from cellblock.sandbox import cgroups
@@ -292,9 +292,8 @@ def test_links_swapped_in_during_a_copy_expose_nothing(
         copies = refused = 0
         while copies + refused < 100:
             target = tmp_path / f"copy-{copies + refused}"
-            target.mkdir()
             try:
-                copy_folder(live.folder, target)
+                snapshot.copy_folder(live.folder, target)
             except OSError:
                 refused += 1  # a folder or file that was replaced by a link is not opened
             else:
@@ -310,8 +309,7 @@ def test_a_copy_that_follows_links_is_detected(tmp_path: Path, secret: Path) -> 
     os.symlink(secret, tmp_path / "work" / "l")
     shutil.copytree(tmp_path / "work", tmp_path / "careless")
     assert MARK in contents(tmp_path / "careless")
-    (tmp_path / "careful").mkdir()
-    copy_folder(tmp_path / "work", tmp_path / "careful")
+    snapshot.copy_folder(tmp_path / "work", tmp_path / "careful")
     assert MARK not in contents(tmp_path / "careful")
 
 

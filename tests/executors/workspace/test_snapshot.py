@@ -48,8 +48,7 @@ one = snapshot.take_snapshot(work, None, parent)
 two = snapshot.take_snapshot(work, one, parent)
 copies = [parent / "copy", parent / "one", parent / "two"]
 for source, copy in zip((work, one, two), copies):
-    copy.mkdir()
-    snapshot.copy_folders(source, [copy])
+    snapshot.copy_folder(source, copy)
 assert state() == before == [(0, True)] * 2, state()
 os.unlink("file")
 os.chmod("folder", 0o700)
@@ -163,14 +162,12 @@ def test_a_file_of_any_size_comes_back(size: int, work: Path, tmp_path: Path) ->
     one = snapshot.take_snapshot(work, None, tmp_path)
     two = snapshot.take_snapshot(work, one, tmp_path)
     one.remove()
-    targets = [tmp_path / "a", tmp_path / "b"]
-    for target in targets:
-        target.mkdir()
-    snapshot.copy_folders(two, targets)
+    snapshot.copy_folder(work, tmp_path / "a")
+    snapshot.copy_folder(two, tmp_path / "b")
     (work / "inner/1").write_bytes(b"changed")
     (work / "inner/2").unlink()
     snapshot.restore_snapshot(two, work)
-    assert contents(work) == contents(targets[0]) == contents(targets[1]) == before
+    assert contents(work) == contents(tmp_path / "a") == contents(tmp_path / "b") == before
 
 
 def test_a_snapshot_of_an_unchanged_folder_copies_nothing(work: Path, tmp_path: Path) -> None:

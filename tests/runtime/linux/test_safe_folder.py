@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cellblock.errors import CellblockError
-from cellblock.executors.workspace import folder_copy, snapshot
+from cellblock.executors.workspace import snapshot
 from cellblock.executors.workspace.workspace import OutsideWorkspace, Workspace
 from cellblock.runtime.linux import safe_folder
 from cellblock.runtime.linux.safe_folder import (
@@ -221,8 +221,7 @@ def delete_in_session(attack: Attack) -> None:
 def copy(attack: Attack) -> bool:
     target = attack.copies / str(attack.swaps)
     with contextlib.suppress(*_ERRORS):
-        target.mkdir()
-        folder_copy.copy_folder(attack.work, target)
+        snapshot.copy_folder(attack.work, target)
     try:
         return (target / "inner/secret").exists() and not (target / "inner").is_symlink()
     finally:

@@ -19,7 +19,7 @@ from ...runtime.linux.safe_folder import remove_tree
 from ...runtime.protocol import Frame
 from ..argument_checks import check_bool
 from ..command_line.docker import IMAGE, DockerCommandLineCodeExecutor, server_lost_frame
-from ..workspace.snapshot import Snapshot, copy_folders
+from ..workspace import snapshot
 from ..workspace.temp_dir_removal import TempDirRemoval
 from ..workspace.temp_dirs import SharedTempDir
 from ..workspace.workspace import Workspace
@@ -239,11 +239,11 @@ class _ContainerGroup:
 
 
 def _copy_folder(
-    source: Path | Snapshot, target: Path, owner_of: Path, max_copied_bytes: int | None
+    source: Path | snapshot.Snapshot, target: Path, owner_of: Path, max_copied_bytes: int | None
 ) -> None:
     """Copy `source` to `target`, and give `target` the owner of `owner_of`."""
     target.mkdir(mode=0o700)
-    copy_folders(source, [target], max_copied_bytes)
+    snapshot.copy_folder(source, target, max_copied_bytes)
     status = os.stat(owner_of)
     if sys.platform == "win32":
         return

@@ -15,7 +15,7 @@ from ...runtime.linux.safe_folder import remove_tree
 from ..argument_checks import check_bool
 from ..command_line.sandbox import SandboxCommandLineCodeExecutor
 from ..settings import ExecutorSettings
-from ..workspace.snapshot import Snapshot, copy_folders
+from ..workspace import snapshot
 from ..workspace.workspace import Workspace
 from .base import InputCallback, SessionSettings
 from .checkpoint import Checkpoint
@@ -222,7 +222,12 @@ class SandboxSessionCodeExecutor(SessionExecutor):
         source = checkpoint.snapshot if checkpoint is not None else self._workspace.path
         try:
             await run_in_thread(
-                _copy_folders, source, own_scratch, [(work_dir, scratch)], max_copied_bytes
+                _copy_folders,
+                source,
+                work_dir,
+                own_scratch,
+                scratch,
+                max_copied_bytes,
             )
             branch._workspace = Workspace(work_dir)
             request: dict[str, Any] = {
@@ -255,15 +260,12 @@ class SandboxSessionCodeExecutor(SessionExecutor):
 
 
 def _copy_folders(
-    source: Path | Snapshot,
-    own_scratch: Path,
-    branches: Sequence[tuple[Path, Path]],
+    source: Path | snapshot.Snapshot,
+    work_dir: Path,
+    scratch: Path,
+    new_scratch: Path,
     max_copied_bytes: int | None,
 ) -> None:
-    """Fill the work folder and the scratch folder of each branch."""
-    copy_folders(source, [work_dir for work_dir, _ in branches], max_copied_bytes)
+    snapshot.copy_folder(source, work_dir, max_copied_bytes)
     for name in ("home", "env"):
-        targets = [scratch / name for _, scratch in branches]
-        for target in targets:
-            target.mkdir(exist_ok=True)
-        copy_folders(own_scratch / name, targets, max_copied_bytes)
+        snapshot.copy_folder(scratch / name, new_scratch / name, max_copied_bytes)

@@ -1,4 +1,4 @@
-"""Copy folders, and what a copy of a folder is made of, while code may be writing to it.
+"""Copy a folder, or one file, while code may be writing to it.
 
 A file is a reflink to the original, if the filesystem supports that, or a copy. What its owner may
 not read is made readable meanwhile.
@@ -13,7 +13,6 @@ import stat
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...errors import CheckpointError
@@ -23,7 +22,7 @@ if sys.platform != "win32":
     import fcntl
 
 MAX_DEPTH = 64
-SMALL_BYTES = 1 << 16  # a file up to this size is read in one call
+_SMALL_BYTES = 1 << 16  # a file up to this size is read in one call
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 _CHUNK_BYTES = 1 << 24
 
@@ -82,24 +81,16 @@ class Metadata(NamedTuple):
         folder.mode = None
 
 
-def copy_folder(source: Path, target: Path, max_copied_bytes: int | None = None) -> None:
-    """Copy the folder `source` to the folder `target`. Both can be changed afterwards.
-
-    Raise `CheckpointError` if more than `max_copied_bytes` would be copied, or another user's file
-    cannot be read.
-    """
-    stats = CopyStats(max_copied_bytes=max_copied_bytes)
-    with open_folder(str(source)) as original, SafeFolder.at(target) as copy:
-        _copy_entries(original, copy, stats, MAX_DEPTH)
-
-
-def _copy_entries(source: SafeFolder, target: SafeFolder, stats: CopyStats, depth: int) -> None:
+def copy_entries(
+    source: SafeFolder, target: SafeFolder, stats: CopyStats, depth: int = MAX_DEPTH
+) -> None:
+    """Copy everything in `source` to `target`, an empty folder that no code can see."""
     for name, status in source.statuses():
         if stat.S_ISLNK(status.st_mode):
             target.create_link(name, source.read_link(name))
         elif stat.S_ISDIR(status.st_mode):
             with open_inner(name, source, depth) as inner, target.new_folder(name) as copy:
-                _copy_entries(inner, copy, stats, depth - 1)
+                copy_entries(inner, copy, stats, depth - 1)
                 Metadata.of(status).set_on_folder(copy)
         elif stat.S_ISREG(status.st_mode):
             with open_file(name, source) as (opened, status), new_file(name, target) as created:
@@ -180,9 +171,9 @@ def copy_contents(source: int, target: int, status: os.stat_result, stats: CopyS
 
 def read_small(source: int, status: os.stat_result) -> bytes | None:
     """Return all data of the open file `source` if it is small, else None."""
-    if status.st_size > SMALL_BYTES:
+    if status.st_size > _SMALL_BYTES:
         return None
-    data = os.read(source, SMALL_BYTES)
+    data = os.read(source, status.st_size + 1)
     return data if len(data) == status.st_size else None
 
 

@@ -13,7 +13,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -25,7 +25,7 @@ from .folder_copy import (
     CopyStats,
     Metadata,
     copy_contents,
-    copy_folder,
+    copy_entries,
     name_denied,
     new_file,
     open_file,
@@ -200,20 +200,20 @@ def restore_snapshot(snapshot: Snapshot, folder: Path, *, read_only: Collection[
         snapshot.entries = thawer.restore_entries(snapshot.entries, target)
 
 
-def copy_folders(
-    source: Path | Snapshot, targets: Iterable[Path], max_copied_bytes: int | None = None
-) -> None:
-    """Copy a folder, or what is in a snapshot, to each of the empty folders `targets`.
+def copy_folder(source: Path | Snapshot, target: Path, max_copied_bytes: int | None = None) -> None:
+    """Copy a folder, or what is in a snapshot of it, to the new or empty folder `target`.
 
-    `max_copied_bytes` is for each of them. Raise `CheckpointError` as `take_snapshot` does.
+    Both can be changed afterwards. Raise `CheckpointError` as `take_snapshot` does.
     """
-    for target in targets:
-        if isinstance(source, Path):
-            copy_folder(source, target, max_copied_bytes)
-            continue
-        with SafeFolder.at(source.path) as blobs, SafeFolder.at(target) as copy:
-            stats = CopyStats(max_copied_bytes=max_copied_bytes)
-            _Thawer(blobs, stats).restore_entries(source.entries, copy)
+    target.mkdir(parents=True, exist_ok=True)
+    stats = CopyStats(max_copied_bytes=max_copied_bytes)
+    with SafeFolder.at(target) as copy:
+        if isinstance(source, Snapshot):
+            with SafeFolder.at(source.path) as blobs:
+                _Thawer(blobs, stats).restore_entries(source.entries, copy)
+        else:
+            with open_folder(str(source)) as original:
+                copy_entries(original, copy, stats)
 
 
 class _Thawer:
