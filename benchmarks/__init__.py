@@ -1,1 +1,1 @@
-"""Benchmarks against plain processes and other tools: `python -m benchmarks.latency`."""
+"""Benchmarks against plain processes and other tools: `python -m benchmarks`."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, format_figure, machine_info, table_header
 from benchmarks.measure import Effort, NotMeasured
-from cellblock import CellblockError
 
 Measure = Callable[[Effort], list[Figure]]
 
@@ -29,13 +27,24 @@ def run(
 
     `texts` and `counts` are additional options of the module, with their help texts.
     """
-    options = _parser(module, measures, about, texts or {}, counts).parse_args(arguments)
+    parser = make_parser(module, measures, about, texts or {}, counts)
+    options = parser.parse_args(arguments)
+    write_report(run_measures(measures, options, texts or {}, counts), options)
+
+
+def run_measures(
+    measures: Mapping[str, Measure],
+    options: argparse.Namespace,
+    texts: Mapping[str, str],
+    counts: Mapping[str, str],
+) -> dict[str, Any]:
+    """Run the benchmarks that `options` ask for, print each figure, and return the report."""
     facts = machine_info()
     given = vars(options)
     effort = Effort(
         options.quick,
         {name: given[name] for name in counts},
-        {name: given[name] for name in texts or {}},
+        {name: given[name] for name in texts},
     )
     figures: list[Figure] = []
     if not options.json:
@@ -45,29 +54,31 @@ def run(
             figures.append(figure)
             if not options.json:
                 print(format_figure(figure), flush=True)
-    report = {
+    return {
         "machine": facts,
         "quick": options.quick,
         "figures": [figure.to_dict() for figure in figures],
     }
-    _write_report(report, options)
 
 
 def measure_row(name: str, measure: Measure, effort: Effort) -> list[Figure]:
     """Measure one row. If it cannot be measured here, return a figure with the reason."""
     try:
         return measure(effort)
-    except (CellblockError, NotMeasured, subprocess.CalledProcessError) as error:
+    except NotMeasured as error:
         return [Figure(name, note=str(error))]
+    except Exception as error:  # a broken row must not cost the figures of the others
+        return [Figure(name, note=f"{type(error).__name__}: {error}")]
 
 
-def _parser(
+def make_parser(
     module: str,
     measures: Mapping[str, Measure],
     about: str | None,
     texts: Mapping[str, str],
     counts: Mapping[str, str],
 ) -> argparse.ArgumentParser:
+    """Return the parser of the options that each set of benchmarks has."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the JSON to FILE")
@@ -82,7 +93,8 @@ def _parser(
     return parser
 
 
-def _write_report(report: dict[str, Any], options: argparse.Namespace) -> None:
+def write_report(report: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print the report, or the machine if the figures were printed; write the file of `options`."""
     text = json.dumps(report, indent=2, ensure_ascii=False)
     if options.json:
         print(text)

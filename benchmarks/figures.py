@@ -6,11 +6,12 @@ import math
 import os
 import platform
 import statistics
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-WIDTHS = (62, 15, 15, 14, 13)
+WIDTHS = (76, 15, 15, 14, 13)
 TITLES = ("measure", "ours", "theirs", "ratio", "must be")
 # Standard error of a median = this factor * median absolute deviation / sqrt(number of values).
 _MEDIAN_ERROR_FACTOR = 1.2533 * 1.4826
@@ -35,10 +36,10 @@ class Bound:
 class Figure:
     """One line of the table: medians, the values of all rounds, and the verdict.
 
-    `ours` is Cellblock and `theirs` the program it is compared with. `ratio` is ours / theirs, and
-    the bound applies to it; without a comparison, the bound applies to `ours`. `noise` is the
-    standard error of the ratio: within twice this distance of the bound, the verdict is uncertain.
-    `ok` is None if the figure could not be measured, and `note` says why.
+    `ours` is Cellblock and `theirs` the program it is compared with. `ratio` is ours / theirs. The
+    bound applies to it or, if `must_be` has a unit, to `ours`. `noise` is the standard error of the
+    ratio: within twice this distance of the bound, the verdict is uncertain. `ok` is None if there
+    is no bound, or if the figure could not be measured, and `note` says why.
     """
 
     measure: str
@@ -57,35 +58,64 @@ class Figure:
         """Return the figure as JSON values, with the number of rounds."""
         return {**asdict(self), "rounds": len(self.ours_rounds)}
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Figure:
+        """Return the figure of these JSON values."""
+        return cls(**{name: value for name, value in values.items() if name != "rounds"})
+
 
 def compare_medians(
     measure: str,
     ours: Sequence[float],
     theirs: Sequence[float],
-    bound: Bound,
+    bound: Bound | None,
     *,
     unit: str,
     scale: float = 1,
     note: str = "",
 ) -> Figure:
-    """Compare the medians of two contenders that took turns. `scale` converts values to `unit`."""
-    ours, theirs = [value * scale for value in ours], [value * scale for value in theirs]
-    median, other = statistics.median(ours), statistics.median(theirs)
-    ratio = median / other
-    must_be = f"{bound} ×"
-    return Figure(
-        measure,
-        unit,
-        must_be,
-        bound.holds(ratio),
-        median,
-        other,
-        ratio,
-        _noise(ours, theirs),
-        ours,
-        theirs,
-        note,
-    )
+    """Compare the medians of two contenders that took turns. `scale` converts values to `unit`.
+
+    `bound` is that of the ratio.
+    """
+    figure = _figure(measure, ours, theirs, unit, scale, note)
+    if bound is None:
+        return figure
+    assert figure.ratio is not None
+    return replace(figure, must_be=f"{bound} ×", ok=bound.holds(figure.ratio))
+
+
+def check_median(
+    measure: str,
+    values: Sequence[float],
+    bound: Bound,
+    *,
+    theirs: Sequence[float] = (),
+    unit: str = "",
+    scale: float = 1,
+    note: str = "",
+) -> Figure:
+    """Check the median of `values` against `bound`, which is in `unit`. Show `theirs` beside it."""
+    figure = _figure(measure, values, theirs, unit, scale, note)
+    assert figure.ours is not None
+    return replace(figure, must_be=f"{bound} {unit}".rstrip(), ok=bound.holds(figure.ours))
+
+
+def _figure(
+    measure: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    unit: str,
+    scale: float,
+    note: str,
+) -> Figure:
+    mine, others = [value * scale for value in ours], [value * scale for value in theirs]
+    median = statistics.median(mine)
+    figure = Figure(measure, unit, ours=median, ours_rounds=mine, theirs_rounds=others, note=note)
+    if not others:
+        return figure
+    other = statistics.median(others)
+    return replace(figure, theirs=other, ratio=median / other, noise=_noise(mine, others))
 
 
 def _noise(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
@@ -101,34 +131,18 @@ def _noise(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     )
 
 
-def check_median(
-    measure: str,
-    values: Sequence[float],
-    bound: Bound,
-    *,
-    unit: str = "",
-    scale: float = 1,
-    note: str = "",
-) -> Figure:
-    """Check the median of `values` against `bound`, which is in `unit`."""
-    values = [value * scale for value in values]
-    median = statistics.median(values)
-    must_be = f"{bound} {unit}".rstrip()
-    return Figure(
-        measure, unit, must_be, bound.holds(median), ours=median, ours_rounds=values, note=note
-    )
-
-
 def format_figure(figure: Figure) -> str:
     """Return the figure as a line of the table, and a second line with the note if there is one."""
     values = (
         figure.measure,
-        _format_amount(figure.ours, figure.unit),
-        _format_amount(figure.theirs, figure.unit),
-        _format_ratio(figure),
+        format_amount(figure.ours, figure.unit),
+        format_amount(figure.theirs, figure.unit),
+        format_ratio(figure),
         figure.must_be,
     )
-    verdict = {True: "ok", False: "NOT", None: "not measured"}[figure.ok]
+    verdict = {True: "ok", False: "NOT", None: "not measured" if figure.ours is None else ""}[
+        figure.ok
+    ]
     note = f"\n    {figure.note}" if figure.note else ""
     return f"{_format_columns(values)}  {verdict}{note}"
 
@@ -141,21 +155,17 @@ def table_header() -> str:
 def machine_info() -> dict[str, Any]:
     """Return the facts about this machine that a reader needs to compare figures."""
     return {
+        "date": time.strftime("%Y-%m-%d"),
         "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
         "user": "root" if os.geteuid() == 0 else "plain",
-        "load_before": os.getloadavg()[0],
+        "load_before": round(os.getloadavg()[0], 1),
     }
 
 
-def _format_columns(values: Sequence[str]) -> str:
-    texts = [values[0].ljust(WIDTHS[0])]
-    texts += [value.rjust(width) for value, width in zip(values[1:], WIDTHS[1:], strict=True)]
-    return "  ".join(texts)
-
-
-def _format_ratio(figure: Figure) -> str:
+def format_ratio(figure: Figure) -> str:
+    """Return the ratio with its standard error, or nothing if there is none."""
     if figure.ratio is None:
         return ""
     return (
@@ -165,7 +175,15 @@ def _format_ratio(figure: Figure) -> str:
     )
 
 
-def _format_amount(value: float | None, unit: str) -> str:
+def format_amount(value: float | None, unit: str) -> str:
+    """Return a value with its unit, or nothing if there is none."""
     if value is None:
         return ""
-    return f"{value:.{0 if value >= 1000 or value == int(value) else 2}f} {unit}".rstrip()
+    decimals = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
+    return f"{value:.{decimals}f} {unit}".rstrip()
+
+
+def _format_columns(values: Sequence[str]) -> str:
+    texts = [values[0].ljust(WIDTHS[0])]
+    texts += [value.rjust(width) for value, width in zip(values[1:], WIDTHS[1:], strict=True)]
+    return "  ".join(texts)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.figures import Bound, Figure, check_median, compare_medians
+from benchmarks.figures import Bound, Figure, compare_medians
 from benchmarks.measure import Effort, NotMeasured, interleave, time_call
 from cellblock import CodeBlock
 from cellblock.sync import SandboxCommandLineCodeExecutor
@@ -52,7 +52,7 @@ def humaneval(effort: Effort) -> list[Figure]:
             return executor.execute_code_blocks([CodeBlock(code, "python")]).exit_code == 0
 
         values = interleave(
-            effort.pick(15, 2),
+            effort.pick(10, 2),
             {
                 "ours": lambda: time_call(lambda: ours_failed.append(_failures(sandboxed, codes))),
                 "theirs": lambda: time_call(
@@ -60,15 +60,11 @@ def humaneval(effort: Effort) -> list[Figure]:
                 ),
             },
         )
-    measure = f"{len(codes)} HumanEval solutions, {_AT_A_TIME} at a time"
-    note = f"as plain processes {sum(theirs_failed)} fail"
+    if sum(ours_failed) > sum(theirs_failed):
+        raise RuntimeError(f"{ours_failed} solutions failed, and {theirs_failed} plain ones.")
+    measure = f"{len(codes)} HumanEval solutions, {_AT_A_TIME} at a time, beside `python file.py`"
     return [
-        compare_medians(
-            measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="s"
-        ),
-        check_median(
-            f"{measure}: failures in all rounds", [sum(ours_failed)], Bound("at most", 0), note=note
-        ),
+        compare_medians(measure, values["ours"], values["theirs"], Bound("at most", 0.35), unit="s")
     ]
 
 

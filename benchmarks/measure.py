@@ -81,9 +81,12 @@ def run_sandboxed(executor: SandboxCommandLineCodeExecutor, code: str) -> str:
 
 def run_plain(*arguments: str) -> str:
     """Run this interpreter with `arguments` as a plain process."""
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=True
-    ).stdout
+    return run_command(sys.executable, *arguments)
+
+
+def run_command(*line: str) -> str:
+    """Run a command as a plain process and return its output."""
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout
 
 
 def interleave(

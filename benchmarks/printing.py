@@ -56,7 +56,7 @@ def printing(effort: Effort) -> list[Figure]:
             scale=1 / _MIB,
         ),
         compare_medians(
-            f"{measure}, beside cat",
+            f"{measure}, beside `cat`",
             values["ours"],
             values["theirs"],
             Bound("at most", 2),

@@ -71,15 +71,10 @@ def anonymous_bytes(pids: list[int]) -> int:
     )
 
 
-def page_table_bytes(pids: list[int]) -> int:
-    """Return the memory of the page tables of `pids`."""
-    total = 0
-    for pid in without_zombies(pids):
-        with open(f"/proc/{pid}/status") as file:
-            total += sum(
-                int(entry.split()[1]) * 1024 for entry in file if entry.startswith("VmPTE:")
-            )
-    return total
+def private_bytes(pids: list[int]) -> int:
+    """Return the memory that only one of `pids` has, and no other process."""
+    maps = [memory_map(pid) for pid in without_zombies(pids)]
+    return sum(each["Private_Clean"] + each["Private_Dirty"] for each in maps)
 
 
 def count_descriptors(pids: list[int]) -> int:

@@ -1,128 +1,107 @@
-"""Checkpoint, fork and restore a live session with a large table."""
+"""Checkpoint, restore and fork a live session, small or with much in its folder or memory."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
 
 from benchmarks.figures import Bound, Figure, check_median
-from benchmarks.kernels import require_modules
 from benchmarks.measure import Effort
-from benchmarks.processes import page_table_bytes, processes_of_server, proportional_bytes
 from benchmarks.session_speed import run_live, seconds_of
-from cellblock import Checkpoint, Limits, SandboxSessionCodeExecutor, SandboxSessionServer
+from cellblock import Limits, SandboxSessionCodeExecutor, SandboxSessionServer
 from cellblock.limits import GIB
 
-_MIB = 1 << 20
-_SETTLE_SECONDS = 0.3  # time until the background work of a copy has ended
-_TABLE = """
-import numpy, pandas
-frame = pandas.DataFrame(numpy.full(({rows}, 8), 1.5), copy=False)
-frame.shape
+_BRANCHES = 2
+_MANY_FILES = """
+import os
+for number in range({count}):
+    with open(f"file{{number}}", "w") as file:
+        file.write("x" * 1000)
+"""
+_LARGE_FILE = """
+with open("large", "wb") as file:
+    for _ in range({count}):
+        file.write(os.urandom(1_000_000))
+"""
+_MEMORY = "held = bytearray(os.urandom(1_000_000)) * {count}"
+# So that no copy can be left out: something changed since the last one.
+_CHANGE = """
+number += 1
+with open("changed", "w") as file:
+    file.write(str(number))
 """
 
 
-@dataclass
-class CopyMeasurements:
-    """The seconds and bytes that each operation took."""
-
-    checkpoints: list[float] = field(default_factory=list[float])
-    forks: list[float] = field(default_factory=list[float])
-    restores: list[float] = field(default_factory=list[float])
-    fork_bytes: list[float] = field(default_factory=list[float])
+def small(effort: Effort) -> list[Figure]:
+    """Copy a session that holds next to nothing."""
+    return asyncio.run(_measure("a small session", "", 10, effort))
 
 
-def measure_copies(effort: Effort) -> list[Figure]:
-    """Checkpoint, fork and restore a session with a table of 1 GB; measure the memory of forks."""
-    require_modules("numpy", "pandas")
-    megabytes = effort.count("megabytes", 1000, 100)
-    found = asyncio.run(_measure(megabytes, effort.pick(15, 2), effort.pick(8, 2)))
-    held = f"a session that holds {megabytes / 1000:g} GB"
-    note = "sum of PSS over all processes, and of their page tables, divided by the number of forks"
+def many_files(effort: Effort) -> list[Figure]:
+    """Copy a session whose work folder has 1 000 files."""
+    count = effort.pick(1000, 50)
+    return asyncio.run(
+        _measure(f"a session with {count} files", _MANY_FILES.format(count=count), 10, effort)
+    )
+
+
+def large_file(effort: Effort) -> list[Figure]:
+    """Copy a session whose work folder has a file of 1 GB."""
+    count = effort.pick(1000, 10)
+    return asyncio.run(
+        _measure(f"a session with a {count} MB file", _LARGE_FILE.format(count=count), 10, effort)
+    )
+
+
+def large_memory(effort: Effort) -> list[Figure]:
+    """Copy a session that holds 1 GB of memory."""
+    count = effort.pick(1000, 10)
+    return asyncio.run(
+        _measure(f"a session with {count} MB of memory", _MEMORY.format(count=count), 45, effort)
+    )
+
+
+async def _measure(title: str, setup: str, most: float, effort: Effort) -> list[Figure]:
+    """Return the times of the three copies. Each may take at most `most` ms."""
+    seconds: dict[str, list[float]] = {"checkpoint": [], "restore": [], f"fork({_BRANCHES})": []}
+    async with _session() as session:
+        await run_live(session, f"import os\nnumber = 0\n{setup}")
+        for number in range(effort.pick(9, 1) + 1):
+            for name, value in zip(seconds, await _copy(session), strict=True):
+                if number:  # the first round is a warm-up
+                    seconds[name].append(value)
     return [
-        check_median(
-            f"checkpoint of {held}", found.checkpoints, Bound("at most", 60), unit="ms", scale=1000
-        ),
-        check_median(f"fork of {held}", found.forks, Bound("at most", 60), unit="ms", scale=1000),
-        check_median(
-            f"restore of {held}", found.restores, Bound("at most", 20), unit="ms", scale=1000
-        ),
-        check_median(
-            "memory of an untouched fork",
-            found.fork_bytes,
-            Bound("at most", 10),
-            unit="MB",
-            scale=1 / _MIB,
-            note=note,
-        ),
+        check_median(f"{name} of {title}", values, Bound("at most", most), unit="ms", scale=1000)
+        for name, values in seconds.items()
     ]
 
 
-async def _measure(megabytes: int, rounds: int, branches: int) -> CopyMeasurements:
-    found = CopyMeasurements()
-    async with _session_with_table(megabytes) as (server, session):
-        for number in range(rounds + 1):
-            checkpoint, checkpoint_seconds = await _timed_checkpoint(session)
-            restore_seconds = await seconds_of(session.restore(checkpoint))
-            await session.drop(checkpoint)
-            fork_seconds = await _fork_seconds(session)
-            if number:  # the first round is a warm-up
-                found.checkpoints.append(checkpoint_seconds)
-                found.restores.append(restore_seconds)
-                found.forks.append(fork_seconds)
-        for _ in range(3):
-            found.fork_bytes.append(await _bytes_per_fork(server, session, branches))
-    return found
-
-
-@contextlib.asynccontextmanager
-async def _session_with_table(
-    megabytes: int,
-) -> AsyncGenerator[tuple[SandboxSessionServer, SandboxSessionCodeExecutor]]:
-    limits = Limits(memory_bytes=8 * GIB, checkpoints=4)
-    async with (
-        SandboxSessionServer(preload=("numpy", "pandas"), limits=limits) as server,
-        SandboxSessionCodeExecutor(server=server) as session,
-    ):
-        await run_live(session, _TABLE.format(rows=megabytes * 1_000_000 // 64))
-        yield server, session
-
-
-async def _timed_checkpoint(session: SandboxSessionCodeExecutor) -> tuple[Checkpoint, float]:
-    started = asyncio.get_running_loop().time()
-    checkpoint = await session.checkpoint()
-    return checkpoint, asyncio.get_running_loop().time() - started
-
-
-async def _fork_seconds(session: SandboxSessionCodeExecutor) -> float:
+async def _copy(session: SandboxSessionCodeExecutor) -> tuple[float, float, float]:
+    """Return the seconds of a checkpoint, of a restore and of a fork."""
     branches: list[SandboxSessionCodeExecutor] = []
 
     async def fork() -> None:
-        branches.extend(await session.fork())
+        branches.extend(await session.fork(_BRANCHES))
 
+    await run_live(session, _CHANGE)
+    checkpoint = await seconds_of(session.checkpoint("one"))
+    await run_live(session, _CHANGE)
+    restore = await seconds_of(session.restore("one"))
+    await session.drop("one")
+    await run_live(session, _CHANGE)
     try:
-        return await seconds_of(fork())
+        return checkpoint, restore, await seconds_of(fork())
     finally:
         for branch in branches:
             await branch.stop()
 
 
-async def _bytes_per_fork(
-    server: SandboxSessionServer, session: SandboxSessionCodeExecutor, count: int
-) -> float:
-    await asyncio.sleep(_SETTLE_SECONDS)
-    before = _memory_bytes(server)
-    branches = await session.fork(count)
-    try:
-        await asyncio.sleep(_SETTLE_SECONDS)
-        return (_memory_bytes(server) - before) / count
-    finally:
-        for branch in branches:
-            await branch.stop()
-
-
-def _memory_bytes(server: SandboxSessionServer) -> int:
-    pids = processes_of_server(server)
-    return proportional_bytes(pids) + page_table_bytes(pids)
+@contextlib.asynccontextmanager
+async def _session() -> AsyncGenerator[SandboxSessionCodeExecutor]:
+    limits = Limits(memory_bytes=8 * GIB, file_bytes=None, written_bytes=None)
+    async with (
+        SandboxSessionServer(limits=limits) as server,
+        SandboxSessionCodeExecutor(server=server) as session,
+    ):
+        yield session

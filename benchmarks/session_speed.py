@@ -56,7 +56,7 @@ def starting(effort: Effort) -> list[Figure]:
     """Start a session on a running server, and a kernel, each until its first result."""
     require_kernels()
     values = asyncio.run(_start_times(effort.pick(15, 2)))
-    measure, bound = "start of a session until its first answer", Bound("at most", 0.03)
+    measure, bound = "session until its first answer, beside ipykernel", Bound("at most", 0.03)
     return [
         compare_medians(measure, values["ours"], values["theirs"], bound, unit="ms", scale=1000)
     ]
@@ -104,8 +104,8 @@ def back_to_back(effort: Effort) -> list[Figure]:
             )
 
     values, figures = asyncio.run(measure()), list[Figure]()
-    for name, with_copies, most in (("keeping", "on", 0.5), ("plain", "off", 0.12)):
-        title = f"trivial cell, back to back, automatic checkpoint {with_copies}"
+    for name, with_copies, most in (("keeping", "with", 0.65), ("plain", "without", 0.17)):
+        title = f"session cell, back to back, {with_copies} copies, beside ipykernel"
         figures.append(
             compare_medians(
                 title, values[name], values["theirs"], Bound("at most", most), unit="ms", scale=1000
@@ -126,10 +126,8 @@ def spaced(effort: Effort) -> list[Figure]:
             )
 
     values = asyncio.run(measure())
-    measure_name, bound = (
-        "trivial cell, 5 ms between, automatic checkpoint on",
-        Bound("at most", 0.15),
-    )
+    measure_name = "session cell, 5 ms between, with copies, beside ipykernel"
+    bound = Bound("at most", 0.15)
     return [
         compare_medians(
             measure_name, values["keeping"], values["theirs"], bound, unit="ms", scale=1000

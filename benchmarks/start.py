@@ -1,14 +1,47 @@
-"""Import, start and stop."""
+"""Import, start and stop, and the command line."""
 
 from __future__ import annotations
 
 import statistics
+import sys
+from pathlib import Path
 
 from benchmarks.figures import Bound, Figure, check_median, compare_medians
-from benchmarks.measure import HI, Effort, interleave, run_plain, run_sandboxed, time_call
+from benchmarks.measure import (
+    HI,
+    Effort,
+    interleave,
+    run_command,
+    run_plain,
+    run_sandboxed,
+    time_call,
+)
 from cellblock.sync import SandboxCommandLineCodeExecutor
 
+_PRINT = "print(1)"
 _IMPORT_NAMES = "from cellblock import CodeBlock, SandboxCommandLineCodeExecutor"
+
+
+def cold(effort: Effort) -> list[Figure]:
+    """Compare the command that runs one block with a plain Python."""
+    command = str(Path(sys.executable).with_name("cellblock"))
+    values = interleave(
+        effort.pick(20, 3),
+        {
+            "ours": lambda: time_call(lambda: run_command(command, "run", "-c", _PRINT)),
+            "theirs": lambda: time_call(lambda: run_plain("-c", _PRINT)),
+        },
+    )
+    return [
+        check_median(
+            f'`cellblock run -c "{_PRINT}"`, beside `python -c`',
+            values["ours"],
+            Bound("at most", 110),
+            theirs=values["theirs"],
+            unit="ms",
+            scale=1000,
+        )
+    ]
 
 
 def importing(effort: Effort) -> list[Figure]:
@@ -22,13 +55,12 @@ def importing(effort: Effort) -> list[Figure]:
     ours, theirs, names = ([value - bare for value in values[text]] for text in statements[1:])
     names_ratio = statistics.median(names) / statistics.median(theirs)
     note = f"with an executor and CodeBlock imported: {names_ratio:.2f} ×"
-    bound = Bound("at most", 2.5)
     return [
-        compare_medians(
-            "import cellblock, beside import asyncio",
+        check_median(
+            "`import cellblock`, beside `import asyncio`",
             ours,
-            theirs,
-            bound,
+            Bound("at most", 20),
+            theirs=theirs,
             unit="ms",
             scale=1000,
             note=note,
@@ -44,7 +76,7 @@ def starting(effort: Effort) -> list[Figure]:
         {"ours": _start_seconds, "theirs": lambda: time_call(lambda: run_plain("-c", "pass"))},
     )
     measure, note = (
-        "start(), beside python -c pass",
+        "`start()` of an executor, beside `python -c pass`",
         f"the first start in a process: {first * 1000:.0f} ms",
     )
     bound = Bound("at most", 8)
@@ -66,7 +98,9 @@ def _start_seconds() -> float:
 def stopping(effort: Effort) -> list[Figure]:
     """Measure `stop()` of an executor that has run a block."""
     values = [_stop_seconds() for _ in range(effort.pick(15, 3))]
-    return [check_median("stop()", values, Bound("at most", 50), unit="ms", scale=1000)]
+    return [
+        check_median("`stop()` of an executor", values, Bound("at most", 50), unit="ms", scale=1000)
+    ]
 
 
 def _stop_seconds() -> float:

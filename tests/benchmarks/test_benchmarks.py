@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.callers import CallCounts, run_callers
 from benchmarks.command import measure_row
+from benchmarks.cpu import cpu_meter
 from benchmarks.figures import (
     Bound,
     Figure,
@@ -23,6 +24,7 @@ from benchmarks.figures import (
 )
 from benchmarks.humaneval import program
 from benchmarks.measure import Effort, NotMeasured, interleave, run_plain, time_calls
+from benchmarks.page import FIRST, LAST, markdown_table, replace_table
 from benchmarks.processes import process_tree
 from cellblock.sandbox.probe import unavailable_reason
 from tests.containers import docker_engine
@@ -30,7 +32,7 @@ from tests.containers import docker_engine
 ROOT = Path(__file__).parents[2]
 
 
-def command(*options: str, module: str = "benchmarks.latency") -> subprocess.CompletedProcess[str]:
+def command(*options: str, module: str = "benchmarks") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     line = [sys.executable, "-m", module, *options]
     return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -92,6 +94,44 @@ def test_table_columns_are_aligned() -> None:
     assert table_header().index("  ok") == good.index("  ok") == bad.index("  NOT")
 
 
+def test_page_shows_users_side_by_side() -> None:
+    bound = Bound("at most", 0.2)
+    root = [
+        compare_medians("spaced", [0.002] * 2, [0.010] * 2, bound, unit="ms", scale=1000),
+        check_median("fork", [0.5], Bound("at most", 0.4), theirs=[0.25], unit="s"),
+    ]
+    plain = [
+        compare_medians("spaced", [0.003], [0.010], bound, unit="ms", scale=1000),
+        Figure("fork", note="no rights"),
+        compare_medians("other", [1], [2], None, unit="ms"),
+    ]
+    assert markdown_table({"root": root, "plain user": plain}) == (
+        "|  | limit | root |  | plain user |  |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| spaced | ≤ 0.2 × | 0.200 ± 0.000: 2 ms / 10 ms | met "
+        "| 0.300: 3 ms / 10 ms | **missed** |\n"
+        "| fork | ≤ 0.4 s | 0.50 s / 0.25 s | **missed** | no rights |  |\n"
+        "| other |  | not measured |  | 0.500: 1 ms / 2 ms |  |\n"
+    )
+
+
+def test_table_of_a_page_is_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{FIRST}\nold\n{LAST}\nafter\n", encoding="utf-8")
+    replace_table(page, "| new |\n")
+    replace_table(page, "| newer |\n")
+    text = page.read_text(encoding="utf-8")
+    assert text == f"before\n{FIRST}\n\n| newer |\n\n{LAST}\nafter\n"
+    page.write_text("no comments\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no comments"):
+        replace_table(page, "| new |\n")
+
+
+def test_performance_page_has_a_place_for_the_table() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert (page.count(FIRST), page.count(LAST)) == (1, 1)
+
+
 def test_unmeasured_figure_has_a_reason() -> None:
     assert format_figure(Figure("preload", note="pandas is not installed.")).endswith(
         "not measured\n    pandas is not installed."
@@ -128,6 +168,17 @@ def test_failed_plain_process_raises() -> None:
     assert run_plain("-c", "print('hi')") == "hi\n"
     with pytest.raises(subprocess.CalledProcessError):
         run_plain("-c", "raise SystemExit(1)")
+
+
+def test_cpu_time_of_children_is_counted() -> None:
+    try:
+        with cpu_meter() as meter:
+            before = meter.seconds()
+            run_plain("-c", "import time\nwhile time.process_time() < 0.2: pass")
+            found = meter.seconds() - before
+    except NotMeasured as error:
+        pytest.skip(str(error))
+    assert found >= 0.2
 
 
 def test_results_of_another_caller_are_counted() -> None:
@@ -176,8 +227,13 @@ def test_unmeasurable_row_does_not_stop_the_others() -> None:
     def missing(effort: Effort) -> list[Figure]:
         raise NotMeasured("pandas is not installed.")
 
+    def broken(effort: Effort) -> list[Figure]:
+        raise RuntimeError("The results are wrong.")
+
     [figure] = measure_row("preload", missing, Effort(quick=True))
     assert (figure.measure, figure.ok, figure.note) == ("preload", None, "pandas is not installed.")
+    [figure] = measure_row("spaced", broken, Effort(quick=True))
+    assert (figure.ok, figure.note) == (None, "RuntimeError: The results are wrong.")
 
 
 @pytest.mark.slow
@@ -198,27 +254,34 @@ def test_command_prints_and_writes_json(tmp_path: Path) -> None:
     report = json.loads(done.stdout)
     assert report == json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert [figure["measure"] for figure in report["figures"]] == [
-        "stop()",
-        "import cellblock, beside import asyncio",
+        "`stop()` of an executor",
+        "`import cellblock`, beside `import asyncio`",
     ]
     assert [figure["rounds"] for figure in report["figures"]] == [3, 7]
     assert {"cores", "kernel", "python"} <= set(report["machine"])
 
 
 SESSIONS = {
-    "start": ["start of a session until its first answer"],
+    "start-session": ["session until its first answer, beside ipykernel"],
     "cell": [
-        "trivial cell, back to back, automatic checkpoint on",
-        "trivial cell, back to back, automatic checkpoint off",
+        "session cell, back to back, with copies, beside ipykernel",
+        "session cell, back to back, without copies, beside ipykernel",
     ],
-    "spaced": ["trivial cell, 5 ms between, automatic checkpoint on"],
-    "1-gb": [
-        "checkpoint of a session that holds 0.008 GB",
-        "fork of a session that holds 0.008 GB",
-        "restore of a session that holds 0.008 GB",
-        "memory of an untouched fork",
+    "spaced-cell": ["session cell, 5 ms between, with copies, beside ipykernel"],
+    "fork": [
+        "fork(100)",
+        "fork(100) and the first results, beside sandlock's",
+        "fork(100): private memory of a branch",
     ],
-    "idle": ["2 idle sessions with numpy and pandas, PSS a session"],
+    **{
+        row: [f"{what} of a session with {held}" for what in ("checkpoint", "restore", "fork(2)")]
+        for row, held in (
+            ("copies-files", "50 files"),
+            ("copies-file", "a 10 MB file"),
+            ("copies-memory", "10 MB of memory"),
+        )
+    },
+    "idle-sessions": ["memory of each of 2 idle sessions with numpy and pandas, beside ipykernel"],
 }
 
 
@@ -236,9 +299,6 @@ def test_live_sessions_are_measured(row: str) -> None:
         row,
         "--sessions",
         "2",
-        "--megabytes",
-        "8",
-        module="benchmarks.sessions",
     )
     assert (done.returncode, done.stderr) == (0, "")
     figures = json.loads(done.stdout)["figures"]
@@ -250,7 +310,7 @@ def test_live_sessions_are_measured(row: str) -> None:
 def test_growth_of_resources_is_measured() -> None:
     if reason := unavailable_reason():
         pytest.skip(f"no full sandbox here: {reason}")
-    done = command("--json", "--only", "growth", "--cells", "20", module="benchmarks.sessions")
+    done = command("--json", "--only", "cells", "--cells", "20", module="benchmarks.growth")
     assert (done.returncode, done.stderr) == (0, "")
     figures = {figure["measure"]: figure for figure in json.loads(done.stdout)["figures"]}
     # The number of mounts is not checked: containers of tests that run in parallel change it.

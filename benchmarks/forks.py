@@ -1,0 +1,108 @@
+"""Fork a session into a hundred branches, and run a first block in each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+
+from benchmarks import sandlock
+from benchmarks.figures import Bound, Figure, check_median
+from benchmarks.kernels import require_modules
+from benchmarks.measure import Effort, NotMeasured
+from benchmarks.processes import private_bytes, processes_of_server
+from benchmarks.session_speed import run_live, seconds_of
+from cellblock import SandboxSessionCodeExecutor, SandboxSessionServer
+
+_MIB = 1 << 20
+_BRANCHES = 100
+_SETTLE_SECONDS = 0.5  # time until the background work of the forks has ended
+
+
+@dataclass
+class _Rounds:
+    forks: list[float] = field(default_factory=list[float])
+    with_results: list[float] = field(default_factory=list[float])
+    others: list[float] = field(default_factory=list[float])
+
+
+def small(effort: Effort) -> list[Figure]:
+    """Fork a session that has run a small block; measure the private memory of the branches."""
+    return asyncio.run(_measure("fork(100)", Bound("at most", 0.4), effort))
+
+
+def pandas(effort: Effort) -> list[Figure]:
+    """Fork a session that has imported numpy and pandas."""
+    require_modules("numpy", "pandas")
+    title = "fork(100) with numpy and pandas"
+    return asyncio.run(_measure(title, Bound("at most", 1), effort, "numpy", "pandas"))
+
+
+async def _measure(title: str, bound: Bound, effort: Effort, *modules: str) -> list[Figure]:
+    rounds = _Rounds()
+    async with (
+        SandboxSessionServer(preload=modules) as server,
+        SandboxSessionCodeExecutor(server=server) as session,
+    ):
+        await run_live(session, "\n".join([*(f"import {name}" for name in modules), "x = 1"]))
+        for number in range(effort.pick(7, 1) + 1):
+            if number == 1:
+                rounds = _Rounds()  # the first round is a warm-up
+            await _add_round(session, rounds)
+            if sandlock.is_installed():
+                rounds.others.append(
+                    await asyncio.to_thread(sandlock.fork_seconds, _BRANCHES, *modules)
+                )
+        memory = await _memory_figure(f"{title}: private memory of a branch", server, session)
+    note = "" if rounds.others else sandlock.MISSING
+    results = f"{title} and the first results, beside sandlock's"
+    timed = check_median(title, rounds.forks, bound, unit="s")
+    return [
+        replace(timed, must_be="", ok=None),
+        check_median(
+            results, rounds.with_results, bound, theirs=rounds.others, unit="s", note=note
+        ),
+        memory,
+    ]
+
+
+async def _add_round(session: SandboxSessionCodeExecutor, rounds: _Rounds) -> None:
+    async with _stopping() as branches:
+
+        async def fork() -> None:
+            branches.extend(await session.fork(_BRANCHES))
+
+        async def run_in_each() -> None:
+            answers = await asyncio.gather(*(run_live(branch, "x + 1") for branch in branches))
+            if set(answers) != {"2"}:
+                raise RuntimeError(f"All results should be 2, but they are {set(answers)}.")
+
+        rounds.forks.append(await seconds_of(fork()))
+        rounds.with_results.append(rounds.forks[-1] + await seconds_of(run_in_each()))
+
+
+async def _memory_figure(
+    title: str, server: SandboxSessionServer, session: SandboxSessionCodeExecutor
+) -> Figure:
+    before = set(processes_of_server(server))
+    async with _stopping() as branches:
+        branches.extend(await session.fork(_BRANCHES))
+        await asyncio.sleep(_SETTLE_SECONDS)
+        new = [pid for pid in processes_of_server(server) if pid not in before]
+        try:
+            value = private_bytes(new) / _BRANCHES
+        except NotMeasured as error:
+            return Figure(title, note=str(error))
+    note = f"{len(new) / _BRANCHES:g} processes each"
+    return check_median(title, [value], Bound("at most", 5), unit="MB", scale=1 / _MIB, note=note)
+
+
+@contextlib.asynccontextmanager
+async def _stopping() -> AsyncGenerator[list[SandboxSessionCodeExecutor]]:
+    """Yield a list of branches that are stopped on exit."""
+    branches: list[SandboxSessionCodeExecutor] = []
+    try:
+        yield branches
+    finally:
+        await asyncio.gather(*(branch.stop() for branch in branches))
