@@ -25,8 +25,8 @@ from ..events import Event
 from ..executors.base import CodeExecutor
 
 if TYPE_CHECKING:
+    from ..executors.session.base import SessionExecutor, Variable
     from ..executors.session.checkpoint import Checkpoint
-    from ..executors.session.checkpointing import CheckpointableSession, Variable
     from ..results import CodeResult, CommandLineCodeResult, JupyterCodeResult, SessionCodeResult
 
 _P = ParamSpec("_P")
@@ -151,7 +151,7 @@ class SyncKernel(SyncCodeExecutor):
 class SyncSession(SyncCodeExecutor):
     """Offer the additional methods of live sessions without `await`."""
 
-    _executor: CheckpointableSession
+    _executor: SessionExecutor
 
     if TYPE_CHECKING:
 
@@ -172,7 +172,7 @@ class SyncSession(SyncCodeExecutor):
         return background_loop().run(self._executor.variables())
 
     def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
-        """Return what Tab offers. See `CheckpointableSession.complete`."""
+        """Return what Tab offers. See `SessionExecutor.complete`."""
         return background_loop().run(self._executor.complete(code, cursor))
 
     def checkpoint(
@@ -215,7 +215,7 @@ class SyncSession(SyncCodeExecutor):
         return [self._wrap(branch) for branch in background_loop().run(forking)]
 
     @classmethod
-    def _wrap(cls, executor: CheckpointableSession) -> Self:
+    def _wrap(cls, executor: SessionExecutor) -> Self:
         wrapper = cls.__new__(cls)
         wrapper._executor = executor
         return wrapper

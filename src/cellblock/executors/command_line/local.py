@@ -8,11 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-from ...backends.base import Backend
-from ...backends.host import HostBackend
-from ...backends.node_stdio import with_blocking_output
-from ...environments.interpreter import create_environment
-from ...environments.virtualenv import find_interpreter
 from ...functions.module import Function
 from ...languages import Action
 from ...limits import LOCAL_LIMITS, Limits

@@ -7,15 +7,6 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from ...backends.base import Backend
-from ...backends.landlock import LandlockBackend
-from ...backends.other_systems import check_sandbox_system
-from ...backends.protected_paths import ProtectedPath, find_protected_paths
-from ...backends.sandbox import ENVIRONMENT
-from ...backends.scratch import create_scratch
-from ...backends.shared_server import SharedSandboxBackend
-from ...environments.interpreter import create_environment, create_own_commands
-from ...environments.virtualenv import find_interpreter
 from ...functions.module import Function
 from ...languages import Action
 from ...limits import SANDBOX_LIMITS, Limits

@@ -14,7 +14,8 @@ from typing import Any
 from ...backends.base import Backend
 from ...backends.host import HostBackend
 from ...backends.node_stdio import with_blocking_output
-from ...environments.interpreter import create_environment, find_interpreter
+from ...environments.interpreter import create_environment
+from ...environments.virtualenv import find_interpreter
 from ...languages import Language
 from ...sandbox.guarantees import Guarantee, host_guarantees
 from ...sandbox.probe import is_in_memory, probe

@@ -18,11 +18,8 @@ from ...backends.protected_paths import ProtectedPath, find_protected_paths
 from ...backends.sandbox import ENVIRONMENT
 from ...backends.scratch import create_scratch
 from ...backends.shared_server import SharedSandboxBackend
-from ...environments.interpreter import (
-    create_environment,
-    create_own_commands,
-    find_interpreter,
-)
+from ...environments.interpreter import create_environment, create_own_commands
+from ...environments.virtualenv import find_interpreter
 from ...languages import Language
 from ...policy import Policy
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees

@@ -209,7 +209,7 @@ class DockerSessionPlace(DockerPlace):
             secrets.token_hex(8),
         )
         folder = self._container_group.branches_dir / name
-        source = checkpoint.snapshot.path if checkpoint is not None else self.workspace.path
+        source = checkpoint.snapshot if checkpoint is not None else self.workspace.path
         request = {
             "op": "fork",
             "session": self.session.number,
@@ -287,7 +287,9 @@ class _ContainerGroup:
             await self._temp_dir.release()
 
 
-def _copy_folder(source: Path, target: Path, owner_of: Path, max_copied_bytes: int | None) -> None:
+def _copy_folder(
+    source: Path | snapshot.Snapshot, target: Path, owner_of: Path, max_copied_bytes: int | None
+) -> None:
     """Copy `source` to `target`, and give `target` the owner of `owner_of`."""
     target.mkdir(mode=0o700)
     snapshot.copy_folder(source, target, max_copied_bytes)

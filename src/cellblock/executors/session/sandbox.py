@@ -11,16 +11,12 @@ from ...functions.module import Function
 from ...languages import Action
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
-from ...runtime.linux.safe_folder import remove_tree
-from ..argument_checks import check_bool
-from ..command_line.sandbox import SandboxCommandLineCodeExecutor
-from ..settings import ExecutorSettings
-from ..workspace import snapshot
-from ..workspace.workspace import Workspace
-from .base import InputCallback, SessionSettings
-from .checkpoint import Checkpoint
-from .checkpointing import CheckpointableSession, Variable, check_answer
-from .sandbox_server import SandboxSessionServer, SessionServer
+from ..places.sandbox import SandboxSettings
+from ..places.settings import PlaceSettings
+from .base import SessionExecutor, Variable
+from .sandbox_place import SandboxSessionPlace
+from .sandbox_server import SandboxSessionServer
+from .settings import InputCallback, SessionSettings
 
 __all__ = ["SandboxSessionCodeExecutor", "Variable"]
 
@@ -95,177 +91,7 @@ class SandboxSessionCodeExecutor(SessionExecutor):
         live = SessionSettings.checked(checkpoints, keep_processes, input_callback)
         super().__init__(SandboxSessionPlace(settings, sandbox, server), live)
 
-    def _init_state(self) -> None:
-        super()._init_state()
-        self._server: SessionServer | None = None
-
-    # open and close
-
-    async def _open(self) -> None:
-        check_sandbox_system()
-        async with self._lease_work_dir():
-            await self._open_session()
-
-    async def _open_session(self) -> None:
-        self._workspace = Workspace(
-            self.work_dir, None if self._settings.work_dir is None else str(self._settings.work_dir)
-        )
-        await self._protect_startup_files(self._workspace)
-        given = self._shared.server
-        server = self._private_server() if given is None else given.runtime_server
-        work_dir = str(self._workspace.path)
-        scratch = create_scratch("cellblock-session-", work_dir)
-        try:
-            connection = await (
-                server.open(self._settings.functions.packages, work_dir)
-                if given is None
-                else server.open()
-            )
-            server.populate_scratch(scratch)
-            await self._create_session(server, connection, scratch, {"op": "open"})
-            if self._settings.functions.functions:
-                await self._load_functions()
-            await self._record_startup_files()
-        except BaseException:
-            remove_tree(str(scratch))
-            if self._server is not None:
-                await self._close(restarting=True)
-            elif self._shared.server is None:
-                await server.close()
-            raise
-
-    def _private_server(self) -> SessionServer:
-        return SessionServer(
-            packages=self._settings.packages,
-            limits=self.limits,
-            policy=self.policy,
-            preload=self._sandbox.preload,
-            virtual_env_context=self._sandbox.virtual_env_context,
-            stop_with_last_session=True,
-        )
-
-    async def _create_session(
-        self, server: SessionServer, connection: Connection, scratch: Path, request: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Create a session on the server, in folders that are already prepared."""
-        number = server.next_session_number()
-        delete = [str(scratch), *self._temp_dirs_to_delete()]
-        folders = {"mounts": self._mounts(scratch), "delete": delete}
-        key = "session" if request["op"] == "open" else "new_session"
-        try:
-            answer, _ = await connection.request({**request, **folders, key: number})
-        except asyncio.CancelledError:
-            if connection.is_open:  # the server still creates the session, so close it
-                with contextlib.suppress(BackendError):
-                    await connection.request({"op": "close", "session": number})
-            raise
-        if not answer.keys() & {"refused", "error"}:
-            server.add_session()
-            connection.loss_advice = self.loss_advice
-            self._server, self._connection, self._session_number, self._scratch = (
-                server,
-                connection,
-                number,
-                scratch,
-            )
-        return answer
-
-    def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
-        assert self._workspace is not None
-        work_dir = str(self._workspace.path)
-        return executor_mounts(
-            work_dir,
-            str(scratch),
-            self.policy,
-            self._protected,
-            work_dir_target=self.inner_work_dir,
-        )
-
-    async def _close(self, *, restarting: bool) -> None:
-        server, connection = self._server, self._connection
-        self._server = self._connection = None
-        try:
-            if server is not None and connection is not None:
-                if connection.is_open:
-                    with contextlib.suppress(BackendError):  # its cell can have ended before
-                        await connection.request({"op": "close", "session": self._session_number})
-                await server.remove_session()
-        finally:
-            self._discard_checkpoints()
-            await self._release_work_dir()
-            if self._scratch is not None:
-                await asyncio.to_thread(remove_tree, str(self._scratch))
-                self._scratch = None
-            if not restarting:
-                await self._remove_temp_dir()
-
-    def _command(self, language: Language, name: str) -> dict[str, Any]:
-        assert self._scratch is not None
-        request = {**super()._command(language, name), "op": "program"}
-        session = {"session": self._session_number, "mounts": self._mounts(self._scratch)}
-        return {**request, **session}
-
-    # forks
-
-    def _checkpoint_dir(self) -> Path:
-        assert self._scratch is not None
-        return self._scratch
-
-    async def _fork_one(self, checkpoint: Checkpoint | None, max_copied_bytes: int | None) -> Self:
-        assert self._workspace is not None
-        connection, server, own_scratch = self._require_connection(), self._server, self._scratch
-        assert server is not None
-        assert own_scratch is not None
-        branch = self._copy_with_work_dir(None)
-        work_dir = branch.work_dir
-        scratch = create_scratch("cellblock-session-", work_dir)
-        source = checkpoint.snapshot if checkpoint is not None else self._workspace.path
-        try:
-            await run_in_thread(
-                _copy_folders,
-                source,
-                work_dir,
-                own_scratch,
-                scratch,
-                max_copied_bytes,
-            )
-            branch._workspace = Workspace(work_dir)
-            request: dict[str, Any] = {
-                "op": "fork",
-                "session": self._session_number,
-                "rollback_checkpoints": self._session.checkpoints,
-            }
-            request["checkpoint_key"] = checkpoint.key if checkpoint is not None else None
-            check_answer(
-                await branch._create_session(server, connection, scratch, request),
-                CheckpointError,
-            )
-        except BaseException:
-            remove_tree(str(scratch))
-            remove_tree(str(work_dir))
-            raise
-        branch._block_count = checkpoint.blocks if checkpoint is not None else self._block_count
-        branch._mark_open()
-        return branch
-
-    # settings
-
-    def _all_settings(self) -> tuple[ExecutorSettings, ...]:
-        return (*super()._all_settings(), self._shared)
-
-    def _to_config(self) -> dict[str, Any]:
-        config = super()._to_config()
-        del config["isolation"]  # always full
-        return config
-
-
-def _copy_folders(
-    source: Path | snapshot.Snapshot,
-    work_dir: Path,
-    scratch: Path,
-    new_scratch: Path,
-    max_copied_bytes: int | None,
-) -> None:
-    snapshot.copy_folder(source, work_dir, max_copied_bytes)
-    for name in ("home", "env"):
-        snapshot.copy_folder(scratch / name, new_scratch / name, max_copied_bytes)
+    @property
+    def policy(self) -> Policy:
+        """What blocks may read, write and reach."""
+        return self.place.sandbox.policy

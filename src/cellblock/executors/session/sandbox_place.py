@@ -195,7 +195,7 @@ class SandboxSessionPlace(SandboxPlace):
         branch = self.copy_with_work_dir(None)
         work_dir = branch.work_dir
         scratch = create_scratch("cellblock-session-", work_dir)
-        source = checkpoint.snapshot.path if checkpoint is not None else self.workspace.path
+        source = checkpoint.snapshot if checkpoint is not None else self.workspace.path
         try:
             await run_in_thread(
                 _copy_folders,
@@ -232,7 +232,11 @@ class SandboxSessionPlace(SandboxPlace):
 
 
 def _copy_folders(
-    source: Path, work_dir: Path, scratch: Path, new_scratch: Path, max_copied_bytes: int | None
+    source: Path | snapshot.Snapshot,
+    work_dir: Path,
+    scratch: Path,
+    new_scratch: Path,
+    max_copied_bytes: int | None,
 ) -> None:
     snapshot.copy_folder(source, work_dir, max_copied_bytes)
     for name in ("home", "env"):
