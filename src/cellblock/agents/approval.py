@@ -13,7 +13,7 @@ from ..blocks import CodeBlock
 from ..components import Component
 from ..models.messages import LLMMessage
 from .runnable_blocks import language_family
-from .static_look import Activity, look_at
+from .static_look import ALLOWED_PATHS, Activity, look_at
 
 Rule = Literal["allow", "ask", "deny"]
 _RULES: tuple[Rule, ...] = get_args(Rule)  # from the weakest to the strictest
@@ -108,7 +108,7 @@ class ApprovalRules(Component):
         dynamic_code: Rule = "ask",
         delete: Rule = "ask",
         overwrite: Rule = "allow",
-        allowed_paths: Sequence[str] = ("/workspace", "/tmp"),
+        allowed_paths: Sequence[str] = ALLOWED_PATHS,
         ask: ApprovalFuncType | None = None,
     ) -> None:
         self._languages: dict[str, Rule] = {}
@@ -117,14 +117,10 @@ class ApprovalRules(Component):
             checked = _check_rule(tag, rule)
             self._languages[family] = _strictest([checked, self._languages.get(family, checked)])
         self._other: Rule = _check_rule("other", other)
+        rules = network, install, outside_path, process, dynamic_code, delete, overwrite
         self._activities: dict[Activity, Rule] = {
-            "network": _check_rule("network", network),
-            "install": _check_rule("install", install),
-            "outside_path": _check_rule("outside_path", outside_path),
-            "process": _check_rule("process", process),
-            "dynamic_code": _check_rule("dynamic_code", dynamic_code),
-            "delete": _check_rule("delete", delete),
-            "overwrite": _check_rule("overwrite", overwrite),
+            activity: _check_rule(activity, rule)
+            for activity, rule in zip(get_args(Activity), rules, strict=True)
         }
         if isinstance(allowed_paths, str):
             raise ValueError(f"allowed_paths must be a list of paths, not {allowed_paths!r}.")
@@ -158,9 +154,7 @@ class ApprovalRules(Component):
         if language_rule != "allow":
             found[f"block {number}: language {block.language}"] = language_rule
         for finding in look_at(block, self._allowed_paths):
-            activity = finding.activity.replace("_", " ")
-            hint = f"block {number}, line {finding.line}: {activity} ({finding.what})"
-            found[hint] = self._activities[finding.activity]
+            found[f"block {number}, {finding}"] = self._activities[finding.activity]
         return found
 
     def _to_config(self) -> dict[str, object]:

@@ -14,6 +14,7 @@ from .runnable_blocks import language_family
 Activity = Literal[
     "network", "install", "outside_path", "process", "dynamic_code", "delete", "overwrite"
 ]
+ALLOWED_PATHS = ("/workspace", "/tmp")  # what code in a sandbox or a container may name
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Finding:
     line: int
     what: str
     path: str = ""
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.activity.replace('_', ' ')} ({self.what})"
 
 
 _PYTHON_MODULES: dict[Activity, str] = {
@@ -109,7 +113,7 @@ _ROOT_FOLDERS = frozenset(
 _HARMLESS_PATHS = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd")
 
 
-def look_at(block: CodeBlock, allowed_paths: Sequence[str]) -> list[Finding]:
+def look_at(block: CodeBlock, allowed_paths: Sequence[str] = ALLOWED_PATHS) -> list[Finding]:
     """Return what `block` seems to do, by line.
 
     Python is parsed; if that fails, and in any other language, words are matched. Paths under

@@ -13,7 +13,6 @@ from ...own_files import OwnFiles, replacement_note
 from ..languages import is_run
 from ..settings import ApprovalMode
 
-_ALLOWED_PATHS = ("/workspace", "/tmp")
 _MAX_HINTS = 5
 
 
@@ -93,11 +92,8 @@ def risks(blocks: Sequence[CodeBlock], own_files: OwnFiles | None = None) -> lis
     ]
     others: list[str] = []
     for number, block in enumerate(blocks, start=1):
-        for finding in look_at(block, _ALLOWED_PATHS) if is_run(block) else ():
-            text = (
-                f"{_where(number, len(blocks))}line {finding.line}: "
-                f"{finding.activity.replace('_', ' ')} ({finding.what})"
-            )
+        for finding in look_at(block) if is_run(block) else ():
+            text = f"{_where(number, len(blocks))}{finding}"
             if finding.activity not in ("delete", "overwrite"):
                 others.append(text)
             elif own_files is not None and _loses(own_files, finding):
