@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -15,15 +15,15 @@ from pydantic import ValidationError
 from ..components import SavedComponent
 from ..errors import ComponentError
 from .cache_stores import CacheStore, InMemoryStore
-from .client import ChatCompletionClient, ModelInfo, with_parameters_of
+from .client import ChatCompletionClient, with_parameters_of
 from .disk_cache import DiskCache
-from .messages import CreateResult, LLMMessage, RequestUsage
+from .forwarding import ForwardingClient
+from .messages import CreateResult
 from .model_request import ModelRequest
 from .recorded import RecordedAnswer, request_values
-from .tool_schema import ToolLike
 
 
-class ChatCompletionCache(ChatCompletionClient):
+class ChatCompletionCache(ForwardingClient):
     """Ask `client`, and keep its answers. The same request again gets the kept answer.
 
     store   a folder to keep answers in, or an object with `get` and `set`. None means memory,
@@ -42,7 +42,7 @@ class ChatCompletionCache(ChatCompletionClient):
         client: ChatCompletionClient,
         store: CacheStore | str | os.PathLike[str] | None = None,
     ) -> None:
-        self.client = client
+        super().__init__(client)
         self._folder = Path(store) if isinstance(store, str | os.PathLike) else None
         self._is_saveable = store is None or self._folder is not None
         self._store = _open_store(store)
@@ -100,34 +100,9 @@ class ChatCompletionCache(ChatCompletionClient):
 
     async def close(self) -> None:
         """Close the client, and the files of a folder. The cache stays usable."""
-        await self.client.close()
+        await super().close()
         if self._folder is not None:
             cast(Any, self._store).close()
-
-    def actual_usage(self) -> RequestUsage:
-        """Return the usage of the client."""
-        return self.client.actual_usage()
-
-    def total_usage(self) -> RequestUsage:
-        """Return the usage of the client."""
-        return self.client.total_usage()
-
-    def count_tokens(
-        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
-    ) -> int:
-        """Return what the client says."""
-        return self.client.count_tokens(messages, tools=tools)
-
-    def remaining_tokens(
-        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
-    ) -> int:
-        """Return what the client says."""
-        return self.client.remaining_tokens(messages, tools=tools)
-
-    @property
-    def model_info(self) -> ModelInfo:
-        """What the model of the client can do."""
-        return self.client.model_info
 
     def _to_config(self) -> dict[str, object]:
         if not self._is_saveable:

@@ -177,7 +177,7 @@ class ChatCommands:
         if not name:
             self._note(f"the model is {self._setup.settings.model}; :model NAME chooses another")
             return
-        self._conversation.model.client = await self._setup.change_model(name)
+        self._conversation.model.replace_client(await self._setup.change_model(name))
         self._note(f"the model is {name} from now on")
 
     def _save(self, name: str) -> None:

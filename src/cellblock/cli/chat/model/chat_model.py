@@ -9,7 +9,8 @@ from typing import Any
 
 from ....cancellation import CancellationToken, Token
 from ....errors import ModelError
-from ....models.client import ChatCompletionClient, ModelInfo, with_parameters_of
+from ....models.client import ChatCompletionClient, with_parameters_of
+from ....models.forwarding import ForwardingClient
 from ....models.messages import (
     AssistantMessage,
     CreateResult,
@@ -18,7 +19,6 @@ from ....models.messages import (
     SystemMessage,
 )
 from ....models.service_errors import RATE_LIMIT, is_too_long, retry_delay
-from ....models.tool_schema import ToolLike
 from ..output import ChatOutput
 from .context_window import ContextWindow
 from .errors import in_words_of_the_command
@@ -39,8 +39,8 @@ class MessageTooLong(ModelError):
     """The newest message of the user is too long for the model."""
 
 
-class ChatModel(ChatCompletionClient):
-    """Ask `client`, which may be replaced. `usage` is what all answers used."""
+class ChatModel(ForwardingClient):
+    """Ask `client`. `usage` is what all answers used."""
 
     def __init__(
         self, client: ChatCompletionClient, system_message: str, output: ChatOutput
@@ -48,17 +48,13 @@ class ChatModel(ChatCompletionClient):
         self.system_message = SystemMessage(content=system_message)
         self._output = output
         self._noted = (0, "")  # the question for which a line about the context was printed
-        self.client = client
+        super().__init__(client)
+        self.window = ContextWindow(client, self.system_message)
         self.usage = RequestUsage(0, 0)
 
-    @property
-    def client(self) -> ChatCompletionClient:
-        """The client that is asked."""
-        return self._client
-
-    @client.setter
-    def client(self, client: ChatCompletionClient) -> None:
-        self._client = client
+    def replace_client(self, client: ChatCompletionClient) -> None:
+        """Ask `client` from now on."""
+        self.client = client
         self.window = ContextWindow(client, self.system_message)
 
     @with_parameters_of(ChatCompletionClient.create)
@@ -200,34 +196,11 @@ class ChatModel(ChatCompletionClient):
         answer = AssistantMessage(content=str(result.content), source="assistant")
         return self.client.count_tokens([self.system_message, *messages, answer])
 
-    # the rest of a client
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self.client.close()
-
     def total_usage(self) -> RequestUsage:
         """Return `usage`."""
         return self.usage
 
     actual_usage = total_usage
-
-    def count_tokens(
-        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
-    ) -> int:
-        """Ask the client."""
-        return self.client.count_tokens(messages, tools=tools)
-
-    def remaining_tokens(
-        self, messages: Sequence[LLMMessage], *, tools: Sequence[ToolLike] = ()
-    ) -> int:
-        """Ask the client."""
-        return self.client.remaining_tokens(messages, tools=tools)
-
-    @property
-    def model_info(self) -> ModelInfo:
-        """What the model of the client can do."""
-        return self.client.model_info
 
 
 def _reason(error: ModelError) -> str:
