@@ -25,7 +25,8 @@ from .approval import ApprovalFuncType, ApprovalRules, check_approval
 from .base import BaseChatAgent, Response, is_transient
 from .code_loop import CodeLoop
 from .code_runs import CodeRun, CodeRunner, RunsCodeBlocks, check_executor
-from .code_task import Coder, CodeTask
+from .code_task import CodeTask
+from .code_turns import Coder
 from .context import add_to_context, context_or_default, saved_context
 from .left_out_blocks import describe_left_out, left_out_languages
 from .messages import (

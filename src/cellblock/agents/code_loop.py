@@ -10,7 +10,7 @@ from ..blocks import CodeBlock
 from ..models.messages import UserMessage
 from ..results import CodeResult
 from .base import Response
-from .code_task import Coder, CodeTask
+from .code_turns import Coder, CodeTurns
 from .left_out_blocks import advise_left_out, is_meant_to_run, left_out_of
 from .messages import AgentMessage, ThoughtEvent
 from .model_calls import without_thoughts
@@ -21,7 +21,7 @@ _MAX_REPEATS = 3
 NO_TEXT = "The model answered with tool calls instead of text. Ask again."
 
 
-class CodeLoop(CodeTask):
+class CodeLoop(CodeTurns):
     """Show the model what its code did, and ask again, until it answers without code.
 
     The run ends without that answer after `max_turns` answers, or if going on makes no sense: the
