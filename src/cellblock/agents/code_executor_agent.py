@@ -16,6 +16,8 @@ from ..executors.base import CodeExecutor
 from ..executors.command_line.docker import DockerCommandLineCodeExecutor
 from ..executors.command_line.sandbox import SandboxCommandLineCodeExecutor
 from ..executors.jupyter.docker import DockerJupyterCodeExecutor
+from ..executors.session.docker import DockerSessionCodeExecutor
+from ..executors.session.sandbox import SandboxSessionCodeExecutor
 from ..models.client import ChatCompletionClient
 from ..models.contexts import ChatCompletionContext
 from ..models.messages import SystemMessage
@@ -53,10 +55,12 @@ _NO_APPROVAL = (
     "examples of approval functions."
 )
 _AUTOGEN_STATE = {"type": "BaseState", "version": "1.0.0"}
-# Their subclasses, such as live sessions, isolate code as well.
+# Their subclasses isolate code as well.
 _ISOLATED = (
     SandboxCommandLineCodeExecutor,
+    SandboxSessionCodeExecutor,
     DockerCommandLineCodeExecutor,
+    DockerSessionCodeExecutor,
     DockerJupyterCodeExecutor,
 )
 
