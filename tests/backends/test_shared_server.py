@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -49,10 +48,8 @@ print("went on")
 CONNECT = "import socket; socket.create_connection(('127.0.0.1', 4567)); print('connected')"
 
 
-def tenant(*, limits: Limits | None = None, **settings: Any) -> SandboxCommandLineCodeExecutor:
-    """Create an executor that shares a server also without control groups."""
-    limits = replace(limits or Limits(), processes=None)
-    return SandboxCommandLineCodeExecutor(limits=limits, **settings)
+def tenant(**settings: Any) -> SandboxCommandLineCodeExecutor:
+    return SandboxCommandLineCodeExecutor(**settings)
 
 
 def server_of(executor: SandboxCommandLineCodeExecutor) -> int:
@@ -196,18 +193,6 @@ def test_other_settings_start_another_server(settings: dict[str, Any]) -> None:
     async def main() -> None:
         async with tenant() as one, tenant(**settings) as other:
             assert server_of(one) != server_of(other)
-
-    asyncio.run(main())
-
-
-def test_executors_with_a_limit_of_processes_share_a_server_only_with_control_groups() -> None:
-    async def main() -> None:
-        async with (
-            SandboxCommandLineCodeExecutor() as one,
-            SandboxCommandLineCodeExecutor() as other,
-        ):
-            are_counted_together = "counts all blocks of a server" in str(one.guarantees())
-            assert (server_of(one) != server_of(other)) is are_counted_together
 
     asyncio.run(main())
 

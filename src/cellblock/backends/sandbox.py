@@ -19,7 +19,12 @@ from ..runtime import bootstrap, protocol
 from ..runtime.linux import syscalls
 from ..sandbox import landlock, seccomp
 from ..sandbox.setup.namespaces import OUTER_USERS
-from .kernel_limits import allows_memory_files, plan_cgroups, rlimits
+from .kernel_limits import (
+    allows_memory_files,
+    counts_processes_by_namespace,
+    plan_cgroups,
+    rlimits,
+)
 from .protected_paths import ProtectedPath
 from .server_process import PACKAGE_DIR, cloudpickle_dir
 
@@ -135,6 +140,11 @@ class SandboxBackend:
                 # An early exit leaves no time to measure memory: the control group must do it.
                 "early_exit": bool(cgroups and cgroups["peak"]),
                 "scripts": True,
+                # Without control groups the kernel counts processes for each user, and all tenants
+                # are one user: a tenant could use up the limit of another.
+                "own_users": cgroups is None
+                and self.limits.processes is not None
+                and counts_processes_by_namespace(),
                 "tmpfs": [[path, options] for path in _TMPFS_DIRS],
                 "below_tmpfs": [
                     path for path in targets if any(_is_below(path, top) for top in _TMPFS_DIRS)

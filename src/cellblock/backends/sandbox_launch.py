@@ -86,12 +86,12 @@ def sharing_key(backend: SandboxBackend, own_paths: Sequence[str]) -> str:
     """
     paths = [mount["source"] for mount in backend.settings["sandbox"]["mounts"]]
     identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
-    # Without control groups the kernel counts processes per user, and all tenants are one user: a
-    # tenant could use up the limit of another.
-    is_counted_per_user = (
-        backend.limits.processes is not None and backend.settings["cgroups"] is None
+    counts_apart = (
+        backend.limits.processes is None
+        or backend.settings["cgroups"] is not None
+        or backend.settings["zygote"]["own_users"]
     )
-    exclusive = next(_exclusive_numbers) if is_counted_per_user else 0
+    exclusive = 0 if counts_apart else next(_exclusive_numbers)
     return json.dumps(
         [backend.settings, identities, _find_mounts(paths, own_paths), exclusive], sort_keys=True
     )

@@ -126,7 +126,7 @@ def _full_sandbox(findings: Findings, policy: Policy) -> list[Guarantee]:
 def _process_limit(findings: Findings) -> str:
     if findings.cgroups.version:
         return ""
-    return "; without control groups Limits.processes counts all blocks of a server together"
+    return "; without control groups Limits.processes counts all blocks of an executor together"
 
 
 def _startup_files(policy: Policy) -> str:

@@ -69,7 +69,7 @@ def serve(server: socket.socket, spec: dict[str, Any]) -> handshake.CellJob:
                 "sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not support: "
                 "use another container runtime"
             )
-        _enter_user_namespace()  # before an imported module starts a thread
+        _enter_user_namespace(0)  # before an imported module starts a thread
     stdio.replace_standard_streams()
     if "PWD" in os.environ:  # shells show it if it is another path of the current folder
         os.environ["PWD"] = spec["cwd"]
@@ -93,7 +93,7 @@ def serve(server: socket.socket, spec: dict[str, Any]) -> handshake.CellJob:
     server.sendall(json.dumps({"python": sys.version.split()[0]}).encode())
     kind, socket_to_server = _fork_for_each(server, home, own_processes=own_processes)
     if kind == handshake.ZYGOTE:
-        _become_tenant_zygote(socket_to_server, spec)
+        home = _become_tenant_zygote(socket_to_server, spec, home)
         kind, socket_to_server = _fork_for_each(socket_to_server, home, own_processes=own_processes)
     if kind == handshake.SESSION:
         confinement = Confinement.from_spec(spec["session_confinement"])
@@ -115,10 +115,10 @@ def _install(program: str) -> None:
     syscalls.seccomp_call(binascii.a2b_base64(program))()
 
 
-def _enter_user_namespace() -> None:
-    """Enter a new user namespace, whose owner may create process namespaces."""
+def _enter_user_namespace(others: int) -> None:
+    """Enter a new user namespace, whose owner may create process namespaces, and `others` in it."""
     user, group = os.geteuid(), os.getegid()
-    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    syscalls.unshare(syscalls.CLONE_NEWUSER | others)
     for name, number in (("uid_map", user), ("gid_map", group)):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(f"{number} {number} 1")
@@ -158,14 +158,23 @@ def _fork_for_each(
             retry(lambda: syscalls.setns(home, syscalls.CLONE_NEWPID))
 
 
-def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any]) -> None:
-    """Become the zygote of a tenant, with its folders and network. Send `HELLO`, or an error."""
+def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any], home: int) -> int:
+    """Become the zygote of a tenant, with its folders and network. Send `HELLO`, or an error.
+
+    Return its process namespace, which is `home` if it has none of its own.
+    """
     try:
         data, mounts, _, _ = socket.recv_fds(server, 4, handshake.MAX_MOUNTS)
         targets = json.loads(_receive_exactly(server, struct.unpack(">I", data)[0]))
-        syscalls.unshare(syscalls.CLONE_NEWNS)
+        if spec["own_users"]:
+            os.close(home)
+            home = _enter_own_namespaces()
+        else:
+            syscalls.unshare(syscalls.CLONE_NEWNS)
         init.enter_network_namespace(spec, "tenant")
         init.limit_capabilities()
+        for capability in syscalls.CELL_CAPABILITIES:  # no program gets them by exec
+            syscalls.drop_from_bounding_set(capability)
         attach_mounts(targets, mounts)
         for mount in mounts:
             os.close(mount)
@@ -173,6 +182,22 @@ def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any]) -> None:
         server.sendall(handshake.ERROR + f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     server.sendall(handshake.HELLO)
+    return home
+
+
+def _enter_own_namespaces() -> int:
+    """Enter a user namespace, where the kernel counts this tenant's processes apart from others.
+
+    Process namespaces can only be entered by their owner, so the tenant has its own, whose first
+    process it becomes. The mounts that exist cannot be removed in it. Return its process namespace.
+    """
+    # The files that map users belong to root in a process that is not dumpable.
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+    _enter_user_namespace(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    if os.fork() != 0:
+        os._exit(0)
+    return os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def session_start() -> ModuleType:
