@@ -32,31 +32,39 @@ from benchmarks.figures import Figure
 from benchmarks.measure import ROOT
 from benchmarks.page import markdown_table, replace_table
 
-MEASURES: dict[str, command.Measure] = {
-    "spaced": single.spaced,
-    "back-to-back": single.back_to_back,
-    "preload": single.preloaded,
-    "8-callers": callers.eight_callers,
-    "64-callers": callers.sixty_four_callers,
-    "cpu": single.cpu,
-    "humaneval": humaneval.humaneval,
-    "1-gb": printing.printing,
-    "cell": session_speed.back_to_back,
-    "spaced-cell": session_speed.spaced,
-    "fork": forks.small,
-    "fork-pandas": forks.pandas,
-    "copies": session_copies.small,
-    "copies-files": session_copies.many_files,
-    "copies-file": session_copies.large_file,
-    "copies-memory": session_copies.large_memory,
-    "cold": start.cold,
-    "import": start.importing,
-    "start": start.starting,
-    "start-session": session_speed.starting,
-    "stop": start.stopping,
-    "idle": footprint.idle,
-    "idle-sessions": session_footprint.idle,
+GROUPS: dict[str, dict[str, command.Measure]] = {
+    "a fresh process, beside `python file.py`": {
+        "spaced": single.spaced,
+        "back-to-back": single.back_to_back,
+        "preload": single.preloaded,
+        "cpu": single.cpu,
+        "humaneval": humaneval.humaneval,
+        "8-callers": callers.eight_callers,
+    },
+    "the same, beside 8 callers of one executor": {"64-callers": callers.sixty_four_callers},
+    "short cell of a session, beside ipykernel": {
+        "cell": session_speed.back_to_back,
+        "spaced-cell": session_speed.spaced,
+        "start-session": session_speed.starting,
+        "idle-sessions": session_footprint.idle,
+    },
+    "branches of a session": {"fork": forks.small, "fork-pandas": forks.pandas},
+    "copies of a session": {
+        "copies": session_copies.small,
+        "copies-files": session_copies.many_files,
+        "copies-file": session_copies.large_file,
+        "copies-memory": session_copies.large_memory,
+    },
+    "start, stop and memory": {
+        "cold": start.cold,
+        "import": start.importing,
+        "start": start.starting,
+        "stop": start.stopping,
+        "idle": footprint.idle,
+        "1-gb": printing.printing,
+    },
 }
+MEASURES = {row: measure for rows in GROUPS.values() for row, measure in rows.items()}
 _COUNTS = {"sessions": "number of idle sessions (default: 200)"}
 _INSTALL_AND_RUN = 'scripts/install bench && exec .venv/bin/python -m benchmarks "$@"'
 
@@ -111,10 +119,11 @@ def _table(users: dict[str, dict[str, Any]]) -> str:
         f"Measured on {facts['date']}: {facts['cores']} processors, Linux {facts['kernel']}\n"
         f"({measured}).\n\n"
     ) + markdown_table(
+        GROUPS,
         {
             name: [Figure.from_dict(values) for values in report["figures"]]
             for name, report in users.items()
-        }
+        },
     )
 
 

@@ -87,7 +87,7 @@ def eight_callers(effort: Effort) -> list[Figure]:
         )
     return [
         compare_medians(
-            "runs per second, 8 callers, beside plain processes",
+            "8 callers",
             values["ours"],
             values["theirs"],
             Bound("at least", 3),
@@ -150,7 +150,7 @@ def _compare_with_few(
     fewest = min(each.fewest_of_median for each in groups)
     most = max(each.most_of_median for each in groups)
     return compare_medians(
-        f"runs per second, {_MANY} callers {where}, beside {_FEW} on one",
+        f"{_MANY} callers {where}",
         rates,
         few,
         Bound("at least", 0.9),

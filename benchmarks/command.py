@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,12 @@ def run_measures(
 def measure_row(name: str, measure: Measure, effort: Effort) -> list[Figure]:
     """Measure one row. If it cannot be measured here, return a figure with the reason."""
     try:
-        return measure(effort)
+        figures = measure(effort)
     except NotMeasured as error:
-        return [Figure(name, note=str(error))]
+        figures = [Figure(name, note=str(error))]
     except Exception as error:  # a broken row must not cost the figures of the others
-        return [Figure(name, note=f"{type(error).__name__}: {error}")]
+        figures = [Figure(name, note=f"{type(error).__name__}: {error}")]
+    return [replace(figure, row=name) for figure in figures]
 
 
 def make_parser(

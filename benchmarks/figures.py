@@ -36,13 +36,15 @@ class Bound:
 class Figure:
     """One line of the table: medians, the values of all rounds, and the verdict.
 
-    `ours` is Cellblock and `theirs` the program it is compared with. `ratio` is ours / theirs. The
-    bound applies to it or, if `must_be` has a unit, to `ours`. `noise` is the standard error of the
-    ratio: within twice this distance of the bound, the verdict is uncertain. `ok` is None if there
-    is no bound, or if the figure could not be measured, and `note` says why.
+    `row` is the option that measures it. `ours` is Cellblock and `theirs` the program it is
+    compared with. `ratio` is ours / theirs, and the bound applies to it; without a comparison, the
+    bound applies to `ours`. `noise` is the standard error of the ratio: within twice this distance
+    of the bound, the verdict is uncertain. `ok` is None if there is no bound, or if the figure
+    could not be measured, and `note` says why.
     """
 
     measure: str
+    row: str = ""
     unit: str = ""
     must_be: str = ""
     ok: bool | None = None
@@ -90,13 +92,12 @@ def check_median(
     values: Sequence[float],
     bound: Bound | None,
     *,
-    theirs: Sequence[float] = (),
     unit: str = "",
     scale: float = 1,
     note: str = "",
 ) -> Figure:
-    """Check the median of `values` against `bound`, which is in `unit`. Show `theirs` beside it."""
-    figure = _figure(measure, values, theirs, unit, scale, note)
+    """Check the median of `values` against `bound`, which is in `unit`."""
+    figure = _figure(measure, values, (), unit, scale, note)
     if bound is None:
         return figure
     assert figure.ours is not None
@@ -113,7 +114,9 @@ def _figure(
 ) -> Figure:
     mine, others = [value * scale for value in ours], [value * scale for value in theirs]
     median = statistics.median(mine)
-    figure = Figure(measure, unit, ours=median, ours_rounds=mine, theirs_rounds=others, note=note)
+    figure = Figure(
+        measure, unit=unit, ours=median, ours_rounds=mine, theirs_rounds=others, note=note
+    )
     if not others:
         return figure
     other = statistics.median(others)

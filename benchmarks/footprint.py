@@ -45,7 +45,7 @@ def idle(effort: Effort) -> list[Figure]:
             shares.append(
                 f"{len(pids)} processes; {anonymous_bytes(pids) / _MIB:.1f} MB of it is anonymous"
             )
-    measure = "memory of an idle executor (PSS)"
+    measure = "memory of an idle executor"
     return [
         check_median(
             measure, values, Bound("at most", 25), unit="MB", scale=1 / _MIB, note=shares[-1]

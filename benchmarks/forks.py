@@ -29,13 +29,13 @@ class _Rounds:
 
 def small(effort: Effort) -> list[Figure]:
     """Fork a session that has run a small block; measure the private memory of the branches."""
-    return asyncio.run(_measure("fork(100)", Bound("at most", 0.4), effort))
+    return asyncio.run(_measure("100 small", Bound("at most", 0.4), effort))
 
 
 def pandas(effort: Effort) -> list[Figure]:
     """Fork a session that has imported numpy and pandas."""
     require_modules("numpy", "pandas")
-    title = "fork(100) with numpy and pandas"
+    title = "100 with pandas"
     return asyncio.run(_measure(title, Bound("at most", 1), effort, "numpy", "pandas"))
 
 
@@ -54,14 +54,14 @@ async def _measure(title: str, bound: Bound, effort: Effort, *modules: str) -> l
                 rounds.others.append(
                     await asyncio.to_thread(sandlock.fork_seconds, _BRANCHES, *modules)
                 )
-        memory = await _memory_figure(f"{title}: private memory of a branch", server, session)
-    note = "" if rounds.others else sandlock.MISSING
-    results = f"{title} and the first results, beside sandlock's"
+        memory = await _memory_figure(f"{title}, private memory of each", server, session)
+    theirs = f"sandlock, {title}, results"
     return [
         check_median(title, rounds.forks, None, unit="s"),
-        check_median(
-            results, rounds.with_results, bound, theirs=rounds.others, unit="s", note=note
-        ),
+        check_median(f"{title}, first results", rounds.with_results, bound, unit="s"),
+        check_median(theirs, rounds.others, None, unit="s")
+        if rounds.others
+        else Figure(theirs, note=sandlock.MISSING),
         memory,
     ]
 

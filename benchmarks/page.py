@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.figures import Figure, format_amount, format_ratio
+from benchmarks.figures import Figure, format_amount
 
 FIRST, LAST = "<!-- figures: python -m benchmarks --page FILE -->", "<!-- end of figures -->"
 
 
-def markdown_table(users: Mapping[str, Sequence[Figure]]) -> str:
-    """Return a Markdown table with a row for each measure, and two columns for each user."""
-    found = {name: {each.measure: each for each in figures} for name, figures in users.items()}
+def markdown_table(
+    groups: Mapping[str, Collection[str]], users: Mapping[str, Sequence[Figure]]
+) -> str:
+    """Return a Markdown table with a line for each measure, and two columns for each user.
+
+    `groups` has the rows below each title.
+    """
     head = ["", "limit", *(title for name in users for title in (name, ""))]
     lines = [head, ["---"] * len(head)]
-    for measure in dict.fromkeys(measure for figures in found.values() for measure in figures):
-        rows = [figures.get(measure) or Figure(measure) for figures in found.values()]
-        limit = next((row.must_be for row in rows if row.must_be), "")
-        lines.append([measure, limit, *(cell for row in rows for cell in _cells(row))])
+    for title, rows in groups.items():
+        found = {
+            name: {each.measure: each for each in figures if each.row in rows}
+            for name, figures in users.items()
+        }
+        measures = dict.fromkeys(measure for each in found.values() for measure in each)
+        if measures:
+            lines.append([f"**{title}**", *[""] * (len(head) - 1)])
+        for measure in measures:
+            figures = [each.get(measure, Figure(measure)) for each in found.values()]
+            limit = next((each.must_be for each in figures if each.must_be), "")
+            lines.append([measure, limit, *(cell for each in figures for cell in _cells(each))])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -34,9 +46,8 @@ def replace_table(page: Path, text: str) -> None:
 def _cells(figure: Figure) -> tuple[str, str]:
     """Return what was measured, and whether the bound is met."""
     if figure.ours is None:
-        return figure.note or "not measured", ""
-    value, theirs = (format_amount(each, figure.unit) for each in (figure.ours, figure.theirs))
-    if theirs:
-        ratio = "" if figure.must_be.endswith(figure.unit) else f"{format_ratio(figure)}: "
-        value = f"{ratio}{value} / {theirs}"
+        return "not measured", ""
+    value = format_amount(figure.ours, figure.unit)
+    if figure.ratio is not None:
+        value = f"{figure.ratio:.{3 if figure.ratio < 0.1 else 2}f} × ({value})"
     return value, {True: "met", False: "**missed**", None: ""}[figure.ok]

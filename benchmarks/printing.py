@@ -49,7 +49,7 @@ def printing(effort: Effort) -> list[Figure]:
     measure = f"{megabytes} MB printed"
     return [
         check_median(
-            f"{measure}: growth of the caller's memory",
+            f"{measure}: caller's memory",
             growths,
             Bound("at most", 16),
             unit="MB",

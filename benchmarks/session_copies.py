@@ -35,31 +35,25 @@ with open("changed", "w") as file:
 
 def small(effort: Effort) -> list[Figure]:
     """Copy a session that holds next to nothing."""
-    return asyncio.run(_measure("a small session", "", 10, effort))
+    return asyncio.run(_measure("small", "", 10, effort))
 
 
 def many_files(effort: Effort) -> list[Figure]:
     """Copy a session whose work folder has 1 000 files."""
     count = effort.pick(1000, 50)
-    return asyncio.run(
-        _measure(f"a session with {count} files", _MANY_FILES.format(count=count), 10, effort)
-    )
+    return asyncio.run(_measure(f"{count} files", _MANY_FILES.format(count=count), 10, effort))
 
 
 def large_file(effort: Effort) -> list[Figure]:
     """Copy a session whose work folder has a file of 1 GB."""
     count = effort.pick(1000, 10)
-    return asyncio.run(
-        _measure(f"a session with a {count} MB file", _LARGE_FILE.format(count=count), 10, effort)
-    )
+    return asyncio.run(_measure(f"a {count} MB file", _LARGE_FILE.format(count=count), 10, effort))
 
 
 def large_memory(effort: Effort) -> list[Figure]:
     """Copy a session that holds 1 GB of memory."""
     count = effort.pick(1000, 10)
-    return asyncio.run(
-        _measure(f"a session with {count} MB of memory", _MEMORY.format(count=count), 45, effort)
-    )
+    return asyncio.run(_measure(f"{count} MB of memory", _MEMORY.format(count=count), 45, effort))
 
 
 async def _measure(title: str, setup: str, most: float, effort: Effort) -> list[Figure]:
@@ -72,7 +66,7 @@ async def _measure(title: str, setup: str, most: float, effort: Effort) -> list[
                 if number:  # the first round is a warm-up
                     seconds[name].append(value)
     return [
-        check_median(f"{name} of {title}", values, Bound("at most", most), unit="ms", scale=1000)
+        check_median(f"{title}: {name}", values, Bound("at most", most), unit="ms", scale=1000)
         for name, values in seconds.items()
     ]
 

@@ -32,7 +32,7 @@ def idle(effort: Effort) -> list[Figure]:
     count = effort.count("sessions", 200, 10)
     ours, processes = asyncio.run(_idle_sessions(count))
     theirs = asyncio.run(_idle_kernel())
-    measure = f"memory of each of {count} idle sessions with numpy and pandas, beside ipykernel"
+    measure = f"memory of each of {count}, with pandas"
     note = f"{processes} processes, all of the server's; each session with its automatic checkpoint"
     return [
         compare_medians(

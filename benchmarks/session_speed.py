@@ -56,7 +56,7 @@ def starting(effort: Effort) -> list[Figure]:
     """Start a session on a running server, and a kernel, each until its first result."""
     require_kernels()
     values = asyncio.run(_start_times(effort.pick(15, 2)))
-    measure, bound = "session until its first answer, beside ipykernel", Bound("at most", 0.03)
+    measure, bound = "start until the first answer", Bound("at most", 0.03)
     return [
         compare_medians(measure, values["ours"], values["theirs"], bound, unit="ms", scale=1000)
     ]
@@ -105,7 +105,7 @@ def back_to_back(effort: Effort) -> list[Figure]:
 
     values, figures = asyncio.run(measure()), list[Figure]()
     for name, with_copies, most in (("keeping", "with", 0.65), ("plain", "without", 0.17)):
-        title = f"session cell, back to back, {with_copies} copies, beside ipykernel"
+        title = f"back to back, {with_copies} copies"
         figures.append(
             compare_medians(
                 title, values[name], values["theirs"], Bound("at most", most), unit="ms", scale=1000
@@ -126,7 +126,7 @@ def spaced(effort: Effort) -> list[Figure]:
             )
 
     values = asyncio.run(measure())
-    measure_name = "session cell, 5 ms between, with copies, beside ipykernel"
+    measure_name = "5 ms between, with copies"
     bound = Bound("at most", 0.15)
     return [
         compare_medians(

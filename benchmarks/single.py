@@ -56,11 +56,8 @@ def _beside_others(
                 if call is not None
             },
         )
-    plain, beside = values["theirs"], "beside `python file.py`"
-    figures = [
-        compare_medians(f"{title}, {beside}", values["ours"], plain, bound, unit="ms", scale=1000)
-    ]
-    name = f"{title}, by sandlock, {beside}"
+    plain, name = values["theirs"], f"sandlock, {title}"
+    figures = [compare_medians(title, values["ours"], plain, bound, unit="ms", scale=1000)]
     if other is None:
         return [*figures, Figure(name, note=sandlock.MISSING)]
     more = compare_medians(name, values["sandlock"], plain, None, unit="ms", scale=1000)
@@ -80,7 +77,7 @@ def preloaded(effort: Effort) -> list[Figure]:
                 "theirs": lambda: statistics.median(time_calls(both.theirs, 1, pause=0.02)),
             },
         )
-    measure = "numpy, pandas and a groupby, with `preload`, beside `python file.py`"
+    measure = "pandas groupby, with `preload`"
     return [
         compare_medians(
             measure, values["ours"], values["theirs"], Bound("at most", 0.05), unit="ms", scale=1000
@@ -98,7 +95,7 @@ def cpu(effort: Effort) -> list[Figure]:
                 "theirs": lambda: _cpu_per_call(meter, both.theirs),
             },
         )
-    measure = "CPU time of all processes, beside `python file.py`"
+    measure = "CPU time of all processes"
     ours, theirs, bound = values["ours"], values["theirs"], Bound("at most", 0.4)
     return [
         compare_medians(

@@ -32,39 +32,25 @@ def cold(effort: Effort) -> list[Figure]:
             "theirs": lambda: time_call(lambda: run_plain("-c", _PRINT)),
         },
     )
+    bound = Bound("at most", 110)
     return [
-        check_median(
-            f'`cellblock run -c "{_PRINT}"`, beside `python -c`',
-            values["ours"],
-            Bound("at most", 110),
-            theirs=values["theirs"],
-            unit="ms",
-            scale=1000,
-        )
+        check_median("`cellblock run -c`", values["ours"], bound, unit="ms", scale=1000),
+        check_median("`python -c`", values["theirs"], None, unit="ms", scale=1000),
     ]
 
 
 def importing(effort: Effort) -> list[Figure]:
-    """Compare `import cellblock` with `import asyncio`, without the start of the interpreter."""
-    statements = ("pass", "import cellblock", "import asyncio", _IMPORT_NAMES)
+    """Measure imports, without the start of the interpreter."""
+    statements = ("pass", "import cellblock", _IMPORT_NAMES)
     values = interleave(
         effort.pick(41, 7),
         {text: lambda text=text: time_call(lambda: run_plain("-c", text)) for text in statements},
     )
     bare = statistics.median(values["pass"])
-    ours, theirs, names = ([value - bare for value in values[text]] for text in statements[1:])
-    names_ratio = statistics.median(names) / statistics.median(theirs)
-    note = f"with an executor and CodeBlock imported: {names_ratio:.2f} ×"
+    package, names = ([value - bare for value in values[text]] for text in statements[1:])
     return [
-        check_median(
-            "`import cellblock`, beside `import asyncio`",
-            ours,
-            Bound("at most", 20),
-            theirs=theirs,
-            unit="ms",
-            scale=1000,
-            note=note,
-        )
+        check_median("`import cellblock`", package, Bound("at most", 20), unit="ms", scale=1000),
+        check_median("import of an executor", names, None, unit="ms", scale=1000),
     ]
 
 
@@ -76,7 +62,7 @@ def starting(effort: Effort) -> list[Figure]:
         {"ours": _start_seconds, "theirs": lambda: time_call(lambda: run_plain("-c", "pass"))},
     )
     measure, note = (
-        "`start()` of an executor, beside `python -c pass`",
+        "`start()`, beside `python -c pass`",
         f"the first start in a process: {first * 1000:.0f} ms",
     )
     bound = Bound("at most", 8)
@@ -98,9 +84,7 @@ def _start_seconds() -> float:
 def stopping(effort: Effort) -> list[Figure]:
     """Measure `stop()` of an executor that has run a block."""
     values = [_stop_seconds() for _ in range(effort.pick(15, 3))]
-    return [
-        check_median("`stop()` of an executor", values, Bound("at most", 50), unit="ms", scale=1000)
-    ]
+    return [check_median("`stop()`", values, Bound("at most", 50), unit="ms", scale=1000)]
 
 
 def _stop_seconds() -> float:
