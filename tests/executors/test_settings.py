@@ -23,7 +23,7 @@ from cellblock import (
     SandboxSessionServer,
     create_virtual_env,
 )
-from cellblock.executors.session.sandbox_place import SandboxSessionPlace
+from cellblock.executors.session.fork_request import ForkRequest
 from cellblock.sandbox.probe import unavailable_reason
 from tests.executors.session.live_session import forked, open_session
 
@@ -137,17 +137,16 @@ def test_a_branch_that_restarts_keeps_its_virtual_environment(tmp_path: Path) ->
 
 @needs_sandbox
 def test_a_stop_during_a_fork_is_reported_as_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    fork = SandboxSessionPlace.fork
+    send = ForkRequest.send
 
     async def run() -> None:
         async with SandboxSessionCodeExecutor() as session:
 
-            async def fork_and_stop(*args: Any, **options: Any) -> SandboxSessionPlace:
-                branch = await fork(*args, **options)
+            async def stop_and_send(*args: Any) -> None:
                 await session._stop()
-                return branch
+                await send(*args)
 
-            monkeypatch.setattr(SandboxSessionPlace, "fork", fork_and_stop)
+            monkeypatch.setattr(ForkRequest, "send", stop_and_send)
             await session.fork(3)
 
     with pytest.raises(ExecutorStopped):

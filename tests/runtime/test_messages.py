@@ -15,7 +15,8 @@ from cellblock.runtime.messages import (
     Answer,
     Ending,
     Failure,
-    ForkBranchInit,
+    ForkBranchInits,
+    ForkNext,
     Hello,
     InitOrder,
     InitReport,
@@ -106,7 +107,8 @@ def test_what_a_server_reports_is_valid_for_its_client(failure: Failure) -> None
 PACKETS = st.one_of(
     st.builds(StartSession, st.booleans(), st.booleans()),
     st.builds(MountFolders, st.lists(st.text()).map(tuple)),
-    st.builds(ForkBranchInit, st.lists(st.text()).map(tuple)),
+    st.builds(ForkBranchInits, st.lists(st.text()).map(tuple), st.integers()),
+    st.builds(ForkNext, st.lists(st.text()).map(tuple), st.text()),
     st.just(Hello()),
     st.builds(ProcessExit, st.integers(), st.integers(), st.floats(0, 1e9)),
     st.builds(OrderResult, st.text()),
@@ -114,8 +116,8 @@ PACKETS = st.one_of(
 
 
 @given(PACKETS)
-def test_a_packet_arrives_as_it_was(message: InitOrder | InitReport) -> None:
-    found = decode_packet(encode_packet(message), *INIT_ORDERS, *INIT_REPORTS)
+def test_a_packet_arrives_as_it_was(message: InitOrder | ForkNext | InitReport) -> None:
+    found = decode_packet(encode_packet(message), *INIT_ORDERS, ForkNext, *INIT_REPORTS)
     assert (type(found), found) == (type(message), message)
 
 

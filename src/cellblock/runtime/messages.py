@@ -138,6 +138,18 @@ class Answer(NamedTuple):
         return _frozen(cls, fields)
 
 
+class NewBranch(NamedTuple):
+    """A branch in a request to fork: its session number, its mounts, and what to delete at its end.
+
+    `folder` is its work folder in a container.
+    """
+
+    session: int
+    mounts: list[dict[str, Any]]
+    delete: list[str]
+    folder: str = ""
+
+
 # between the server and the first process of a session's cell, each in a packet of its own
 
 
@@ -158,10 +170,27 @@ class MountFolders(NamedTuple):
     targets: tuple[str, ...]
 
 
-class ForkBranchInit(NamedTuple):
-    """Order: fork the first process of a branch, with the socket for it and its mounts."""
+class ForkBranchInits(NamedTuple):
+    """Order: fork a helper that forks the first processes of branches, with the socket to it.
+
+    `targets` are those of the session's mounts, which the branches do not get. `pid` is the process
+    ID of the session, which they do not get either.
+    """
 
     targets: tuple[str, ...]
+    pid: int
+
+
+class ForkNext(NamedTuple):
+    """Order to a helper: fork a process for the next branch, with the descriptors that are passed.
+
+    For a first process, these are its socket and its mounts, for `targets`. For a session, they are
+    the namespaces that it enters, its control stream and its two output pipes. In a container, the
+    session forks the first process, with its socket, and `folder` is the branch's work folder.
+    """
+
+    targets: tuple[str, ...] = ()
+    folder: str = ""
 
 
 class Hello(NamedTuple):
@@ -177,18 +206,18 @@ class ProcessExit(NamedTuple):
 
 
 class OrderResult(NamedTuple):
-    """Report: an order was carried out, or what failed."""
+    """Report: an order was carried out, or what failed. A helper sends one at its start, too."""
 
     error: str = ""
 
 
-INIT_ORDERS = (StartSession, MountFolders, ForkBranchInit)
+INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits)
 INIT_REPORTS = (Hello, ProcessExit, OrderResult)
-InitOrder = StartSession | MountFolders | ForkBranchInit
+InitOrder = StartSession | MountFolders | ForkBranchInits
 InitReport = Hello | ProcessExit | OrderResult
 
 
-def encode_packet(message: InitOrder | InitReport) -> bytes:
+def encode_packet(message: InitOrder | ForkNext | InitReport) -> bytes:
     """Return the packet with `message`."""
     return json.dumps([type(message).__name__, *message]).encode()
 

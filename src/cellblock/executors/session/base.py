@@ -26,6 +26,7 @@ from ..workspace import snapshot
 from ..workspace.full_disk import report_full_disk
 from .answers import answer_field, check_answer
 from .checkpoint import Checkpoint
+from .fork_request import ForkRequest
 from .live_python import LivePython
 from .settings import SessionSettings
 from .state import SessionState
@@ -390,7 +391,6 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         room = shortest(self.limits.written_bytes, max_copied_bytes)
         if not self._is_open:
             await self._start_for_use()
-        branches: list[Self] = []
         async with self._python.lock:
             checkpoint = None if given is None else self._state.require_checkpoint(given)
             temporary: Checkpoint | None = None
@@ -399,21 +399,16 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
                 if answer.get("by_value"):  # only a checkpoint sends its values to branches
                     checkpoint = temporary = await self._checkpoint_locked(None, None, False, room)
             try:
-                for _ in range(count):
-                    place = await self.place.fork(
-                        checkpoint, room, rollback_checkpoints=self._live.checkpoints
-                    )
-                    blocks = self._state.block_count if checkpoint is None else checkpoint.blocks
-                    place.session.block_count = blocks
-                    branches.append(self._branch(place))
-            except BaseException:
-                for branch in branches:
-                    await branch._stop()
-                raise
+                places = await self.place.fork(
+                    ForkRequest(count, checkpoint, room, self._live.checkpoints)
+                )
             finally:
                 if temporary is not None:
                     await self._drop_locked(temporary)
-        return branches
+        for place in places:
+            blocks = self._state.block_count if checkpoint is None else checkpoint.blocks
+            place.session.block_count = blocks
+        return [self._branch(place) for place in places]
 
     def _branch(self, place: SandboxSessionPlace | DockerSessionPlace) -> Self:
         """Return a started executor with the same settings in another place."""

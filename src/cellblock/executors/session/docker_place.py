@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import os
@@ -32,8 +31,7 @@ from ..workspace import snapshot
 from ..workspace.temp_dir_removal import TempDirRemoval
 from ..workspace.temp_dirs import SharedTempDir
 from ..workspace.workspace import Workspace
-from .answers import check_answer
-from .checkpoint import Checkpoint
+from .fork_request import ForkRequest
 from .state import LOSS_ADVICE, SessionState
 
 _NO_MOUNTS = list[str]()
@@ -191,53 +189,43 @@ class DockerSessionPlace(DockerPlace):
 
     # forks
 
-    async def fork(
-        self,
-        checkpoint: Checkpoint | None,
-        max_copied_bytes: int | None,
-        *,
-        rollback_checkpoints: bool,
-    ) -> Self:
-        """Return the open place of a new branch. If it raises, it leaves nothing behind."""
-        self.require_connection()
-        assert self._container_group is not None
+    async def fork(self, request: ForkRequest) -> list[Self]:
+        """Return the open places of new branches. If it raises, it leaves nothing behind."""
+        connection, group = self.require_connection(), self._container_group
+        assert group is not None
         if obstacle := self._fork_obstacle():
             raise CheckpointError(_CANNOT_FORK.format(obstacle))
-        branch, number, name = (
-            self._new_branch(),
-            next(self._container_group.session_numbers),
-            secrets.token_hex(8),
-        )
-        folder = self._container_group.branches_dir / name
-        source = checkpoint.snapshot if checkpoint is not None else self.workspace.path
-        request = {
-            "op": "fork",
-            "session": self.session.number,
-            "new_session": number,
-            "mounts": _NO_MOUNTS,
-            "delete": _NO_MOUNTS,
-            "folder": f"{_BRANCHES_DIR}/{name}",
-            "rollback_checkpoints": rollback_checkpoints,
-            "checkpoint_key": checkpoint.key if checkpoint is not None else None,
-        }
-        try:
-            await run_in_thread(_copy_folder, source, folder, self.workspace.path, max_copied_bytes)
-            check_answer(await self._request_fork(request), CheckpointError)
-        except BaseException:
-            remove_tree(str(folder))
-            raise
-        branch._join_group(self, number, folder, str(request["folder"]))
-        return branch
+        checkpoint, own = request.checkpoint, self.workspace.path
+        source = own if checkpoint is None else checkpoint.snapshot
+        made = [
+            (next(group.session_numbers), group.branches_dir / secrets.token_hex(8))
+            for _ in range(request.count)
+        ]
 
-    async def _request_fork(self, request: dict[str, Any]) -> dict[str, Any]:
-        connection = self.require_connection()
+        def copy_folders() -> None:
+            for _, folder in made:
+                _copy_folder(source, folder, own, request.max_copied_bytes)
+
+        fields = [
+            {
+                "session": number,
+                "mounts": _NO_MOUNTS,
+                "delete": _NO_MOUNTS,
+                "folder": f"{_BRANCHES_DIR}/{folder.name}",
+            }
+            for number, folder in made
+        ]
         try:
-            return (await connection.request(request))[0]
-        except asyncio.CancelledError:
-            if connection.is_open:  # the server still creates the session, so close it
-                with contextlib.suppress(BackendError):
-                    await connection.request({"op": "close", "session": request["new_session"]})
+            await run_in_thread(copy_folders)
+            await request.send(connection, self.session.number, fields)
+        except BaseException:
+            for _, folder in made:
+                remove_tree(str(folder))
             raise
+        branches = [self._new_branch() for _ in made]
+        for branch, (number, folder) in zip(branches, made, strict=True):
+            branch._join_group(self, number, folder, f"{_BRANCHES_DIR}/{folder.name}")
+        return branches
 
     def _new_branch(self) -> Self:
         branch = self.copy_with_work_dir(None)

@@ -14,7 +14,7 @@ from ...backends.connection import Connection
 from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import executor_mounts
 from ...backends.scratch import create_scratch
-from ...errors import BackendError, CheckpointError
+from ...errors import BackendError
 from ...languages import Language
 from ...runtime.linux.safe_folder import remove_tree
 from ..places.sandbox import SandboxPlace, SandboxSettings
@@ -23,7 +23,7 @@ from ..settings import Config, ExecutorSettings, to_config
 from ..workspace import snapshot
 from ..workspace.workspace import Workspace
 from .answers import check_answer
-from .checkpoint import Checkpoint
+from .fork_request import ForkRequest
 from .sandbox_server import SandboxSessionServer, SessionServer
 from .state import LOSS_ADVICE, SessionState
 
@@ -79,7 +79,7 @@ class SandboxSessionPlace(SandboxPlace):
                 else server.open()
             )
             server.populate_scratch(scratch)
-            await self._create_session(server, connection, scratch, {"op": "open"})
+            await self._create_session(server, connection, scratch)
             await self._finish_opening(load_functions)
         except BaseException:
             remove_tree(str(scratch))
@@ -100,30 +100,35 @@ class SandboxSessionPlace(SandboxPlace):
         )
 
     async def _create_session(
-        self, server: SessionServer, connection: Connection, scratch: Path, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, server: SessionServer, connection: Connection, scratch: Path
+    ) -> None:
         """Create a session on the server, in folders that are already prepared."""
         number = server.next_session_number()
-        delete = [str(scratch), *self._temp_dirs_to_delete()]
-        folders = {"mounts": self._mounts(scratch), "delete": delete}
-        key = "session" if request["op"] == "open" else "new_session"
+        request = {"op": "open", **self._session_fields(number, scratch)}
         try:
-            answer, _ = await connection.request({**request, **folders, key: number})
+            check_answer((await connection.request(request))[0])
         except asyncio.CancelledError:
             if connection.is_open:  # the server still creates the session, so close it
                 with contextlib.suppress(BackendError):
                     await connection.request({"op": "close", "session": number})
             raise
-        if not answer.keys() & {"refused", "error"}:
-            server.add_session()
-            connection.loss_advice = self.loss_advice
-            self._server, self.connection, self.session.number, self.scratch = (
-                server,
-                connection,
-                number,
-                scratch,
-            )
-        return answer
+        self._join_server(server, connection, number, scratch)
+
+    def _session_fields(self, number: int, scratch: Path) -> dict[str, Any]:
+        delete = [str(scratch), *self._temp_dirs_to_delete()]
+        return {"session": number, "mounts": self._mounts(scratch), "delete": delete}
+
+    def _join_server(
+        self, server: SessionServer, connection: Connection, number: int, scratch: Path
+    ) -> None:
+        server.add_session()
+        connection.loss_advice = self.loss_advice
+        self._server, self.connection, self.session.number, self.scratch = (
+            server,
+            connection,
+            number,
+            scratch,
+        )
 
     def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
         work_dir = str(self.workspace.path)
@@ -181,46 +186,38 @@ class SandboxSessionPlace(SandboxPlace):
         assert self.scratch is not None
         return self.scratch
 
-    async def fork(
-        self,
-        checkpoint: Checkpoint | None,
-        max_copied_bytes: int | None,
-        *,
-        rollback_checkpoints: bool,
-    ) -> Self:
-        """Return the open place of a new branch. If it raises, it leaves nothing behind."""
+    async def fork(self, request: ForkRequest) -> list[Self]:
+        """Return the open places of new branches. If it raises, it leaves nothing behind."""
         connection, server, own_scratch = self.require_connection(), self._server, self.scratch
         assert server is not None
         assert own_scratch is not None
-        branch = self.copy_with_work_dir(None)
-        work_dir = branch.work_dir
-        scratch = create_scratch("cellblock-session-", work_dir)
-        source = checkpoint.snapshot if checkpoint is not None else self.workspace.path
+        checkpoint = request.checkpoint
+        source = self.workspace.path if checkpoint is None else checkpoint.snapshot
+        made: list[tuple[Self, int, Path]] = []
+
+        def copy_folders() -> None:
+            for _ in range(request.count):
+                branch = self.copy_with_work_dir(None)
+                scratch = create_scratch("cellblock-session-", branch.work_dir)
+                made.append((branch, server.next_session_number(), scratch))
+                room = request.max_copied_bytes
+                snapshot.copy_folder(source, branch.work_dir, room)
+                for name in ("home", "env"):
+                    snapshot.copy_folder(own_scratch / name, scratch / name, room)
+                branch._workspace = Workspace(branch.work_dir)
+
         try:
-            await run_in_thread(
-                _copy_folders,
-                source,
-                work_dir,
-                own_scratch,
-                scratch,
-                max_copied_bytes,
-            )
-            branch._workspace = Workspace(work_dir)
-            request: dict[str, Any] = {
-                "op": "fork",
-                "session": self.session.number,
-                "rollback_checkpoints": rollback_checkpoints,
-            }
-            request["checkpoint_key"] = checkpoint.key if checkpoint is not None else None
-            check_answer(
-                await branch._create_session(server, connection, scratch, request),
-                CheckpointError,
-            )
+            await run_in_thread(copy_folders)
+            fields = [branch._session_fields(number, scratch) for branch, number, scratch in made]
+            await request.send(connection, self.session.number, fields)
         except BaseException:
-            remove_tree(str(scratch))
-            remove_tree(str(work_dir))
+            for branch, _, scratch in made:
+                remove_tree(str(scratch))
+                remove_tree(str(branch.work_dir))
             raise
-        return branch
+        for branch, number, scratch in made:
+            branch._join_server(server, connection, number, scratch)
+        return [branch for branch, _, _ in made]
 
     # settings
 
@@ -229,15 +226,3 @@ class SandboxSessionPlace(SandboxPlace):
         config = {**super().to_config(), **to_config(self._shared)}
         del config["isolation"]  # always full
         return config
-
-
-def _copy_folders(
-    source: Path | snapshot.Snapshot,
-    work_dir: Path,
-    scratch: Path,
-    new_scratch: Path,
-    max_copied_bytes: int | None,
-) -> None:
-    snapshot.copy_folder(source, work_dir, max_copied_bytes)
-    for name in ("home", "env"):
-        snapshot.copy_folder(scratch / name, new_scratch / name, max_copied_bytes)

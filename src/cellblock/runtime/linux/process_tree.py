@@ -130,15 +130,17 @@ class ChildList:
         self._list.release()
 
 
-def pid_in_namespace(pid: int) -> int:
+def pid_in_namespace(pid: int, *, above: int = 0) -> int:
     """Return the ID of process `pid` in its own process namespace, 0 if it has ended.
+
+    `above` is the number of a namespace above that, counted from its own.
 
     Raise `OSError` if it cannot be read, for example with too many open files.
     """
     with _without_process():
         for line in _read(f"/proc/{pid}/status").splitlines():
             if line.startswith(b"NSpid:"):
-                return int(line.split()[-1])
+                return int(line.split()[-1 - above])
         return pid  # gVisor has no such line; there, both are in the same namespace
     return 0
 

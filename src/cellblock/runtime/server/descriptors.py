@@ -7,6 +7,7 @@ import os
 from ..linux.held_file import HeldFile, most_open
 
 MOST_PER_REQUEST = 28  # also while it is carried out, without those of its mounts
+MOST_PER_BRANCH = 14
 _RESERVE = 24  # that are left for what runs already
 
 

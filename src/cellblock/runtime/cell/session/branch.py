@@ -1,6 +1,6 @@
-"""Fork a branch from a session or from one of its checkpoints.
+"""Fork branches from a session or from one of its checkpoints.
 
-The fork continues as a session in another cell.
+Each fork continues as a session in another cell.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...linux import syscalls
 from ...messages import Answer, StartSession
+from .fork_helper import close_all, helper_orders, reporting_errors
 from .fork_state import ForkState
 from .init import SessionInit
 
-_ADOPTION_SECONDS, _POLL_INTERVAL = 5.0, 0.0002
-_NAMESPACE_KINDS = (
-    syscalls.CLONE_NEWUSER,
+_NAMESPACE_KINDS = (  # besides that of users
     syscalls.CLONE_NEWPID,
     syscalls.CLONE_NEWNS,
     syscalls.CLONE_NEWIPC,
@@ -56,102 +54,60 @@ class BecomeSession(BaseException):
         self.checkpoints = checkpoints or set[int]()
 
 
-def fork_branch(
-    order: dict[str, Any],
-    descriptors: list[int],
-    fork_state: ForkState,
-    release_session: Callable[[], None],
+def fork_branches(
+    link_fd: int, fork_state: ForkState, release_session: Callable[[], None]
 ) -> Answer:
-    """Fork a branch from this process and return the answer to `order`.
+    """Fork a helper, which forks a branch for each order that it receives, and wait for its end.
 
-    Raise `BecomeSession` in the branch. `release_session` closes what belongs to this session; it
-    is called in a fork that does not become a session itself.
+    Raise `BecomeSession` in a branch. `release_session` closes what belongs to this session; it is
+    called in a fork that does not become a session itself.
     """
-    if "folder" in order:
-        return _fork_branch_in_container(
-            descriptors[0], order["folder"], fork_state, release_session
-        )
-    return _fork_into_namespaces(descriptors, fork_state)
+    helper = syscalls.fork_without_hooks()
+    if helper == 0:
+        with socket.socket(fileno=link_fd) as link, reporting_errors(link):
+            _serve_orders(link, fork_state, release_session)
+        os._exit(0)
+    os.close(link_fd)
+    _, status = os.waitpid(helper, 0)
+    return Answer(error="the process that forks branches has failed" if status else None)
 
 
-def _fork_into_namespaces(descriptors: list[int], fork_state: ForkState) -> Answer:
-    """Fork a branch into a cell, given its namespaces, control stream and output streams.
+def _serve_orders(
+    link: socket.socket, fork_state: ForkState, release_session: Callable[[], None]
+) -> None:
+    """Fork a branch for each order.
 
-    A process cannot enter a process namespace itself; only its children start there. The second
-    fork does, and the third one loses its parent, so that the first process of the cell adopts it.
-    Only the last fork runs the fork handlers of Python.
+    A process cannot enter a process namespace itself; only its children start there. Their parent
+    is outside of that. When it has ended, the first process of the session adopts them.
     """
-    *namespaces, control, out, err = descriptors
-    streams = [out, err]
-    # Without its own network namespace the cell shares ours, which cannot be entered again.
-    kinds = _NAMESPACE_KINDS[:-1] if _is_own_network(namespaces[-1]) else _NAMESPACE_KINDS
-    between = syscalls.fork_without_hooks()
-    if between == 0:
-        try:
-            for namespace, kind in zip(namespaces, kinds, strict=False):
-                syscalls.setns(namespace, kind)
+    own_network, is_first = os.stat("/proc/self/ns/net"), True
+    for order, descriptors in helper_orders(link):
+        if is_first:
+            if not order.folder:  # all branches are in the same one
+                syscalls.setns(descriptors[0], syscalls.CLONE_NEWUSER)
+            for capability in range(syscalls.CAP_LAST + 1):
+                syscalls.drop_from_bounding_set(capability)
+            is_first = False
+        if order.folder:
+            if syscalls.fork_without_hooks() == 0:
+                link.close()
+                release_session()
+                _serve_branch_init(descriptors[0], order.folder, fork_state)
+            continue
+        *namespaces, control, out, err = descriptors
+        # Without its own network namespace the cell shares ours, which cannot be entered again.
+        is_shared = os.path.samestat(os.fstat(namespaces[-1]), own_network)
+        for namespace, kind in zip(
+            namespaces[1:], _NAMESPACE_KINDS[: -1 if is_shared else None], strict=False
+        ):
+            syscalls.setns(namespace, kind)
+        if os.fork() == 0:
+            link.close()
             close_all(namespaces)
-            if syscalls.fork_without_hooks() != 0:
-                os._exit(0)
-            parent = os.getpid()
-            if os.fork() != 0:
-                os._exit(0)
-            _wait_for_adoption(parent)
-        except OSError as error:
-            os._exit(error.errno or 1)
-        raise BecomeSession(control, fork_state, streams)
-    close_all(descriptors)
-    _, status = os.waitpid(between, 0)
-    if code := os.waitstatus_to_exitcode(status):
-        why = os.strerror(code) if code > 0 else f"signal {-code}"
-        return Answer(error=f"the fork could not enter its own cell: {why}")
-    return Answer()
-
-
-def _wait_for_adoption(parent: int) -> None:
-    """Wait until the first process of the cell has adopted this one.
-
-    Its `parent` can have the same process ID as the session in its own cell. Numba's threads end a
-    process whose parent has used them.
-    """
-    deadline = time.monotonic() + _ADOPTION_SECONDS
-    while os.getppid() == parent and time.monotonic() < deadline:
-        time.sleep(_POLL_INTERVAL)
-
-
-def _is_own_network(namespace: int) -> bool:
-    return os.path.samestat(os.fstat(namespace), os.stat("/proc/self/ns/net"))
-
-
-def close_all(descriptors: list[int]) -> None:
-    """Close `descriptors`."""
-    for descriptor in descriptors:
-        os.close(descriptor)
+            raise BecomeSession(control, fork_state, [out, err])
 
 
 # without namespaces
-
-
-def _fork_branch_in_container(
-    socket_fd: int,
-    folder: str,
-    fork_state: ForkState,
-    release_session: Callable[[], None],
-) -> Answer:
-    """Fork the first process of a branch, which serves `socket_fd` and forks the branch."""
-    between = syscalls.fork_without_hooks()
-    if between == 0:
-        try:
-            # As an orphan it becomes a child of the session's first process, not of user code.
-            if syscalls.fork_without_hooks() != 0:
-                os._exit(0)
-        except OSError:
-            os._exit(1)
-        release_session()
-        _serve_branch_init(socket_fd, folder, fork_state)
-    os.close(socket_fd)
-    _, status = os.waitpid(between, 0)
-    return Answer(error="the branch's first process could not be made" if status else None)
 
 
 def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> NoReturn:

@@ -1,7 +1,7 @@
 """A checkpoint: a frozen fork of a session, in a separate process.
 
-It waits on its own control stream for orders: `resume` continues the session from it, `branch`
-forks a branch from it, and `save` sends its variables to a new session, for a copy that lacks
+It waits on its own control stream for orders: `resume` continues the session from it, `fork`
+forks branches from it, and `save` sends its variables to a new session, for a copy that lacks
 threads. A copy of the same state remains after each order, so there is no limit to the number of
 orders.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...linux import syscalls
-from .branch import BecomeSession, fork_branch
+from .branch import BecomeSession, fork_branches
 from .control import Control
 from .fork_state import ForkState
 
@@ -62,9 +62,7 @@ class CheckpointProcess:
                     self._fork_saver(descriptors[0])
                     os.close(descriptors[0])
                 else:
-                    answer = fork_branch(
-                        frame.json(), descriptors, self._fork_state, self._control.close
-                    )
+                    answer = fork_branches(descriptors[0], self._fork_state, self._control.close)
                     self._control.send_frame(answer.encode(frame.run))
         except BecomeSession:
             self._control.close()

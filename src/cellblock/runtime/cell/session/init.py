@@ -21,14 +21,14 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from ...handshake import MAX_MOUNTS, MAX_PACKET
 from ...linux import process_tree, syscalls
 from ...messages import (
     INIT_ORDERS,
-    ForkBranchInit,
+    ForkBranchInits,
     Hello,
     InitReport,
     MountFolders,
@@ -40,12 +40,10 @@ from ...messages import (
 )
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
+from .fork_helper import close_all, helper_orders, reporting_errors
 
-_BRANCH_NAMESPACES = (
-    syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
-)
+_BRANCH_NAMESPACES = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
 _NAMESPACE_FILES = ("user", "pid", "mnt", "ipc", "net")
-_STAGING = "/run"  # empty in the sandbox: filesystems are filled here before they are moved
 
 
 class SessionInit:
@@ -128,65 +126,87 @@ class SessionInit:
                     self._fork_session(self, descriptors, order)
                 case MountFolders():
                     attach_mounts([*order.targets], descriptors)
-                case ForkBranchInit():
-                    self._fork_branch_init([*order.targets], descriptors)
+                case ForkBranchInits():
+                    self._fork_branch_inits(order, *descriptors)
         except Exception as error:
             self._send(OrderResult(f"{type(error).__name__}: {error}"))
         else:
             self._send(OrderResult())
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            close_all(descriptors)
 
-    def _fork_branch_init(self, targets: list[str], descriptors: list[int]) -> None:
-        """Fork the first process of a branch, in new namespaces that the session may enter."""
-        between = os.fork()
-        if between != 0:
+    def _fork_branch_inits(self, order: ForkBranchInits, link_fd: int) -> None:
+        """Fork a helper, which forks a first process for each order that it receives.
+
+        Each of these is in new namespaces, which the session may enter: its user owns the user
+        namespace that they share.
+        """
+        if os.fork() != 0:
             return
-        link = socket.socket(fileno=os.dup(descriptors[0]))
+        self.release()
+        with socket.socket(fileno=link_fd) as link, reporting_errors(link):
+            _unmount_folders(order.targets)
+            _enter_user_namespace()
+            for following, descriptors in helper_orders(link):
+                if syscalls.fork_into(_BRANCH_NAMESPACES) == 0:
+                    link.close()
+                    self._become_branch_init(following.targets, descriptors, order.pid)
+        os._exit(0)
+
+    def _become_branch_init(
+        self, targets: Sequence[str], descriptors: list[int], session_pid: int
+    ) -> NoReturn:
+        self._socket = socket.socket(fileno=descriptors[0])
         try:
-            self._socket.close()
-            signal.set_wakeup_fd(-1)
-            self._replace_mounts(targets)
-            _unshare_for_branch()
-            # Only now: mounts made before the new user namespace could not be unmounted inside.
+            for path, options in self._spec["tmpfs"]:
+                self._renew_tmpfs(path, options)
             attach_mounts(targets, descriptors[1:])
             enter_network_namespace(self._spec, "session")
-            if os.fork() != 0:
-                os._exit(0)
             mount_proc()
             syscalls.mount_devpts()
+            _skip_process_ids(session_pid)
             limit_capabilities()
             namespaces = [
                 os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
                 for name in _NAMESPACE_FILES
             ]
-            self._socket = link
             self.send_hello(namespaces)
-            for descriptor in (*namespaces, *descriptors):
-                os.close(descriptor)
+            close_all([*namespaces, *descriptors[1:]])
         except BaseException as error:
-            self._socket = link
             self._send(OrderResult(f"{type(error).__name__}: {error}"))
             os._exit(1)
         self.serve()
 
-    def _replace_mounts(self, targets: list[str]) -> None:
-        """Unmount the session's folders, and copy the content of its temporary filesystems."""
-        syscalls.unshare(syscalls.CLONE_NEWNS)
-        for target in reversed(targets):  # one may lie below another
-            # Detach it with everything mounted on it: those mounts end with the session's folder.
-            syscalls.unmount(target, syscalls.MNT_DETACH)
-        for path, options in self._spec["tmpfs"]:
-            syscalls.mount(
-                "tmpfs", _STAGING, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options
-            )
-            _copy_folder(path, _STAGING, os.stat(path).st_dev)
-            for target in self._spec["below_tmpfs"]:
-                if target.startswith(f"{path}/"):
-                    bind_mount(target, _STAGING + target[len(path) :])
-            syscalls.mount(_STAGING, path, None, syscalls.MS_BIND | syscalls.MS_REC)
-            syscalls.unmount(_STAGING, syscalls.MNT_DETACH)
+    def _renew_tmpfs(self, path: str, options: str) -> None:
+        """Mount a temporary filesystem on that of the session, and copy what is in there."""
+        below = [target for target in self._spec["below_tmpfs"] if target.startswith(f"{path}/")]
+        opened = [os.open(target, os.O_PATH | os.O_CLOEXEC) for target in (path, *below)]
+        old, *hidden = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
+        syscalls.mount("tmpfs", path, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+        _copy_folder(f"{old}/", path, os.stat(old).st_dev)
+        for source, target in zip(hidden, below, strict=True):
+            bind_mount(source, target)
+        close_all(opened)
+
+
+def _skip_process_ids(last: int) -> None:
+    """Let the first process that is forked here have a higher ID than `last`, if possible.
+
+    Libraries recognise by its ID that a process is a fork, whose threads do not exist.
+    """
+    try:
+        with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+            file.write(str(last))
+    except OSError:  # a kernel without it, where a branch can have the ID of a branch above it
+        with contextlib.suppress(OSError):
+            os.posix_spawn("/", ["/"], {})  # uses one ID up
+
+
+def _unmount_folders(targets: Sequence[str]) -> None:
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    for target in reversed(targets):  # one may lie below another
+        # Detach it with everything mounted on it: those mounts end with the session's folder.
+        syscalls.unmount(target, syscalls.MNT_DETACH)
 
 
 def mount_proc() -> None:
@@ -195,13 +215,13 @@ def mount_proc() -> None:
     syscalls.mount("proc", "/proc", "proc", flags, "hidepid=2")
 
 
-def _unshare_for_branch() -> None:
-    """Enter new namespaces, owned by a new user namespace so that the session may enter them."""
+def _enter_user_namespace() -> None:
+    """Enter a new user namespace, without other users than that of this process."""
     user, group = os.geteuid(), os.getegid()
     # The files written below belong to root in a process that is not dumpable.
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     try:
-        syscalls.unshare(_BRANCH_NAMESPACES)
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise OSError(

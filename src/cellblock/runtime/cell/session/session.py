@@ -29,7 +29,7 @@ from . import (
     saved_values,
     value_pickler,
 )
-from .branch import BecomeSession, close_all, fork_branch
+from .branch import BecomeSession, fork_branches
 from .checkpoint import CheckpointProcess, fork_hidden, raise_oom_score
 from .control import Control, ControlLost, move_to_high_descriptor
 from .displays import DisplayEncoder
@@ -152,8 +152,8 @@ class Session:
                 return self._flush_files()
             case "checkpoint":
                 return self._make_checkpoint(descriptors[0], exact=bool(order["exact"]))
-            case "branch":
-                return self._fork_branch(order, descriptors)
+            case "fork":
+                return self._fork_branches(descriptors[0])
             case unknown:
                 return Answer(error=f"A session does not know the order {unknown!r}.")
 
@@ -385,13 +385,14 @@ class Session:
             if has_ended:
                 self._checkpoints.discard(pid)
 
-    def _fork_branch(self, order: dict[str, Any], descriptors: list[int]) -> Answer:
+    def _fork_branches(self, link_fd: int) -> Answer:
         self._threads.end_helpers()  # ends the threads of helpers if possible
         why = fork_state.find_obstacles(self._checkpoints)
         if why:
-            close_all(descriptors)
+            os.close(link_fd)
             return Answer(refused=(*why,))
-        answer = fork_branch(order, descriptors, self._capture_fork_state(flush=True), self.release)
+        state = self._capture_fork_state(flush=True, excluded={link_fd})
+        answer = fork_branches(link_fd, state, self.release)
         return Answer(refused=(*why,)) if (why := fork_state.native_threads()) else answer
 
     def release(self) -> None:
@@ -426,14 +427,15 @@ class Session:
         self._send_hello()
 
     def _move_to_branch_cell(self, streams: list[int]) -> None:
-        """In a branch: use the streams of its cell, and drop the capabilities used to enter it."""
+        """In a branch: use the streams of its cell, and drop the capabilities used to enter it.
+
+        The bounding set is empty already.
+        """
         for old, new in zip(list(self._streams), streams, strict=True):
             os.close(old)
             self._streams[self._streams.index(old)] = move_to_high_descriptor(new)
         self._stream_status = [os.fstat(stream) for stream in self._streams]
         self._restore_streams()
-        for capability in range(syscalls.CAP_LAST + 1):
-            syscalls.drop_from_bounding_set(capability)
         syscalls.capset_call(0, 0, 0)()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         os.chdir(self._cwd)

@@ -63,6 +63,8 @@ class SessionInitHandle:
         self.namespaces: list[int] = []
         self.parent: SessionInitHandle | None = None
         self.branches: set[SessionInitHandle] = set()
+        # The process that the parent's session forked as this branch's: its ID there and here.
+        self._adopted_pid = self._adopted_inner_pid = 0
         self._child_lists: dict[int, process_tree.ChildList] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self._process: KnownProcess | None = None
@@ -127,6 +129,9 @@ class SessionInitHandle:
                 self._callbacks.pop(0)(message.error)
 
     def _record_exit(self, message: ProcessExit) -> None:
+        for branch in self.branches:
+            if branch._adopted_pid == message.pid:
+                branch._record_exit(message._replace(pid=branch._adopted_inner_pid))
         self.exits[message.pid] = message.status, message.cpu
         if len(self.exits) > _MAX_EXITS:
             del self.exits[next(iter(self.exits))]
@@ -137,25 +142,14 @@ class SessionInitHandle:
         for _, kind, data in ancillary:
             if kind == socket.SCM_RIGHTS:
                 self.namespaces += struct.unpack(f"{len(data) // 4}i", data)
-        # To move a process into a control group takes about 10 ms, a grace period of the kernel. A
-        # session has to start in its group. A branch is moved into it in any case, so it can start
-        # in the meantime.
-        steps = (
-            (self._start_usage, self._on_hello)
-            if self.parent is None
-            else (self._on_hello, self._start_usage)
-        )
         try:
             self._process = KnownProcess(self.pid)
-            for step in steps:
-                step()
+            self._usage = UsageMeter(self._cgroups, self._name, self.pid)
+            self._on_hello()
         except OSError as error:
             self._on_end(
                 f"the first process of the session's cell could not be set up: {describe(error)}"
             )
-
-    def _start_usage(self) -> None:
-        self._usage = UsageMeter(self._cgroups, self._name, self.pid)
 
     def close_namespaces(self) -> None:
         """Close the descriptors of a branch's namespaces, once its process has entered them."""
@@ -166,11 +160,10 @@ class SessionInitHandle:
     def find_orphans(self, main_pid: int, others: set[int]) -> list[int]:
         """Return the process IDs of the topmost processes that user code has left in the cell.
 
-        That excludes `main_pid`, the `others`, and the first processes of branches. It also
-        excludes the parent of a branch's process: it is about to exit, and to kill it with its
-        descendants would kill the branch.
+        That excludes `main_pid`, the `others`, and the processes of branches.
         """
-        known, ended = {main_pid, *others, *(branch.pid for branch in self.branches)}, set[int]()
+        branches = {pid for branch in self.branches for pid in (branch.pid, branch.main_pid)}
+        known, ended = {main_pid, *others, *branches}, set[int]()
         while True:
             reparented = set(self._children_of(self.pid)) - known
             found = reparented | set(self._children_of(main_pid) if main_pid else ()) - known
@@ -178,14 +171,9 @@ class SessionInitHandle:
                 return []
             zombies = {pid for pid in found if process_tree.has_ended(pid)}
             if reparented or found != zombies:
-                branches = {branch.main_pid for branch in self.branches}
                 # Zombies of the first process count: until it has reaped them, the kernel's list of
                 # its children may be incomplete.
-                return [
-                    pid
-                    for pid in reparented | (found - zombies)
-                    if branches.isdisjoint(process_tree.children(pid))
-                ]
+                return [*(reparented | (found - zombies))]
             if zombies <= ended:
                 return []
             # List once more: a process that ended during the listing may have left a child, which
@@ -213,16 +201,19 @@ class SessionInitHandle:
     # resource usage
 
     def measure_main(self) -> None:
-        """Measure and limit what the process uses that runs the blocks.
+        """Measure what the process uses that runs the blocks."""
+        if self._usage is not None and self.main_pid:
+            self._usage.track_process(self.main_pid)
 
-        A branch's process comes from another cell, so it is moved into the control group.
-        """
-        if self._usage is None or not self.main_pid:
-            return
-        self._usage.track_process(self.main_pid)
-        if self.parent is not None:
-            with contextlib.suppress(OSError):  # it has ended already
-                self._usage.add_process(self.main_pid)
+    def add_process(self, pid: int) -> None:
+        """Move a process to the control groups of this cell, where its forks start."""
+        if self._usage is not None:
+            self._usage.add_process(pid)
+
+    def adopt_main(self, inner_pid: int) -> None:
+        """Learn of the end of a branch's process from the first process of its parent."""
+        self._adopted_pid = process_tree.pid_in_namespace(self.main_pid, above=1)
+        self._adopted_inner_pid = inner_pid
 
     def _is_alone(self, main_pid: int, others: set[int]) -> bool:
         """Return True if the cell has only its own processes and the `others`."""

@@ -1,6 +1,6 @@
 """All sessions of one server: a spare one, those that are open, and those that are ending.
 
-A `SESSION_REQUEST` frame has an `op`. The manager carries out `open`, `close`, `fork` (a branch),
+A `SESSION_REQUEST` frame has an `op`. The manager carries out `open`, `close`, `fork` (branches),
 `resume` and `drop` (a named checkpoint), and `program` (a block in a new process that sees the
 session's folders). It forwards the rest to the session: `run`, `get`, `set`, `variables`, `flush`,
 `checkpoint` and `kill`.
@@ -15,10 +15,10 @@ from typing import Any
 
 from ... import handshake, protocol
 from ...linux.held_file import HeldFile
-from ...messages import Answer, MountFolders
+from ...messages import Answer, MountFolders, NewBranch
 from ..cell import Job
 from ..cgroups import CellCgroups
-from ..descriptors import MOST_PER_REQUEST, are_free
+from ..descriptors import MOST_PER_BRANCH, MOST_PER_REQUEST, are_free
 from ..event_loop import FOREVER
 from ..faults import DESCRIPTOR_LIMIT, describe, run_contained
 from ..interfaces import FrameSender
@@ -78,6 +78,7 @@ class SessionManager:
         self._pending.add(job, session)
         self._release_at = min(self._release_at, job.arrived + _RELEASE_INTERVAL)
         count = MOST_PER_REQUEST + len(request.get("mounts", ()))
+        count += MOST_PER_BRANCH * len(request.get("branches", ()))
         if request["op"] in _OPENING and not are_free(count):
             self._pending.refuse(job, DESCRIPTOR_LIMIT, full=True)
         elif request["op"] == "open":
@@ -95,7 +96,9 @@ class SessionManager:
             case "close":
                 self._close_session(request["session"])
                 self._pending.answer(job, Answer())
-            case "kill" if not session.checkpoints.has_named(request["checkpoint_key"]):
+            case "kill" | "fork" if (
+                key := request["checkpoint_key"]
+            ) and not session.checkpoints.has_named(key):
                 self._pending.answer(job, Answer(error=CHECKPOINT_GONE))
             case "resume":
                 self._restores[session] = job
@@ -104,7 +107,7 @@ class SessionManager:
                 session.checkpoints.drop_named(request["checkpoint_key"])
                 self._pending.answer(job, Answer())
             case "fork":
-                self._fork_branch(job, session)
+                self._fork(job, session)
             case "program":
                 self._fetching.add(job.number)
                 self._mount_client.fetch(
@@ -129,7 +132,7 @@ class SessionManager:
     def _on_request_fault(self, job: Job, session: LiveSession, error: Exception) -> None:
         """Refuse a request, and end its session if that has begun to work on it."""
         self._pending.refuse(job, describe(error))
-        for fork in [fork for fork in self._forks.values() if fork.job.number == job.number]:
+        for fork in {fork for fork in self._forks.values() if fork.job.number == job.number}:
             fork.fail(describe(error))
         is_begun = session.request is not None and session.request.run.number == job.number
         if is_begun or job.request["op"] == "resume":
@@ -180,7 +183,7 @@ class SessionManager:
     def on_hello(self, session: LiveSession) -> None:
         """See `SessionOwner`."""
         if (fork := self._forks.get(session)) is not None:
-            fork.on_hello()
+            fork.on_hello(session)
         else:
             session.start()
 
@@ -190,7 +193,7 @@ class SessionManager:
             self._failures = 0
             self._hand_out_spare()
         elif (fork := self._forks.get(session)) is not None:
-            fork.on_ready()
+            fork.on_ready(session)
         elif (job := self._restores.pop(session, None)) is not None:
             error = session.restored_state.take_error()
             self._pending.answer(job, Answer(error=error))
@@ -201,7 +204,7 @@ class SessionManager:
         if session is self._spare:
             self._on_spare_gone(why)
         elif (fork := self._forks.get(session)) is not None:
-            fork.on_gone(why)
+            fork.fail(why)
         else:
             self._close_session(session.number, why)
 
@@ -223,7 +226,7 @@ class SessionManager:
         """Mount the folders of a session and let it change to its work folder."""
         number = job.request["session"]
         self._pending.add(job, session)
-        self._register(number, session, job)
+        self._register(number, session, job.request["delete"])
         self._mount_client.fetch(
             job.request["mounts"], functools.partial(self._on_session_fetched, job, session)
         )
@@ -237,15 +240,15 @@ class SessionManager:
             self._close_session(job.request["session"], error)
             return
         targets = tuple(mount["target"] for mount in job.request["mounts"])
-        self._set_folders(job, session)
+        self._set_folders(job.request["mounts"], session)
         session.init.send_order(
             MountFolders(targets),
             mounts,
             functools.partial(self._on_mounted, job, session),
         )
 
-    def _set_folders(self, job: Job, session: LiveSession) -> None:
-        paths = [*self._spec["writable"], *mounted_folders(job.request["mounts"]).paths]
+    def _set_folders(self, mounts: list[dict[str, Any]], session: LiveSession) -> None:
+        paths = [*self._spec["writable"], *mounted_folders(mounts).paths]
         session.folders = WritableFolders(paths)
 
     def _on_mounted(self, job: Job, session: LiveSession, error: str) -> None:
@@ -254,10 +257,10 @@ class SessionManager:
             return
         self._submit(Job(job.number, {"op": "enter"}, job.arrived), session)
 
-    def _register(self, number: int, session: LiveSession, job: Job) -> None:
+    def _register(self, number: int, session: LiveSession, delete: list[str]) -> None:
         self._sessions[number], session.number = session, number
-        self._folders_to_delete[number] = job.request["delete"]
-        self._spec["delete"] += job.request["delete"]
+        self._folders_to_delete[number] = delete
+        self._spec["delete"] += delete
 
     def _close_session(self, number: int, why: str = "the session was closed") -> None:
         for path in self._folders_to_delete.pop(number, ()):
@@ -269,8 +272,8 @@ class SessionManager:
 
     def _retire(self, session: LiveSession) -> None:
         self._restores.pop(session, None)
-        for fork in [fork for fork in self._forks.values() if fork.parent is session]:
-            fork.fail(_SESSION_GONE)
+        for fork in {fork for fork in self._forks.values() if fork.parent is session}:
+            fork.abort(_SESSION_GONE)
         if session not in self._closing:
             self._closing.append(session)
         self.pool.kill_orphans_soon()
@@ -287,41 +290,26 @@ class SessionManager:
 
     # branches
 
-    def _fork_branch(self, job: Job, session: LiveSession) -> None:
-        """Fork a branch into a cell below the session's, with folders of its own."""
-        if "folder" in job.request:
-            self._create_fork(job, session).order_process()
-        else:
-            self._mount_client.fetch(
-                job.request["mounts"], functools.partial(self._on_fork_fetched, job, session)
-            )
-
-    def _on_fork_fetched(
-        self, job: Job, session: LiveSession, mounts: list[int], error: str
-    ) -> None:
-        if error:
-            self._pending.refuse(job, error)
-        elif job in self._pending:  # the session has not ended meanwhile
-            self._create_fork(job, session).order_cell(mounts)
-
-    def _create_fork(self, job: Job, session: LiveSession) -> Fork:
-        branch = self._create_session()
-        self._set_folders(job, branch)
-        fork = self._forks[branch] = Fork(job, session, branch, self._on_fork_end)
-        return fork
+    def _fork(self, job: Job, session: LiveSession) -> None:
+        """Fork branches into cells below the session's, each with folders of its own."""
+        fork = Fork(job, session, self._loop, self._mount_client, self._on_fork_end)
+        for fields in job.request["branches"]:
+            requested, branch = NewBranch(**fields), self._create_session()
+            self._set_folders(requested.mounts, branch)
+            self._forks[branch] = fork
+            fork.add(branch, requested)
+        # Without control groups, the kernel counts the processes of a user in a user namespace.
+        fork.start(at_once=len(fork.branches) if self.pool.cgroups.parents else 1)
 
     def _on_fork_end(self, fork: Fork, failure: Answer | None) -> None:
-        job, branch = fork.job, fork.branch
-        del self._forks[branch]
-        if failure is not None:
-            self._pending.answer(job, failure)
-            self._retire(branch)
-            return
-        branch.init.close_namespaces()
-        self._register(job.request["new_session"], branch, job)
-        self._pending.answer(job, Answer())
-        branch.init.measure_main()
-        branch.pending_checkpoint = job.request
+        for branch, requested in fork.branches.items():
+            del self._forks[branch]
+            if failure is None:
+                self._register(requested.session, branch, requested.delete)
+                branch.pending_checkpoint = fork.job.request
+            else:
+                self._retire(branch)
+        self._pending.answer(fork.job, failure or Answer())
 
     # blocks in a new process
 
@@ -347,7 +335,7 @@ class SessionManager:
         deadline = min(self._refill_at, self._release_at)
         for session in self._active_sessions():
             deadline = min(deadline, session.next_deadline())
-        return min([deadline, *(fork.deadline for fork in self._forks.values())])
+        return min([deadline, *(fork.deadline for fork in {*self._forks.values()})])
 
     def _active_sessions(self) -> list[LiveSession]:
         return [*self._sessions.values(), *([self._spare] if self._spare is not None else [])]
@@ -364,7 +352,7 @@ class SessionManager:
         for session in self._active_sessions():
             if now >= session.next_deadline():
                 run_contained(functools.partial(session.on_timer, now), session.on_fault)
-        for fork in list(self._forks.values()):
+        for fork in {*self._forks.values()}:
             if now >= fork.deadline:
                 fork.expire()
         self._closing = [session for session in self._closing if not _is_gone(session)]

@@ -75,7 +75,7 @@ class LiveSession:
             self.output.close()
             raise
         self.main: Channel | None = None
-        self._main_inner_pid = 0  # its process ID in the cell, as it reports
+        self.main_inner_pid = 0  # its process ID in the cell, as it reports
         self._start_by = FOREVER
         self._failures = 0
         self.blocks = 0  # number of blocks run and values set in the present process
@@ -154,11 +154,10 @@ class LiveSession:
         self._enter(State.READY)
         self._start_by, self._failures = FOREVER, 0
         self.init.main_pid = self.main.pid
-        self._main_inner_pid = hello.pid or 0
+        self.main_inner_pid = hello.pid or 0
         self.restored_state.record_lost_variables(hello.lost_variables or ())
         self._assign_checkpoint_pids(hello)
-        if not self.init.namespaces:  # a new branch is measured after it was reported
-            self.init.measure_main()
+        self.init.measure_main()
         self._owner.on_ready(self)
         request = self.request
         if request is not None and not request.restarted and not request.exited_at:
@@ -345,7 +344,7 @@ class LiveSession:
     def _is_cleaned_up(self, request: SessionRequest, now: float) -> bool:
         """Return True if the exit status is known and no process of the request is left."""
         if request.exited_at and request.exit_usage is None:
-            request.exit_usage = self.init.exits.pop(self._main_inner_pid, None)
+            request.exit_usage = self.init.exits.pop(self.main_inner_pid, None)
             if request.exit_usage is None and now < request.exited_at + _EXIT_REPORT_TIMEOUT:
                 return False
             request.exit_usage = request.exit_usage or (None, 0.0)

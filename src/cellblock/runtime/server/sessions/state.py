@@ -19,7 +19,7 @@ class State(enum.Enum):
     READY           it waits for a request
     BUSY            it runs a block, or reads or sets a variable
     CHECKPOINTING   it makes a named checkpoint
-    FORKING         its process forks that of a branch
+    FORKING         its process waits for the helper that forks branches
     """
 
     STARTING = enum.auto()
@@ -40,7 +40,7 @@ TRANSITIONS: Final = {
     State.CLOSED: set[State](),
 }
 WITHOUT_PROCESS: Final = frozenset({State.STARTING, State.RESTORING, State.CLOSED})
-_STATE_BY_ORDER: Final = {"checkpoint": State.CHECKPOINTING, "branch": State.FORKING}
+_STATE_BY_ORDER: Final = {"checkpoint": State.CHECKPOINTING, "fork": State.FORKING}
 
 
 def state_during(op: str) -> State:
