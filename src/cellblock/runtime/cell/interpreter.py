@@ -48,7 +48,7 @@ _BEHAVIOURS = {
 _behaviour = _BEHAVIOURS[max(version for version in _BEHAVIOURS if version <= sys.version_info)]
 # The program may replace them. Other modules are copied, see `stdlib_copy`.
 _modules: dict[str, Any] = sys.modules
-_current_frames = sys._current_frames
+_current_frames = sys._current_frames  # pyright: ignore[reportPrivateUsage] - of CPython
 
 
 def is_tested(version: str) -> bool:
@@ -122,7 +122,7 @@ def run_exit_functions() -> None:
         with contextlib.suppress(BaseException):
             threading._shutdown()
     try:  # not `contextlib`: using it here would copy its pages
-        call_without_frame(atexit._run_exitfuncs)
+        call_without_frame(atexit._run_exitfuncs)  # pyright: ignore[reportPrivateUsage] - of CPython
     except BaseException:
         pass
 

@@ -32,7 +32,7 @@ _HAS_ANNOTATIONS = hasattr(sys.modules["__main__"], "__annotations__")
 # The script may replace them. Other modules are copied, see `stdlib_copy`.
 _modules: dict[str, Any] = sys.modules
 _settrace, _setprofile = sys.settrace, sys.setprofile
-_getframe = sys._getframe
+_getframe = sys._getframe  # pyright: ignore[reportPrivateUsage] - of CPython
 
 
 class _Baseline:

@@ -58,7 +58,8 @@ class Control:
 
         Then `KeyboardInterrupt` is raised here once that frame is complete.
         """
-        while code is not None and code.f_code not in _WHOLE:
+        whole = self._read.__code__, self._write.__code__
+        while code is not None and code.f_code not in whole:
             code = code.f_back
         self._has_interrupt = code is not None
         return self._has_interrupt
@@ -118,9 +119,6 @@ class Control:
     def close(self) -> None:
         """Close the stream."""
         self._socket.close()
-
-
-_WHOLE = Control._read.__code__, Control._write.__code__
 
 
 def move_to_high_descriptor(descriptor: int) -> int:

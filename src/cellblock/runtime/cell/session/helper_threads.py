@@ -76,7 +76,7 @@ def _end_idle_workers() -> None:
 def _executor_of_idle(thread: Any) -> Any:
     """Return the executor whose worker `thread` is if it has no task, else None."""
     module: Any = sys.modules.get("concurrent.futures.thread")
-    frame = sys._current_frames().get(thread.ident)
+    frame = sys._current_frames().get(thread.ident)  # pyright: ignore[reportPrivateUsage] - of CPython
     # A worker without a task waits in the C function of its queue.
     if module is None or frame is None or frame.f_code is not module._worker.__code__:
         return None

@@ -213,10 +213,16 @@ class Session:
 
     def _interrupt_again(self, thread: int) -> None:
         # In the hook, it would be dropped for good.
-        while _is_in_hook(thread):
+        while self._is_in_hook(thread):
             time.sleep(_HOOK_INTERVAL)
         if self._interrupted:  # no other block has begun
             signal.pthread_kill(thread, signal.SIGINT)
+
+    def _is_in_hook(self, thread: int) -> bool:
+        frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage] - of CPython
+        while frame is not None and frame.f_code is not self._on_unraisable.__code__:
+            frame = frame.f_back
+        return frame is not None
 
     def _restore_streams(self) -> None:
         """Point descriptors 1 and 2 to the session's streams again if a block changed them."""
@@ -439,13 +445,6 @@ class Session:
         syscalls.capset_call(0, 0, 0)()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         os.chdir(self._cwd)
-
-
-def _is_in_hook(thread: int) -> bool:
-    frame = sys._current_frames().get(thread)
-    while frame is not None and frame.f_code is not Session._on_unraisable.__code__:
-        frame = frame.f_back
-    return frame is not None
 
 
 def _is_same_file(descriptor: int, status: os.stat_result) -> bool:

@@ -251,7 +251,7 @@ class Shell:
 
         The options `--out`, `--err` and `--proc` of the script magics create such variables.
         """
-        from IPython.core.async_helpers import _AsyncIOProxy
+        from IPython.core.async_helpers import _AsyncIOProxy  # pyright: ignore[reportPrivateUsage] - of IPython
 
         proxies = [value for value in self.variables.values() if type(value) is _AsyncIOProxy]
         return any(vars(proxy).get("_event_loop") is loop for proxy in proxies)
@@ -314,7 +314,7 @@ def _ipython_class(owner: Shell) -> Any:
             if error is not None:
                 _drop_own_frames(error)
                 kill_script(error)
-                if _is_shell_code(sys._getframe(1)):
+                if _is_shell_code(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage] - of CPython
                     owner.shown_error = error
             if not isinstance(error, SystemExit):
                 super().showtraceback(*args, **options)
@@ -324,7 +324,7 @@ def _ipython_class(owner: Shell) -> Any:
             shown = owner.shown_error
             inner: Any = super()
             result = inner.run_cell(*args, **options)
-            if not _is_shell_code(sys._getframe(1)):
+            if not _is_shell_code(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage] - of CPython
                 owner.shown_error = shown
             return result
 
