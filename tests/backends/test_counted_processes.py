@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from cellblock import Limits, Policy
 from cellblock.backends.kernel_limits import counts_processes_by_namespace
 from cellblock.backends.sandbox import SandboxBackend
+from cellblock.runtime.spec import ServerSpec
 from cellblock.sandbox import cgroups
 from tests.backends.test_shared_server import run, server_of, tenant, two_tenants, wait_until
 
@@ -40,13 +40,13 @@ FORK = "import os; print([os.fork() or os._exit(0) for _ in range(9)] and 'forke
 def test_fork_bomb_leaves_the_processes_of_other_tenants(
     is_separate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_own_users(backend: SandboxBackend) -> dict[str, Any]:
-        settings = original(backend)
-        return {**settings, "zygote": {**settings["zygote"], "own_users": False}}
+    def without_own_users(backend: SandboxBackend, spec: ServerSpec) -> ServerSpec:
+        spec = original(backend, spec)
+        return spec._replace(zygote=spec.zygote._replace(own_users=False))
 
-    original = SandboxBackend._role_settings
+    original = SandboxBackend._with_role
     if not is_separate:
-        monkeypatch.setattr(SandboxBackend, "_role_settings", without_own_users)
+        monkeypatch.setattr(SandboxBackend, "_with_role", without_own_users)
 
     async def main() -> None:
         policy = Policy(environment={"SEPARATE": str(is_separate)})

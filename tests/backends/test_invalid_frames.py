@@ -14,18 +14,22 @@ from cellblock import BackendError, BackendLost, CellblockError, Ended, Event, L
 from cellblock.backends.connection import start_server
 from cellblock.executors.frame_decoder import FrameDecoder
 from cellblock.runtime import protocol
+from cellblock.runtime.handshake import CellJob
+from cellblock.runtime.messages import Answer, RunRequest, RunTerms, TenantSpec, check_reply
+from cellblock.runtime.session_orders import ListVariables
 
-# A server that sends what its specification says: after that, and after the first request.
+# A server that sends what its environment says: after its specification, and after a request.
 SERVER = """
-import json, sys
+import os, sys
 read = lambda: sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(4), "big"))[5:]
 def send(data): sys.stdout.buffer.write(bytes.fromhex(data)); sys.stdout.buffer.flush()
-spec = json.loads(read())
-send(spec["first"])
 read()
-send(spec["reply"])
+send(os.environ["FIRST"])
+read()
+send(os.environ["REPLY"])
 sys.stdin.buffer.read()
 """
+SPEC = TenantSpec()
 READY = protocol.encode(protocol.READY, 0, b"{}")
 ENDING: dict[str, Any] = {"status": 0, "why": None, "wall": 1, "cpu": 1, "peak": 1, "queued": 0}
 END = protocol.encode_json(protocol.ENDED, 1, ENDING)
@@ -68,19 +72,23 @@ FRAMES = st.tuples(KINDS, st.sampled_from([0, 1, 1, 1, 2]), PAYLOADS)
 
 async def run_block(first: bytes, reply: bytes) -> list[Event]:
     """Return the events of a block on a server that sends `first`, and `reply` to the block."""
-    connection = await start_server(SERVER, {"first": first.hex(), "reply": reply.hex()})
+    connection = await start_server(
+        SERVER, SPEC, environment={"FIRST": first.hex(), "REPLY": reply.hex()}
+    )
     try:
         decoder = FrameDecoder(0, Limits.unlimited())
-        request = {"argv": ["true"], "wall_seconds": None}
+        request = RunRequest(CellJob(argv=("true",)))
         return [event async for frame in connection.run(request) for event in decoder.decode(frame)]
     finally:
         await connection.close()
 
 
-async def ask_session(reply: bytes) -> dict[str, Any]:
-    connection = await start_server(SERVER, {"first": READY.hex(), "reply": reply.hex()})
+async def ask_session(reply: bytes) -> Answer:
+    connection = await start_server(
+        SERVER, SPEC, environment={"FIRST": READY.hex(), "REPLY": reply.hex()}
+    )
     try:
-        return (await connection.request({"op": "variables", "session": 1}))[0]
+        return (await connection.request(ListVariables(1, RunTerms())))[0]
     finally:
         await connection.close()
 
@@ -89,7 +97,7 @@ def test_valid_messages_are_accepted() -> None:
     *_, last = asyncio.run(run_block(READY, END))
     assert isinstance(last, Ended)
     assert (last.exit_code, last.usage.wall_seconds) == (0, 1)
-    assert asyncio.run(ask_session(ANSWER)) == {}
+    assert asyncio.run(ask_session(ANSWER)) == Answer()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_message_with_wrong_fields_is_the_loss_of_the_server(
 
 
 @pytest.mark.parametrize(
-    "reply", [END, protocol.encode_json(protocol.SESSION_REPLY, 1, {"variables": [{}]})]
+    "reply", [END, protocol.encode(protocol.SESSION_REPLY, 1, b'{"variables": [{}]}')]
 )
 def test_wrong_answer_to_a_request_is_the_loss_of_the_server(reply: bytes) -> None:
     with pytest.raises(BackendLost, match="invalid message"):
@@ -159,7 +167,7 @@ def test_frames_with_valid_fields_are_decoded(frames: list[tuple[int, int, bytes
     decoder = FrameDecoder(0, Limits.unlimited())
     for frame in (protocol.Frame(*parts) for parts in frames):
         try:
-            protocol.check_fields(frame)
+            check_reply(frame)
         except protocol.ProtocolError:
             continue
         list(decoder.decode(frame))

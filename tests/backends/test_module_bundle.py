@@ -18,6 +18,7 @@ from cellblock.backends.server_process import ServerProcess
 from cellblock.backends.transport import ProcessTransport
 from cellblock.limits import Limits
 from cellblock.runtime import bootstrap
+from cellblock.runtime.spec import ConfinementSpec
 
 OTHER_MAGIC = b"\0else"
 
@@ -25,13 +26,12 @@ OTHER_MAGIC = b"\0else"
 @pytest.mark.parametrize(("magic", "kind"), [(b"\0" + MAGIC_NUMBER, b"C"), (OTHER_MAGIC, b"S")])
 def test_server_starts_from_the_bundle(magic: bytes, kind: bytes, tmp_path: Path) -> None:
     async def start() -> bytes:
+        spec = process_spec(str(tmp_path), [], ConfinementSpec(), Limits.unlimited(), None, [])
         transport = ProcessTransport(ServerProcess(bootstrap.CONTAINER))
         received = await asyncio.get_running_loop().sock_recv(transport._socket, MAGIC_BYTES)
         assert module_bundle(magic)[:1] == kind
         transport.send(module_bundle(magic))
-        connection = await open_server(
-            transport, process_spec(str(tmp_path), [], {}, Limits.unlimited(), None, [])
-        )
+        connection = await open_server(transport, spec)
         await connection.close()
         return received
 

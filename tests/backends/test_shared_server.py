@@ -28,6 +28,7 @@ from cellblock.backends import shared_server
 from cellblock.backends.sandbox import SandboxBackend
 from cellblock.events import Output
 from cellblock.runtime.linux.process_tree import children, descendants
+from cellblock.runtime.spec import ServerSpec
 
 # One executor's code listens on a port until the file `done` exists; the other's code connects.
 LISTEN = """
@@ -153,13 +154,13 @@ def test_tenant_sees_only_its_own_processes() -> None:
 
 @pytest.mark.parametrize("is_separate", [True, False])
 def test_tenant_has_its_own_network(is_separate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_own_network(backend: SandboxBackend) -> dict[str, Any]:
-        settings = original(backend)
-        return {**settings, "zygote": {**settings["zygote"], "own_network": ""}}
+    def without_own_network(backend: SandboxBackend, spec: ServerSpec) -> ServerSpec:
+        spec = original(backend, spec)
+        return spec._replace(zygote=spec.zygote._replace(own_network=""))
 
-    original = SandboxBackend._role_settings
+    original = SandboxBackend._with_role
     if not is_separate:
-        monkeypatch.setattr(SandboxBackend, "_role_settings", without_own_network)
+        monkeypatch.setattr(SandboxBackend, "_with_role", without_own_network)
 
     async def main() -> None:
         async with two_tenants(policy=Policy(environment={"SEPARATE": str(is_separate)})) as (

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,6 +31,8 @@ from cellblock.environments.virtualenv import find_interpreter
 from cellblock.executors.command_line.base import CommandLineExecutor
 from cellblock.executors.session.base import SessionExecutor
 from cellblock.runtime.linux import process_tree
+from cellblock.runtime.messages import TenantSpec
+from cellblock.runtime.spec import CellLimits, SandboxSpec, ServerSpec, ZygoteSpec
 from tests.cancelling_awaits import CancellingAwaits
 from tests.executors.session.live_session import skip_without_sandbox
 
@@ -138,7 +139,8 @@ main.main(launch)
 """
 
     async def main() -> None:
-        spec: dict[str, Any] = {"zygote": {"namespaces": True}, "delete": []}
+        sandbox = SandboxSpec((), (), {}, {}, 1000, "none", (), "name", (), {}, {})
+        spec = ServerSpec(ZygoteSpec(namespaces=True), CellLimits(), sandbox=sandbox)
         starting = asyncio.ensure_future(start_server(program, spec))
         while not (tmp_path / "launches").exists():
             await asyncio.sleep(0.01)
@@ -163,12 +165,12 @@ def test_missing_path_in_a_policy_is_reported(
 
 def test_server_that_cannot_be_started_is_a_backend_error() -> None:
     with pytest.raises(BackendError, match="/nowhere/python"):
-        asyncio.run(start_server("", {}, python="/nowhere/python"))
+        asyncio.run(start_server("", TenantSpec(), python="/nowhere/python"))
 
 
 def test_error_quotes_a_server_that_exits_at_once() -> None:
     with pytest.raises(BackendError, match="famous last words"):
-        asyncio.run(start_server("import sys; sys.exit('famous last words')", {}))
+        asyncio.run(start_server("import sys; sys.exit('famous last words')", TenantSpec()))
 
 
 def test_program_that_is_not_python_is_a_backend_error() -> None:

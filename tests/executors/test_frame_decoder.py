@@ -1,9 +1,7 @@
 """FrameDecoder decodes any bytes to text, and reports each end in the words of the contract."""
 
-import json
 import signal
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from cellblock import Ended, Limits, Output, OutputTruncated
 from cellblock.executors.frame_decoder import FrameDecoder
 from cellblock.runtime import protocol
+from cellblock.runtime.messages import Ending
 
 LIMITS = replace(
     Limits.unlimited(),
@@ -26,15 +25,8 @@ KINDS = st.sampled_from([protocol.STDOUT, protocol.STDERR])
 
 
 def ended(status: int | None = 0, why: str | None = None, limits: Limits = LIMITS) -> Ended:
-    ending: dict[str, Any] = {
-        "why": why,
-        "status": status,
-        "wall": 1,
-        "cpu": 2,
-        "peak": 3,
-        "queued": 4,
-    }
-    *_, last = FrameDecoder(0, limits).decode(frame(protocol.ENDED, json.dumps(ending).encode()))
+    (frame,) = protocol.Decoder().feed(Ending(status, why, 1, 2, 3, 4).encode(1))
+    *_, last = FrameDecoder(0, limits).decode(frame)
     assert isinstance(last, Ended)
     return last
 
@@ -46,9 +38,8 @@ def frame(kind: int, payload: bytes) -> protocol.Frame:
 def texts(pieces: list[tuple[int, bytes]]) -> dict[str, str]:
     frames = FrameDecoder(0, LIMITS)
     events = [event for kind, data in pieces for event in frames.decode(frame(kind, data))]
-    events += frames.decode(
-        frame(protocol.ENDED, b'{"status": 0, "wall": 0, "cpu": 0, "peak": 0, "queued": 0}')
-    )
+    (end,) = protocol.Decoder().feed(Ending(0, None, 0, 0, 0, 0).encode(1))
+    events += frames.decode(end)
     found = {"stdout": "", "stderr": ""}
     for event in events:
         if isinstance(event, Output):

@@ -53,8 +53,9 @@ FULL_LIMITS = replace(
 CONTAINED = """
 import sys
 from cellblock.runtime.cell.confinement import Confinement
+from cellblock.runtime.spec import ConfinementSpec
 from cellblock.sandbox import seccomp
-confinement = Confinement(filter_program=seccomp.program(), drop=True)
+confinement = Confinement(ConfinementSpec(filter_program=seccomp.program(), drop=True))
 confinement.prepare()
 confinement.apply()
 exec(sys.argv[1])

@@ -13,6 +13,7 @@ import pytest
 
 from cellblock import CodeBlock, CodeResult, Policy
 from cellblock.executors.workspace import folder_scan
+from cellblock.runtime.messages import MountSpec
 from cellblock.sandbox.setup.mounts import open_trees
 from cellblock.sync import SandboxSessionCodeExecutor, SyncCodeExecutor
 from tests.sandbox.probes import MARK, checked_output, sandbox
@@ -258,15 +259,8 @@ def test_a_path_that_became_a_link_is_not_mounted(below: str, tmp_path: Path) ->
     (tmp_path / "work" / "sub").mkdir(parents=True)
     for link in ("link", "sub/link"):
         (tmp_path / "work" / link).symlink_to(tmp_path / "outside")
-    mount = {
-        "source": str(tmp_path / "work"),
-        "target": "/workspace/x",
-        "writable": False,
-        "owned": False,
-        "mapped": False,
-        "device": False,
-    }
-    for tree in open_trees([{**mount, "below": "sub"}], None, {}):
+    mount = MountSpec(str(tmp_path / "work"), "/workspace/x")
+    for tree in open_trees([mount._replace(below="sub")], None, {}):
         os.close(tree.descriptor)
     with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
-        open_trees([{**mount, "below": below}], None, {})
+        open_trees([mount._replace(below=below)], None, {})

@@ -11,7 +11,7 @@ import sys
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..aio.shielded import wait_shielded
 from ..cancellation import ABANDONED_GRACE, Token, on_cancel
@@ -26,9 +26,25 @@ from ..errors import (
     WorkspaceError,
 )
 from ..runtime import protocol
+from ..runtime.messages import (
+    Answer,
+    BlockRequest,
+    Failure,
+    InputQuestion,
+    KeepPaths,
+    Ready,
+    RunRequest,
+    TenantSpec,
+    check_reply,
+)
+from ..runtime.packets import decode_fields, encode_packet
 from .pending_run import PendingRun
 from .server_process import ServerProcess
 from .transport import ProcessTransport, Transport
+
+if TYPE_CHECKING:
+    from ..runtime.session_orders import SessionOrder
+    from ..runtime.spec import ServerSpec
 
 _log = logging.getLogger(__name__)
 _MAX_UNREAD_FRAMES = 512  # of one run; when more are unread, nothing is read from the server
@@ -53,7 +69,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._paused = False
         self._last_received = time.monotonic()
-        self._opened: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._opened: asyncio.Future[Ready] = self._loop.create_future()
         self._lost_reason: str | None = None
         self._was_stopped = False
         self.loss_advice = ""  # what a user can do after the loss of the server
@@ -70,12 +86,12 @@ class Connection:
         """Whether runs can be started: the server is alive and belongs to this process."""
         return self._lost_reason is None
 
-    async def open(self, spec: dict[str, Any]) -> None:
+    async def open(self, spec: ServerSpec | TenantSpec) -> None:
         """Send the server its specification and wait until it is ready.
 
         Closes the connection on failure. Raise as `Backend.open` does.
         """
-        self._send(protocol.encode_json(protocol.OPEN, 0, spec))
+        self._send(protocol.encode(protocol.OPEN, 0, encode_packet(spec)))
         await self.wait_until_ready()
 
     async def wait_until_ready(self) -> None:
@@ -83,8 +99,8 @@ class Connection:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 ready = await asyncio.shield(self._opened)
-            if version := ready.get("python"):
-                warn_if_untested(version)
+            if ready.python is not None:
+                warn_if_untested(ready.python)
         except BaseException as error:
             note = self._stderr_note()
             await self.close()
@@ -95,44 +111,44 @@ class Connection:
             raise
 
     async def request(
-        self, request: dict[str, Any], value: bytes = b"", token: Token | None = None
-    ) -> tuple[dict[str, Any], bytes]:
-        """Send a request to a live session. Return its reply and the value that came with it.
+        self, request: SessionOrder, value: bytes = b"", token: Token | None = None
+    ) -> tuple[Answer, bytes]:
+        """Send a request to a live session. Return the answer and the value that came with it.
 
         Raises as `run` does.
         """
-        reply, chunks = dict[str, Any](), bytearray()
+        answer, chunks = Answer(), bytearray()
         async with contextlib.aclosing(self.run(request, token, value=value)) as frames:
             async for frame in frames:
                 if frame.kind == protocol.SESSION_REPLY:
-                    reply = frame.json()
+                    answer = decode_fields(frame, Answer)
                 elif frame.kind == protocol.VALUE_CHUNK:
                     chunks += frame.payload
-        return reply, bytes(chunks)
+        return answer, bytes(chunks)
 
     async def run(
         self,
-        request: dict[str, Any],
+        request: RunRequest | SessionOrder,
         token: Token | None = None,
         *,
         value: bytes = b"",
-        on_input: Callable[[dict[str, Any]], Coroutine[Any, Any, str]] | None = None,
+        on_input: Callable[[InputQuestion], Coroutine[Any, Any, str]] | None = None,
     ) -> AsyncGenerator[protocol.Frame, None]:
         """Run one block and yield its frames.
 
-        The last frame has the kind ENDED; then no process of the block is left. A request with the
-        key ``op`` is for a live session: `value` is sent with it, and `on_input` returns the line
-        that its code asks for. Closing the generator early, or cancelling its task, cancels the
-        run and waits for its end. Cancelling `token` a second time kills a session's block now.
+        The last frame has the kind ENDED; then no process of the block is left. With an order to a
+        live session, `value` is sent, and `on_input` returns the line that its code asks for.
+        Closing the generator early, or cancelling its task, cancels the run and waits for its end.
+        Cancelling `token` a second time kills a session's block now.
 
         Raise `BackendLost` if the server or the session ends, `ExecutorStopped` after `close`,
         `BackendError` if no cell could be started, and `WorkspaceError` if a file of the block
         could not be written.
         """
         number = next(self._numbers)
-        kind = protocol.SESSION_REQUEST if "op" in request else protocol.RUN
-        is_block = request.get("op", "run") in ("run", "program")
-        message = protocol.encode_json(kind, number, request)
+        kind = protocol.RUN if isinstance(request, RunRequest) else protocol.SESSION_REQUEST
+        is_block = isinstance(request, BlockRequest)
+        message = protocol.encode(kind, number, encode_packet(request))
         final_kind = protocol.ENDED if is_block else protocol.SESSION_REPLY
         run = PendingRun(final_kind)
         self.check_open()
@@ -154,7 +170,8 @@ class Connection:
                     while not run.is_done:
                         for frame in await self._next_frames(run):
                             if frame.kind == protocol.INPUT_REQUEST and on_input is not None:
-                                await self._send_input(run, number, on_input(frame.json()))
+                                question = decode_fields(frame, InputQuestion)
+                                await self._send_input(run, number, on_input(question))
                             else:
                                 yield frame
                 finally:
@@ -198,7 +215,7 @@ class Connection:
         for frame in frames:
             if frame.kind == protocol.FAILED:
                 run.is_done = True
-                raise _failure_error(frame.json(), self.loss_advice)
+                raise _failure_error(decode_fields(frame, Failure), self.loss_advice)
             run.is_done = run.is_done or frame.kind in _FINAL_KINDS
         if not frames:
             run.is_done = True
@@ -250,7 +267,7 @@ class Connection:
         self._last_received = time.monotonic()
         try:
             for frame in self._decoder.feed(data):
-                protocol.check_fields(frame)
+                check_reply(frame)
                 if frame.run:
                     self._handle_run_frame(frame)
                 else:
@@ -262,12 +279,12 @@ class Connection:
         if frame.kind == protocol.READY:
             if self._opened.done():
                 raise protocol.ProtocolError("It reported a second time that it is ready.")
-            self._opened.set_result(frame.json())
+            self._opened.set_result(decode_fields(frame, Ready))
         elif frame.kind == protocol.FAILED:
-            failure = frame.json()
-            reason = f"The runtime server failed: {failure.get('error')}."
-            error = _preload_error(failure) if failure.get("module") else None
-            self._mark_lost(reason, ServerFull(reason) if failure.get("full") else error)
+            failure = decode_fields(frame, Failure)
+            reason = f"The runtime server failed: {failure.error}."
+            error = _preload_error(failure) if failure.module else None
+            self._mark_lost(reason, ServerFull(reason) if failure.full else error)
 
     def _handle_run_frame(self, frame: protocol.Frame) -> None:
         run = self._runs.get(frame.run)
@@ -315,7 +332,9 @@ class Connection:
         """
         _open_connections.discard(self)
         if keep:
-            self._send(protocol.encode_json(protocol.KEEP_PATHS, 0, {"paths": list(keep)}))
+            self._send(
+                protocol.encode(protocol.KEEP_PATHS, 0, encode_packet(KeepPaths(tuple(keep))))
+            )
         self._was_stopped = self.is_open
         self._mark_lost(_STOPPED_TEXT)
         if self._opened.done():
@@ -331,26 +350,26 @@ class Connection:
         self.transport.close_in_child()
 
 
-def _preload_error(failure: dict[str, Any]) -> PackageError:
+def _preload_error(failure: Failure) -> PackageError:
     """Return the error for a module of `preload` that cannot be imported."""
     return PackageError(
-        f"preload names {failure['module']!r}, which the Python that runs the blocks cannot "
-        f"import. {failure.get('error')}\n"
+        f"preload names {failure.module!r}, which the Python that runs the blocks cannot "
+        f"import. {failure.error}\n"
         "Add the missing package to packages, or remove the module from preload."
     )
 
 
-def _failure_error(failure: dict[str, Any], loss_advice: str) -> CellblockError:
+def _failure_error(failure: Failure, loss_advice: str) -> CellblockError:
     """Return the error that the server reports for one run."""
-    if failure.get("stopped"):
+    if failure.stopped:
         return ExecutorStopped(_STOPPED_TEXT)
-    if failure.get("full"):
-        return ServerFull(f"The request was refused: {failure.get('error')}.")
-    if failure.get("lost"):
-        return BackendLost(f"The session was lost: {failure.get('error')}. {loss_advice}".strip())
-    if failure.get("file"):
-        return WorkspaceError(f"{failure['file']} cannot be written: {failure.get('error')}.")
-    return BackendError(f"The code could not be run: {failure.get('error')}.")
+    if failure.full:
+        return ServerFull(f"The request was refused: {failure.error}.")
+    if failure.lost:
+        return BackendLost(f"The session was lost: {failure.error}. {loss_advice}".strip())
+    if failure.file:
+        return WorkspaceError(f"{failure.file} cannot be written: {failure.error}.")
+    return BackendError(f"The code could not be run: {failure.error}.")
 
 
 _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -369,7 +388,7 @@ if sys.platform != "win32":
 
 async def start_server(
     program: str,
-    spec: dict[str, Any],
+    spec: ServerSpec | TenantSpec,
     *,
     python: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -382,7 +401,7 @@ async def start_server(
     return await open_server(ProcessTransport(ServerProcess(program, python, environment)), spec)
 
 
-async def open_server(transport: Transport, spec: dict[str, Any]) -> Connection:
+async def open_server(transport: Transport, spec: ServerSpec | TenantSpec) -> Connection:
     """Open a connection over `transport`; end the server on failure.
 
     Raises as `Backend.open` does.

@@ -7,11 +7,10 @@ runs it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..containers import seccomp_profile
 from ..containers.client import translate_errors
@@ -20,11 +19,13 @@ from ..containers.spec import NO_FILTER_STATUS, START_PYTHON, START_PYTHON_FILTE
 from ..errors import BackendError
 from ..limits import MIB, Limits
 from ..runtime import bootstrap
+from ..runtime.session_orders import OpenSession
+from ..runtime.spec import CgroupPlan, ConfinementSpec, ServerSpec, ZygoteSpec
 from ..sandbox import seccomp
 from .base import Backend
 from .connection import Connection, open_server
 from .container_shell import ShellBackend
-from .kernel_limits import rlimits
+from .kernel_limits import cell_limits, rlimits
 from .module_bundle import MAGIC_BYTES, module_bundle
 from .transport import Transport
 
@@ -179,9 +180,7 @@ async def start_in_container(container: Container, start: str, program: str) -> 
 
 async def _open_session(connection: Connection) -> None:
     try:
-        await connection.request(
-            {"op": "open", "session": FIRST_SESSION, "mounts": [], "delete": []}
-        )
+        await connection.request(OpenSession(FIRST_SESSION))
     except BaseException:
         await connection.close()
         raise
@@ -231,49 +230,38 @@ class ContainerBackend(Backend):
             await _open_session(connection)
         return connection
 
-    def _spec(self) -> dict[str, Any]:
+    def _spec(self) -> ServerSpec:
         client = self.container.client
-        oom = _OOM_FILES.get(client.cgroup_version)
+        # If the engine can, it limits memory and processes by a control group.
+        has_cgroups = client.enforces_limits
         # A session's process runs many blocks, so the server counts the CPU seconds of each block.
-        session_confinement = {
-            "rlimits": rlimits(
-                replace(self.limits, cpu_seconds=None), has_cgroups=client.enforces_limits
+        session_limits = replace(self.limits, cpu_seconds=None)
+        zygote = ZygoteSpec(
+            self.cwd,
+            ConfinementSpec(
+                rlimits(self.limits, has_cgroups=has_cgroups),
+                seccomp.cell_program() if self.gvisor else b"",
+                drop=True,
+                oom_first=True,
             ),
-            "drop": True,
-        }
-        return {
-            "sessions": self.sessions,
-            "spare_sessions": False,
-            "spares": 0 if self.sessions else 2,
-            "zygote": {
-                **({"session_confinement": session_confinement} if self.sessions else {}),
-                "namespaces": False,
-                "scripts": True,
-                "tmpfs": [],
-                "below_tmpfs": [],
-                "cwd": self.cwd,
-                "preload": list(self.preload),
-                "output_program": _encode(seccomp.output_program()),
-                **({"filter_program": _encode(seccomp.zygote_program())} if self.gvisor else {}),
-                # If the engine can, it limits memory and processes by a control group.
-                "confinement": {
-                    "rlimits": rlimits(self.limits, has_cgroups=client.enforces_limits),
-                    **({"filter_program": _encode(seccomp.cell_program())} if self.gvisor else {}),
-                    "drop": True,
-                    "oom_first": True,
-                },
-            },
-            "limits": self.limits.to_dict(),
-            "writable": [WORK_DIR],
-            "cgroups": {"folders": [], "settings": [], "shared": oom},
-            # Without a session, spare cells are the reserve: the kernel kills them first.
-            "reserve_bytes": _OOM_RESERVE_BYTES
-            if self.sessions and self.limits.memory_bytes and client.enforces_limits
-            else 0,
-            "delete": [],
-            "stop_pid": 1 if self.stop_on_disconnect else 0,
-        }
-
-
-def _encode(program: bytes) -> str:
-    return base64.b64encode(program).decode()
+            ConfinementSpec(rlimits(session_limits, has_cgroups=has_cgroups), drop=True)
+            if self.sessions
+            else None,
+            scripts=True,
+            preload=self.preload,
+            filter_program=seccomp.zygote_program() if self.gvisor else b"",
+            output_program=seccomp.output_program(),
+        )
+        # Without a session, spare cells are the reserve: the kernel kills them first.
+        needs_reserve = self.sessions and self.limits.memory_bytes and has_cgroups
+        return ServerSpec(
+            zygote,
+            cell_limits(self.limits),
+            writable=(WORK_DIR,),
+            cgroups=CgroupPlan(shared=_OOM_FILES.get(client.cgroup_version)),
+            sessions=self.sessions,
+            spare_sessions=False,
+            spares=0 if self.sessions else 2,
+            reserve_bytes=_OOM_RESERVE_BYTES if needs_reserve else 0,
+            stop_pid=1 if self.stop_on_disconnect else 0,
+        )

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..containers.client import translate_errors
 from ..containers.container import Container
-from ..containers.spec import WORK_DIR
 from ..errors import BackendError
 from ..limits import Limits
 from ..runtime import protocol
+from ..runtime.messages import Ending, Failure, OutputLost, Ready, RunRequest, TenantSpec
 from ..runtime.output_limit import OutputLimit
+from ..runtime.packets import decode_packet
 from .base import Backend
 from .connection import Connection, open_server
 from .transport import Transport
@@ -81,7 +82,7 @@ class ShellTransport(Transport):
                     self._spawn(self._start_server())
                 case protocol.RUN:
                     self._cancels[frame.run] = asyncio.Event()
-                    self._spawn(self._run(frame.run, frame.json()))
+                    self._spawn(self._run(frame.run, decode_packet(frame.payload, RunRequest)))
                 case protocol.CANCEL if frame.run in self._cancels:
                     self._cancels[frame.run].set()
                 case protocol.PING:
@@ -134,7 +135,7 @@ class ShellTransport(Transport):
 
     async def _start_server(self) -> None:
         self._oom_kills = await self._kill_all()
-        self._on_data(protocol.encode_json(protocol.READY, 0, {}))
+        self._on_data(Ready().encode(0))
 
     async def _kill_all(self) -> int:
         """Kill all processes in the container except its first one, and keep the shell that did so.
@@ -157,11 +158,11 @@ class ShellTransport(Transport):
                 await previous.close()
         return sum(int(word) for word in output.split() if word.isdigit())
 
-    async def _run(self, number: int, request: dict[str, Any]) -> None:
+    async def _run(self, number: int, request: RunRequest) -> None:
         arrived, cancelled = time.monotonic(), self._cancels[number]
         try:
-            if "argv" not in request:
-                self._on_data(protocol.encode_json(protocol.FAILED, number, {"error": _NO_PYTHON}))
+            if not request.job.argv:
+                self._on_data(Failure(_NO_PYTHON).encode(number))
                 return
             async with self._run_lock:
                 started = time.monotonic()
@@ -169,25 +170,18 @@ class ShellTransport(Transport):
                 status, why = await self._run_program(number, request, limit, cancelled)
                 self._send_rest(number, limit)
                 now = time.monotonic()
-                ending = {
-                    "status": status,
-                    "why": why,
-                    "wall": now - started,
-                    "cpu": 0.0,
-                    "peak": 0,
-                    "queued": started - arrived,
-                }
-                self._on_data(protocol.encode_json(protocol.ENDED, number, ending))
+                ending = Ending(status, why, now - started, 0.0, 0, started - arrived)
+                self._on_data(ending.encode(number))
         finally:
             self._cancels.pop(number, None)
 
     async def _run_program(
-        self, number: int, request: dict[str, Any], limit: OutputLimit, cancelled: asyncio.Event
+        self, number: int, request: RunRequest, limit: OutputLimit, cancelled: asyncio.Event
     ) -> tuple[int | None, str | None]:
         """Run a program to its end. Return its wait status, and the reason if we ended it."""
         if cancelled.is_set():
             return None, "cancelled"
-        argv = ["/bin/sh", "-c", f'{self._ulimits()}exec "$@"', "sh", *request["argv"]]
+        argv = ["/bin/sh", "-c", f'{self._ulimits()}exec "$@"', "sh", *(request.job.argv or ())]
         execution = await self._container.create_exec(argv, stdin=False)
         with translate_errors(f"Container {self._container.name}"):
             stream = execution.start(detach=False)
@@ -195,7 +189,7 @@ class ShellTransport(Transport):
         reading = asyncio.create_task(self._read(number, stream, limit))
         try:
             why = await self._wait_for_end(
-                execution, reading, cancelled, request["wall_seconds"] or math.inf
+                execution, reading, cancelled, request.terms.wall_seconds or math.inf
             )
             status = None if why else await self._wait_status(execution)
             before, self._oom_kills = self._oom_kills, await self._kill_all()
@@ -267,7 +261,7 @@ class ShellTransport(Transport):
     def _send_rest(self, number: int, limit: OutputLimit) -> None:
         lost, tail = limit.finish()
         if lost:
-            self._on_data(protocol.encode_json(protocol.TRUNCATED, number, lost))
+            self._on_data(OutputLost(**lost).encode(number))
         for name, data in tail:
             self._on_data(_frame(number, name, data))
 
@@ -293,5 +287,5 @@ class ShellBackend(Backend):
         """See `Backend`."""
         return await open_server(
             ShellTransport(self.container, self.limits, stop_on_disconnect=self.stop_on_disconnect),
-            {"cwd": WORK_DIR},
+            TenantSpec(),
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..limits import Limits
 from ..runtime import bootstrap
+from ..runtime.spec import CgroupPlan, ConfinementSpec, ServerSpec, ZygoteSpec
 from .base import Backend
 from .connection import Connection, start_server
-from .kernel_limits import plan_cgroups, rlimits
+from .kernel_limits import cell_limits, plan_cgroups, rlimits
 from .other_systems import check_runtime_system
 
 
@@ -30,7 +30,7 @@ class HostBackend(Backend):
         """See `Backend`."""
         check_runtime_system()
         cgroups = plan_cgroups(self.limits)
-        confinement = {"rlimits": rlimits(self.limits, has_cgroups=cgroups is not None)}
+        confinement = ConfinementSpec(rlimits(self.limits, has_cgroups=cgroups is not None))
         spec = process_spec(
             self.work_dir, [self.work_dir], confinement, self.limits, cgroups, self.delete
         )
@@ -40,27 +40,19 @@ class HostBackend(Backend):
 def process_spec(
     work_dir: str,
     writable: list[str],
-    confinement: dict[str, Any],
+    confinement: ConfinementSpec,
     limits: Limits,
-    cgroups: dict[str, Any] | None,
+    cgroups: CgroupPlan | None,
     delete: list[str],
-) -> dict[str, Any]:
+) -> ServerSpec:
     """Return the specification of a runtime server whose cells are plain processes.
 
     `confinement` applies to each cell. What cells keep in the folders `writable` is limited.
     """
-    return {
-        "zygote": {
-            "namespaces": False,
-            "scripts": False,
-            "tmpfs": [],
-            "below_tmpfs": [],
-            "cwd": work_dir,
-            "preload": [],
-            "confinement": confinement,
-        },
-        "limits": limits.to_dict(),
-        "writable": writable,
-        "cgroups": cgroups,
-        "delete": delete,
-    }
+    return ServerSpec(
+        ZygoteSpec(work_dir, confinement),
+        cell_limits(limits),
+        tuple(writable),
+        cgroups,
+        tuple(delete),
+    )

@@ -6,10 +6,10 @@ import math
 import platform
 import re
 import sys
-from typing import Any
 
 from ..errors import BackendError
 from ..limits import GIB, Limits
+from ..runtime.spec import CellLimits, CgroupPlan
 from ..sandbox import cgroups
 
 if sys.platform != "win32":
@@ -21,7 +21,7 @@ if sys.platform != "win32":
 _SLACK_FACTOR, _SLACK_BYTES = 4, 4 * GIB
 
 
-def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
+def rlimits(limits: Limits, *, has_cgroups: bool) -> tuple[tuple[int, int], ...]:
     """Return the rlimits of each process.
 
     With `has_cgroups`, control groups already limit memory and the number of processes.
@@ -39,7 +39,18 @@ def rlimits(limits: Limits, *, has_cgroups: bool) -> list[tuple[int, int]]:
         pairs.append((resource.RLIMIT_NPROC, limits.processes))
     if limits.memory_bytes is not None and not has_cgroups:
         pairs.append((resource.RLIMIT_DATA, limits.memory_bytes * _SLACK_FACTOR + _SLACK_BYTES))
-    return pairs
+    return tuple(pairs)
+
+
+def cell_limits(limits: Limits) -> CellLimits:
+    """Return what the runtime server itself limits."""
+    return CellLimits(
+        limits.memory_bytes,
+        limits.cpu_seconds,
+        limits.written_bytes,
+        limits.files,
+        limits.output_bytes,
+    )
 
 
 def allows_memory_files(limits: Limits, *, has_cgroups: bool) -> bool:
@@ -56,7 +67,7 @@ def counts_processes_by_namespace() -> bool:
     return found is not None and (int(found[1]), int(found[2])) >= (5, 14)
 
 
-def plan_cgroups(limits: Limits) -> dict[str, Any] | None:
+def plan_cgroups(limits: Limits) -> CgroupPlan | None:
     """Return the control groups that a runtime server creates for its cells.
 
     Return None if no limit needs control groups, or if they are not available. Raise

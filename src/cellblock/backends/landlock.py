@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import BackendError, SandboxUnavailable
 from ..runtime import bootstrap
+from ..runtime.spec import ConfinementSpec
 from ..sandbox import landlock, seccomp
 from .base import Backend
 from .connection import Connection, start_server
@@ -50,7 +49,7 @@ class LandlockBackend(SandboxBackend, Backend):
                 f"The Landlock sandbox cannot be set up on this machine. {error}"
             ) from error
 
-    def _landlock_confinement(self, *, has_cgroups: bool) -> dict[str, Any]:
+    def _landlock_confinement(self, *, has_cgroups: bool) -> ConfinementSpec:
         readable = ["/usr", *(f"/{name}" for name in TOP_DIRS), *system_config_paths(), "/proc"]
         readable += [*self._interpreter_prefixes(), *self._package_folders()]
         readable += [mount.source for mount in self.policy.mounts(writable=False)]
@@ -64,9 +63,6 @@ class LandlockBackend(SandboxBackend, Backend):
         )
         memory_files = allows_memory_files(self.limits, has_cgroups=has_cgroups)
         program = seccomp.program(sockets=not offline, memory_files=memory_files)
-        return {
-            "rlimits": rlimits(self.limits, has_cgroups=has_cgroups),
-            "filter_program": base64.b64encode(program).decode(),
-            "drop": True,
-            **rules,
-        }
+        return ConfinementSpec(
+            rlimits(self.limits, has_cgroups=has_cgroups), program, rules, drop=True
+        )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import glob
 import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from ..environments.interpreter import Interpreter, command_dirs, own_command_dirs, own_commands
 from ..errors import BackendError
@@ -17,10 +15,14 @@ from ..limits import Limits
 from ..policy import Policy
 from ..runtime import bootstrap, protocol
 from ..runtime.linux import syscalls
+from ..runtime.messages import MountSpec
+from ..runtime.packets import encode_packet
+from ..runtime.spec import ConfinementSpec, SandboxSpec, ServerSpec, ZygoteSpec
 from ..sandbox import landlock, seccomp
 from ..sandbox.setup.namespaces import OUTER_USERS
 from .kernel_limits import (
     allows_memory_files,
+    cell_limits,
     counts_processes_by_namespace,
     plan_cgroups,
     rlimits,
@@ -52,7 +54,7 @@ _SYSTEM_CONFIG = (
     "/sys/devices/system/cpu", "/sys/devices/system/node",
 )  # fmt: skip
 # Folders that are created empty. psutil looks for batteries in the last one.
-_EMPTY_DIRS = [
+_EMPTY_DIRS = (
     "/proc",
     syscalls.DEVPTS,
     "/tmp",
@@ -61,7 +63,7 @@ _EMPTY_DIRS = [
     "/var",
     "/root",
     "/sys/class/power_supply",
-]
+)
 _LINKS = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
@@ -108,114 +110,110 @@ class SandboxBackend:
 
     def opening_frame(self) -> bytes:
         """Return the server's whole specification as a frame. Raise `BackendError`."""
-        sandbox: dict[str, Any] = {
-            **self.settings["sandbox"],
-            "outer_user": secrets.choice(OUTER_USERS),
-        }
         own_mounts = executor_mounts(
             self.work_dir, self.scratch, work_dir_target=self.inner_work_dir
         )
-        sandbox["mounts"] = [*sandbox["mounts"], *own_mounts]
         # In memory: to create hundreds of files on a disk takes time.
         scripts, links = own_commands(self.interpreter, f"{ENVIRONMENT}/bin/python")
-        sandbox["scripts"] = {f"{_OWN_COMMANDS}/{name}": text for name, text in scripts.items()}
         own_links = {f"{_OWN_COMMANDS}/{name}": target for name, target in links.items()}
-        sandbox["links"] = {**sandbox["links"], **own_links}
-        spec = {**self.settings, "sandbox": sandbox, "delete": self.delete, **self._role_settings()}
-        return protocol.encode_json(protocol.OPEN, 0, spec)
+        sandbox = self.sandbox._replace(
+            mounts=(*self.sandbox.mounts, *own_mounts),
+            scripts={f"{_OWN_COMMANDS}/{name}": text for name, text in scripts.items()},
+            links={**self.sandbox.links, **own_links},
+            outer_user=secrets.choice(OUTER_USERS),
+        )
+        spec = self._with_role(self.settings._replace(sandbox=sandbox, delete=tuple(self.delete)))
+        return protocol.encode(protocol.OPEN, 0, encode_packet(spec))
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> ServerSpec:
         """The server's specification without role and folders; the same for equal settings."""
-        sandbox = self._sandbox_spec()
         cgroups = plan_cgroups(self.limits)
         memory_files = allows_memory_files(self.limits, has_cgroups=cgroups is not None)
         program = seccomp.zygote_program(memory_files=memory_files)
         size = self.limits.tmp_bytes
         options = f"mode=1777,nr_inodes=200k{f',size={size}' if size else ''}"
-        targets = [mount["target"] for mount in sandbox["mounts"]]
-        return {
-            "zygote": {
-                "namespaces": True,
-                # An early exit leaves no time to measure memory: the control group must do it.
-                "early_exit": bool(cgroups and cgroups["peak"]),
-                "scripts": True,
-                # Without control groups the kernel counts processes for each user, and all tenants
-                # are one user: a tenant could use up the limit of another.
-                "own_users": cgroups is None
-                and self.limits.processes is not None
-                and counts_processes_by_namespace(),
-                "tmpfs": [[path, options] for path in _TMPFS_DIRS],
-                "below_tmpfs": [
-                    path for path in targets if any(_is_below(path, top) for top in _TMPFS_DIRS)
-                ],
-                "cwd": self.inner_work_dir,
-                "preload": list(self.preload),
-                "filter_program": base64.b64encode(program).decode(),
-                "confinement": self._cell_confinement(has_cgroups=cgroups is not None),
-            },
-            "limits": self.limits.to_dict(),
-            "writable": self._writable_sources(),
-            "cgroups": cgroups,
-            "sandbox": sandbox,
-        }
+        targets = [mount.target for mount in self.sandbox.mounts]
+        zygote = ZygoteSpec(
+            self.inner_work_dir,
+            self._cell_confinement(has_cgroups=cgroups is not None),
+            namespaces=True,
+            scripts=True,
+            # Without control groups the kernel counts processes for each user, and all tenants are
+            # one user: a tenant could use up the limit of another.
+            own_users=cgroups is None
+            and self.limits.processes is not None
+            and counts_processes_by_namespace(),
+            preload=self.preload,
+            tmpfs=tuple((path, options) for path in _TMPFS_DIRS),
+            below_tmpfs=tuple(
+                path for path in targets if any(_is_below(path, top) for top in _TMPFS_DIRS)
+            ),
+            # An early exit leaves no time to measure memory: the control group must do it.
+            early_exit=cgroups is not None and cgroups.peak is not None,
+            filter_program=program,
+        )
+        writable = tuple(self._writable_sources())
+        return ServerSpec(zygote, cell_limits(self.limits), writable, cgroups, sandbox=self.sandbox)
 
     def _writable_sources(self) -> list[str]:
         """Return what the policy lets blocks write to, by its path on this machine."""
         return [mount.source for mount in self.policy.mounts(writable=True)]
 
-    def _role_settings(self) -> dict[str, Any]:
-        """Return what differs between a server of tenants and one of live sessions."""
-        zygote: dict[str, Any] = self.settings["zygote"]
+    def _with_role(self, spec: ServerSpec) -> ServerSpec:
+        """Return `spec` for a server of tenants, or for one of live sessions."""
         is_offline = self.policy.network == "none"
         if self.listener is not None:
-            return {
-                "listener": self.listener,
-                "zygote": {**zygote, "own_network": "tenant" if is_offline else ""},
-            }
-        confinement = self._session_confinement(has_cgroups=self.settings["cgroups"] is not None)
-        own = {"session_confinement": confinement, "own_network": "session" if is_offline else ""}
-        return {"sessions": True, "spares": 0, "zygote": {**zygote, **own}}
+            zygote = spec.zygote._replace(own_network="tenant" if is_offline else "")
+            return spec._replace(zygote=zygote, listener=self.listener)
+        zygote = spec.zygote._replace(
+            own_network="session" if is_offline else "",
+            session_confinement=self._session_confinement(has_cgroups=spec.cgroups is not None),
+        )
+        return spec._replace(zygote=zygote, sessions=True, spares=0)
 
-    def _cell_confinement(self, *, has_cgroups: bool) -> dict[str, Any]:
+    def _cell_confinement(self, *, has_cgroups: bool) -> ConfinementSpec:
         writable = [self.inner_work_dir, HOME, ENVIRONMENT, "/tmp", "/dev", "/proc"]
         writable += [mount.target_path for mount in self.policy.mounts(writable=True)]
-        return {
-            "rlimits": rlimits(self.limits, has_cgroups=has_cgroups),
-            "filter_program": base64.b64encode(seccomp.cell_program()).decode(),
-            "drop": True,
-            **landlock.confinement(landlock.abi_version(), ["/"], writable, signals=True),
-        }
+        return ConfinementSpec(
+            rlimits(self.limits, has_cgroups=has_cgroups),
+            seccomp.cell_program(),
+            landlock.confinement(landlock.abi_version(), ["/"], writable, signals=True),
+            drop=True,
+        )
 
-    def _session_confinement(self, *, has_cgroups: bool) -> dict[str, Any]:
+    def _session_confinement(self, *, has_cgroups: bool) -> ConfinementSpec:
         # A session's process runs many blocks, so the server counts the CPU seconds of each block.
         limits = replace(self.limits, cpu_seconds=None)
-        return {
-            "rlimits": rlimits(limits, has_cgroups=has_cgroups),
-            "filter_program": base64.b64encode(seccomp.session_program()).decode(),
-            "drop": True,
-            **landlock.scopes(landlock.abi_version()),
-        }
+        return ConfinementSpec(
+            rlimits(limits, has_cgroups=has_cgroups),
+            seccomp.session_program(),
+            landlock.scopes(landlock.abi_version()),
+            drop=True,
+        )
 
-    def _sandbox_spec(self) -> dict[str, Any]:
+    @cached_property
+    def sandbox(self) -> SandboxSpec:
+        """The sandbox without the folders of executors; the same for equal settings."""
         files = dict(_FILES)
         mounts, links = self._shared_mounts()
         if self.policy.network == "host":
             del files["/etc/hosts"]
-        return {
-            "mounts": mounts,
-            "folders": _EMPTY_DIRS,
-            "links": {**_LINKS, **links},
-            "files": files,
-            "user": _USER,
-            "network": self.policy.network,
-            "capabilities": syscalls.NETWORK_CAPABILITIES,
-            "hostname": "cellblock",
-            "argv": [f"{ENVIRONMENT}/bin/python", "-u", "-c", bootstrap.ZYGOTE, _RUNTIME_PARENT],
-            "environment": clean_environment(ENVIRONMENT, _OWN_COMMANDS, HOME, self.policy),
-        }
+        return SandboxSpec(
+            tuple(mounts),
+            _EMPTY_DIRS,
+            {**_LINKS, **links},
+            files,
+            _USER,
+            self.policy.network,
+            syscalls.NETWORK_CAPABILITIES,
+            "cellblock",
+            (f"{ENVIRONMENT}/bin/python", "-u", "-c", bootstrap.ZYGOTE, _RUNTIME_PARENT),
+            clean_environment(ENVIRONMENT, _OWN_COMMANDS, HOME, self.policy),
+            {},
+        )
 
-    def _shared_mounts(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    def _shared_mounts(self) -> tuple[list[MountSpec], dict[str, str]]:
         """Return the mounts that do not belong to one executor, and the symbolic links."""
         mounts, links = self._system_mounts()
         mounts += [_mount(folder, folder) for folder in self._interpreter_prefixes()]
@@ -244,7 +242,7 @@ class SandboxBackend:
         own = own_command_dirs(self.interpreter)
         return [*self.packages, *command_dirs(self.packages, self.interpreter), *own]
 
-    def _system_mounts(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    def _system_mounts(self) -> tuple[list[MountSpec], dict[str, str]]:
         mounts, links = [_mount("/usr", "/usr")], dict[str, str]()
         for name in TOP_DIRS:
             if os.path.islink(f"/{name}"):
@@ -321,22 +319,17 @@ def _mount(
     mapped: bool = False,
     device: bool = False,
     below: str = "",
-) -> dict[str, Any]:
-    """Return the description of one mount.
-
-    owned    the folder belongs to an executor: it is writable, and its owner may be changed
-    mapped   the cell's user appears as the owner
-    below    a path in `source` to mount instead of it
-    """
-    return {
-        "source": os.path.realpath(source),
-        "target": target,
-        "writable": writable or owned,
-        "owned": owned,
-        "mapped": mapped or owned,
-        "device": device,
-        "below": below,
-    }
+) -> MountSpec:
+    """Return the specification of one mount. `owned` implies `writable` and `mapped`."""
+    return MountSpec(
+        os.path.realpath(source),
+        target,
+        writable or owned,
+        owned,
+        mapped or owned,
+        device,
+        below,
+    )
 
 
 def executor_mounts(
@@ -346,7 +339,7 @@ def executor_mounts(
     protected: Sequence[ProtectedPath] = (),
     *,
     work_dir_target: str = WORK_DIR,
-) -> list[dict[str, Any]]:
+) -> list[MountSpec]:
     """Return the mounts of one executor: its work folder, home, environment, and all below them.
 
     `protected` are the paths in the work folder that code may not change or move. Blocks see the
@@ -362,18 +355,16 @@ def executor_mounts(
     ]
     below = [mount for mount in from_policy if _is_below_executor_dirs(mount, work_dir_target)]
     # A mount of the policy above one of these folders hides it.
-    hidden = [mount["target"] for mount in from_policy if mount not in below]
-    mounts = [
-        mount for mount in mounts if not any(_is_below(mount["target"], top) for top in hidden)
-    ]
+    hidden = [mount.target for mount in from_policy if mount not in below]
+    mounts = [mount for mount in mounts if not any(_is_below(mount.target, top) for top in hidden)]
     return mounts + below
 
 
-def _is_below_executor_dirs(mount: dict[str, Any], inner_work_dir: str) -> bool:
-    return any(_is_below(mount["target"], top) for top in (inner_work_dir, HOME, ENVIRONMENT))
+def _is_below_executor_dirs(mount: MountSpec, inner_work_dir: str) -> bool:
+    return any(_is_below(mount.target, top) for top in (inner_work_dir, HOME, ENVIRONMENT))
 
 
-def _policy_mounts(policy: Policy) -> list[dict[str, Any]]:
+def _policy_mounts(policy: Policy) -> list[MountSpec]:
     """Return the mounts that the policy names. Raise `BackendError`."""
     mounts = [
         (mount, writable)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..environments.interpreter import create_environment
 from ..runtime.linux.safe_folder import remove_tree
+from ..runtime.packets import encode_packet
 from .sandbox import ENVIRONMENT, SandboxBackend
 from .scratch import create_scratch
 from .server_process import SandboxServerProcess
@@ -84,17 +85,16 @@ def sharing_key(backend: SandboxBackend, own_paths: Sequence[str]) -> str:
     It contains all settings, and the device and inode of each path in them, since another file
     can take a path.
     """
-    paths = [mount["source"] for mount in backend.settings["sandbox"]["mounts"]]
+    paths = [mount.source for mount in backend.sandbox.mounts]
     identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
     counts_apart = (
         backend.limits.processes is None
-        or backend.settings["cgroups"] is not None
-        or backend.settings["zygote"]["own_users"]
+        or backend.settings.cgroups is not None
+        or backend.settings.zygote.own_users
     )
     exclusive = 0 if counts_apart else next(_exclusive_numbers)
-    return json.dumps(
-        [backend.settings, identities, _find_mounts(paths, own_paths), exclusive], sort_keys=True
-    )
+    others = [identities, _find_mounts(paths, own_paths), exclusive]
+    return encode_packet(backend.settings).decode() + json.dumps(others)
 
 
 def _find_mounts(paths: Iterable[str], own_paths: Sequence[str]) -> list[str]:

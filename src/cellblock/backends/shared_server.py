@@ -16,13 +16,13 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..environments.interpreter import Interpreter
 from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull
 from ..limits import Limits
 from ..policy import Policy
 from ..runtime.linux.safe_folder import remove_tree
+from ..runtime.messages import MountSpec, TenantSpec
 from ..sandbox.probe import unavailable_reason
 from .base import Backend
 from .connection import Connection
@@ -111,7 +111,7 @@ class SharedSandboxBackend(Backend):
     group: str = ""
 
     @property
-    def mounts(self) -> list[dict[str, Any]]:
+    def mounts(self) -> list[MountSpec]:
         """The mounts of this executor only."""
         return executor_mounts(
             self.work_dir,
@@ -131,7 +131,7 @@ class SharedSandboxBackend(Backend):
             self.preload,
             inner_work_dir=self.inner_work_dir,
         )
-        key = self.group + sharing_key(backend, [mount["source"] for mount in self.mounts])
+        key = self.group + sharing_key(backend, [mount.source for mount in self.mounts])
         server = _find_server(key)
         try:
             return await server.connect(self, backend)
@@ -199,7 +199,7 @@ class TenantServer(SharedServer):
         except BaseException:
             await self.remove_tenant()
             raise
-        await connection.open({"mounts": tenant.mounts, "delete": list(tenant.delete)})
+        await connection.open(TenantSpec(tuple(tenant.mounts), tuple(tenant.delete)))
         return connection
 
     def _open_stream(self) -> socket.socket:

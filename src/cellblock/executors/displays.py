@@ -119,7 +119,7 @@ def display_event(block: int, data: object, metadata: object) -> Display | Outpu
     """
     if not isinstance(data, dict) or not isinstance(metadata, dict):
         return Output(block, "stderr", _INVALID_DISPLAY)
-    bundle, details = cast("dict[str, Any]", data), cast("dict[str, Any]", metadata)
+    bundle, details = cast("dict[str, object]", data), cast("dict[str, object]", metadata)
     if _is_too_deep([bundle, details]):
         return Output(block, "stderr", _DEEP_DISPLAY)
     return Display(block, _as_unicode(bundle), _as_unicode(details))
@@ -134,7 +134,7 @@ def _is_too_deep(values: list[Any]) -> bool:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
+    return cast("dict[str, object]", value).values() if isinstance(value, dict) else value
 
 
 def _as_unicode(value: Any) -> Any:
@@ -143,7 +143,7 @@ def _as_unicode(value: Any) -> Any:
         case str():
             return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
         case dict():
-            parts = cast("dict[str, Any]", value)
+            parts = cast("dict[str, object]", value)
             return {_as_unicode(name): _as_unicode(part) for name, part in parts.items()}
         case list() if any(isinstance(part, (str, *_NESTED)) for part in cast("list[Any]", value)):
             return [_as_unicode(part) for part in cast("list[Any]", value)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 from ..events import Display, Ended, Event, Outcome, Output, OutputTruncated, Stream, Usage
 from ..limits import Limits
 from ..runtime import protocol
+from ..runtime.messages import Ending, OutputLost
+from ..runtime.packets import decode_fields
 from .displays import display_event
 
 EXIT_TIMEOUT, EXIT_CANCELLED, EXIT_KILLED = 124, 125, 137
@@ -46,11 +48,11 @@ class FrameDecoder:
                 yield from self._display(frame)
             case protocol.TRUNCATED:
                 yield from self._flush()
-                lost = frame.json()
-                yield OutputTruncated(self._block, int(lost["stdout"]), int(lost["stderr"]))
+                lost = decode_fields(frame, OutputLost)
+                yield OutputTruncated(self._block, lost.stdout, lost.stderr)
             case protocol.ENDED:
                 yield from self._flush()
-                yield self._ended(frame.json())
+                yield self._ended(decode_fields(frame, Ending))
             case _:
                 pass  # the executor yields `Started` itself
 
@@ -78,40 +80,33 @@ class FrameDecoder:
         try:
             display = frame.json()
         except protocol.ProtocolError:
-            display = dict[str, Any]()
+            display = dict[str, object]()
         event = display_event(self._block, display.get("data"), display.get("metadata"))
         # Once for each block: a forged frame can be far smaller than the message.
         if isinstance(event, Display) or not self._has_reported_display:
             self._has_reported_display |= isinstance(event, Output)
             yield event
 
-    def _ended(self, ending: dict[str, Any]) -> Ended:
-        self.written_at = ending.get("code_ctime_ns")
-        usage = Usage(
-            float(ending["wall"]),
-            float(ending["cpu"]),
-            int(ending["peak"]),
-            float(ending["queued"]),
-        )
-        exit_code, outcome, limit, message = _describe_end(
-            ending.get("why"), ending.get("status"), self._limits
-        )
-        if error := ending.get("error"):  # an error of the session itself, not of the block
+    def _ended(self, ending: Ending) -> Ended:
+        self.written_at = ending.code_ctime_ns
+        usage = Usage(float(ending.wall), float(ending.cpu), ending.peak, float(ending.queued))
+        exit_code, outcome, limit, message = _describe_end(ending.why, ending.status, self._limits)
+        if error := ending.error:  # an error of the session itself, not of the block
             message = f"{message}\n{error}"
         restored, notice = _describe_restore(ending)
-        lost = 0 if ending.get("session", "kept") == "kept" else int(ending.get("lost") or 0)
+        lost = 0 if ending.session in (None, "kept") else ending.lost or 0
         return Ended(self._block, exit_code, outcome, limit, message, usage, restored, notice, lost)
 
 
-def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
+def _describe_restore(ending: Ending) -> tuple[bool, str]:
     """Return whether the session has its state from before the block, and a notice about it."""
-    lost = int(ending.get("lost") or 0)
-    what = ", ".join(str(item) for item in ending.get("obstacles") or ())
+    lost = ending.lost or 0
+    what = ", ".join(ending.obstacles or ())
     why = f" No later checkpoint could be made because of {what}." if what else ""
-    if failure := ending.get("failure"):
+    if failure := ending.failure:
         why = f" No later checkpoint could be made. {failure}"
-    variables = ", ".join(map(str, ending.get("lost_variables") or ()))
-    match ending.get("session"):
+    variables = ", ".join(ending.lost_variables or ())
+    match ending.session:
         case "restored" if variables:
             others = (
                 f"from {lost} block{'s' if lost > 1 else ''} before this one"
@@ -135,13 +130,13 @@ def _describe_restore(ending: dict[str, Any]) -> tuple[bool, str]:
             )
         case "new":
             return False, f"The session was restarted: its variables are gone.{why}"
-        case _ if threads := ending.get("by_value"):
+        case _ if threads := ending.by_value:
             return False, (
                 "From now on only the values of variables can be restored, because "
                 f"{', '.join(threads)} cannot be copied. What cannot be pickled, such as a "
                 "connection or a generator, would be lost."
             )
-        case _ if unsaved := ending.get("unsaved"):
+        case _ if unsaved := ending.unsaved:
             return False, (
                 f"{unsaved} Until it can be, a block that ends its process also undoes those "
                 "before it."

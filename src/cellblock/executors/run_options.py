@@ -49,20 +49,3 @@ class RunOptions:
         allowed = limits.written_bytes
         lower = self.written_bytes if allowed is None else min(self.written_bytes, allowed)
         return replace(limits, written_bytes=lower)
-
-    def process_fields(self) -> dict[str, object]:
-        """Return the fields of a request that these options set, for a fresh process."""
-        return {"written_bytes": self.written_bytes, "shows_value": self.shows_value}
-
-    def session_fields(self, *, has_callback: bool) -> dict[str, object]:
-        """Return the fields of a request that these options set, for a live session."""
-        return {
-            "written_bytes": self.written_bytes,
-            "silent": self.is_silent,
-            "colours": self.has_colours,
-            "show_interrupts": self.show_interrupts,
-            "terminal": self.terminal_mode,
-            "input": has_callback and self.answers_input,
-            "no_input": self.no_input,
-            "input_is_timed": self.input_is_timed,
-        }

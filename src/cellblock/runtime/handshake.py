@@ -65,7 +65,7 @@ class CellJob(NamedTuple):
     script: str | None = None
     code: bytes | None = None
     shows_value: bool = False
-    argv: list[str] | None = None
+    argv: tuple[str, ...] | None = None
     stdin: str | None = None
     address_space: int | None = None
     cwd: str | None = None

@@ -5,28 +5,29 @@ Little is imported before the fork, so that the sandbox is built while the serve
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
 
 from . import protocol
 from .handshake import CellJob
 from .linux import syscalls
 from .linux.credentials import enable_credentials
+from .messages import Failure
+from .packets import decode_packet, encode_packet
+from .spec import SandboxSpec, ServerSpec
 
-LaunchSandbox = Callable[[dict[str, Any], socket.socket, socket.socket], None]
+LaunchSandbox = Callable[[SandboxSpec, socket.socket, socket.socket], None]
 
 
 def main(launch_sandbox: LaunchSandbox | None) -> CellJob:
     """Serve standard input and output. Return only in a cell's main process, with its job.
 
-    `launch_sandbox` is called in a new process, with the specification, the zygote's socket and the
-    mount broker's. It builds the sandbox and starts a zygote in it. If it is None, the zygote is a
-    fork.
+    `launch_sandbox` is called in a new process, with the specification of the sandbox, the zygote's
+    socket and the mount broker's. It builds the sandbox and starts a zygote in it. If it is None,
+    the zygote is a fork.
     """
     # A caller under nohup ignores the first signal, but blocks must end by it. A caller may ignore
     # the second one, but the server waits for its children.
@@ -40,10 +41,10 @@ def main(launch_sandbox: LaunchSandbox | None) -> CellJob:
         if not data:
             os._exit(0)
         frames = [*decoder.feed(data)]
-    spec = frames.pop(0).json()
+    spec = decode_packet(frames.pop(0).payload, ServerSpec)
     to_zygote, from_server = socket.socketpair()
     enable_credentials(to_zygote)
-    listener = socket.socket(fileno=spec["listener"]) if "listener" in spec else None
+    listener = None if spec.listener is None else socket.socket(fileno=spec.listener)
     # Only a sandbox has a mount broker.
     to_broker, broker = (
         socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if launch_sandbox else (None, None)
@@ -52,7 +53,8 @@ def main(launch_sandbox: LaunchSandbox | None) -> CellJob:
     # (gVisor's, for years) could not hold the processes of a cell together: there, each cell has a
     # process namespace, as in the sandbox.
     is_subreaper = syscalls.become_subreaper()
-    spec["zygote"]["own_processes"] = spec["zygote"]["namespaces"] or not is_subreaper
+    own_processes = spec.zygote.namespaces or not is_subreaper
+    spec = spec._replace(zygote=spec.zygote._replace(own_processes=own_processes))
     launcher = os.fork()
     if launcher == 0:
         to_zygote.close()
@@ -87,7 +89,7 @@ def _move_control_stream() -> tuple[int, int]:
 
 def _start_zygote(
     launch_sandbox: LaunchSandbox | None,
-    spec: dict[str, Any],
+    spec: ServerSpec,
     server: socket.socket,
     broker: socket.socket | None,
 ) -> CellJob:
@@ -96,9 +98,10 @@ def _start_zygote(
             from .cell import zygote  # a sandbox's zygote is a separate program
 
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-            return zygote.serve(server, spec["zygote"])
+            return zygote.serve(server, spec.zygote)
         assert broker is not None
-        launch_sandbox(spec, server, broker)
+        assert spec.sandbox is not None
+        launch_sandbox(spec.sandbox, server, broker)
     except BaseException as error:
-        server.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        server.sendall(encode_packet(Failure(f"{type(error).__name__}: {error}")))
     os._exit(1)

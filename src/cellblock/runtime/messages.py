@@ -2,13 +2,126 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from . import protocol
+from .handshake import CellJob
+from .packets import WaitStatus, decode_fields, fields_of
 
-_Message = TypeVar("_Message", bound="tuple[Any, ...]")
+# from the caller to the server
+
+
+class RunTerms(NamedTuple):
+    """How a block is run, in a cell or in a session.
+
+    wall_seconds    its time limit
+    written_bytes   its limit of written bytes, if that is lower than the server's
+    waited          seconds for which the caller has held it back
+    write           the path and the text of a file to write before
+    save            the path of a file for all its output
+    """
+
+    wall_seconds: float | None = None
+    written_bytes: int | None = None
+    waited: float = 0.0
+    write: tuple[str, str] | None = None
+    save: str | None = None
+
+
+class RunRequest(NamedTuple):
+    """`RUN`: run a block in a fresh process.
+
+    output_bytes   how many bytes of output to keep, instead of the server's limit
+    """
+
+    job: CellJob
+    terms: RunTerms = RunTerms()
+    output_bytes: int | None = None
+
+
+class MountSpec(NamedTuple):
+    """A folder or file of this machine to mount in the sandbox.
+
+    owned    the folder belongs to an executor: it is writable, and its owner may be changed
+    mapped   the cell's user appears as the owner
+    below    a path in the work folder `source`, to mount instead of it. Symbolic links in it are
+             not followed
+    """
+
+    source: str
+    target: str
+    writable: bool = False
+    owned: bool = False
+    mapped: bool = False
+    device: bool = False
+    below: str = ""
+
+
+class RunProgram(NamedTuple):
+    """`SESSION_REQUEST`: run a block in a fresh process that sees the folders of a session."""
+
+    session: int
+    request: RunRequest
+    mounts: tuple[MountSpec, ...] = ()
+
+
+class RunCode(NamedTuple):
+    """`SESSION_REQUEST`: run a block in the process of a session.
+
+    file                   the path that the code is said to have
+    rollback_checkpoints   make one after the block
+    keep_processes         do not end the processes that the block has started
+    is_silent              show no value, and do not count the block
+    has_colours            tracebacks have colours
+    show_interrupts        the traceback of an interrupt is shown
+    terminal_mode          the form of tracebacks, if output is that of IPython in a terminal
+    answers_input          the caller answers `input()`; otherwise its error is `no_input`
+    input_is_timed         waiting for an answer counts as time
+    """
+
+    session: int
+    terms: RunTerms
+    code: str
+    file: str | None = None
+    rollback_checkpoints: bool = False
+    keep_processes: bool = False
+    is_silent: bool = False
+    has_colours: bool = False
+    show_interrupts: bool = False
+    terminal_mode: str | None = None
+    answers_input: bool = False
+    no_input: str = ""
+    input_is_timed: bool = True
+
+
+BlockRequest = RunRequest | RunProgram | RunCode
+
+
+class TenantSpec(NamedTuple):
+    """`OPEN` of a tenant: its mounts, and the paths to delete at its end."""
+
+    mounts: tuple[MountSpec, ...] = ()
+    delete: tuple[str, ...] = ()
+
+
+class KeepPaths(NamedTuple):
+    """`KEEP_PATHS`: paths that the server must not delete at its end after all."""
+
+    paths: tuple[str, ...]
+
+
+# from the server to the caller
+
+
+class Ready(NamedTuple):
+    """`READY`: blocks can be run. `python` is the version that runs them; a tenant knows it."""
+
+    python: str | None = None
+
+    def encode(self, run: int) -> bytes:
+        """Return the frame for `run`."""
+        return protocol.encode_json(protocol.READY, run, fields_of(self))
 
 
 class Failure(NamedTuple):
@@ -31,7 +144,7 @@ class Failure(NamedTuple):
 
     def encode(self, run: int) -> bytes:
         """Return the frame for `run`."""
-        return protocol.encode_json(protocol.FAILED, run, _fields_of(self))
+        return protocol.encode_json(protocol.FAILED, run, fields_of(self))
 
 
 class Ending(NamedTuple):
@@ -50,7 +163,7 @@ class Ending(NamedTuple):
     lost_variables        what a restore by values left out
     """
 
-    status: int | None
+    status: WaitStatus | None
     why: str | None
     wall: float
     cpu: float
@@ -68,11 +181,11 @@ class Ending(NamedTuple):
 
     def encode(self, run: int) -> bytes:
         """Return the frame for `run`."""
-        return protocol.encode_json(protocol.ENDED, run, _fields_of(self))
+        return protocol.encode_json(protocol.ENDED, run, fields_of(self))
 
 
 class SessionVariable(NamedTuple):
-    """A variable of a session, as `values.describe_variables` describes it."""
+    """A variable of a session. `size_bytes` is that of the object itself, `repr` is short."""
 
     name: str
     type: str
@@ -120,34 +233,68 @@ class Answer(NamedTuple):
 
     def encode(self, run: int) -> bytes:
         """Return the frame for `run`."""
-        fields = _fields_of(self)
-        if self.variables is not None:
-            fields["variables"] = [variable._asdict() for variable in self.variables]
-        return protocol.encode_json(protocol.SESSION_REPLY, run, fields)
+        return protocol.encode_json(protocol.SESSION_REPLY, run, fields_of(self))
 
     @classmethod
-    def decode(cls, frame: protocol.Frame) -> Answer:
+    def from_session(cls, frame: protocol.Frame) -> Answer:
         """Return the answer in `frame`, which user code in the session's process may have sent.
 
-        Raise `ProtocolError` if a field is unknown or has a wrong type.
+        Raise `ProtocolError`.
         """
-        fields = frame.json()
-        protocol.check_answer_fields(fields)
-        if "variables" in fields:
-            fields["variables"] = [SessionVariable(**variable) for variable in fields["variables"]]
-        return _frozen(cls, fields)
+        answer = decode_fields(frame, cls)
+        if answer.why is not None:
+            raise protocol.ProtocolError("An answer has an invalid field: 'why'")
+        return answer
 
 
-class NewBranch(NamedTuple):
-    """A branch in a request to fork: its session number, its mounts, and what to delete at its end.
+class OutputLost(NamedTuple):
+    """`TRUNCATED`: how many bytes of each stream are lost at this point."""
 
-    `folder` is its work folder in a container.
+    stdout: int
+    stderr: int
+
+    def encode(self, run: int) -> bytes:
+        """Return the frame for `run`."""
+        return protocol.encode_json(protocol.TRUNCATED, run, fields_of(self))
+
+
+class InputQuestion(NamedTuple):
+    """`INPUT_REQUEST`: code waits for a line of input. `hidden`: as `getpass` does."""
+
+    prompt: str = ""
+    hidden: bool = False
+
+    def encode(self, run: int) -> bytes:
+        """Return the frame for `run`."""
+        return protocol.encode_json(protocol.INPUT_REQUEST, run, fields_of(self))
+
+
+_REPLIES: Final[Mapping[int, type[tuple[Any, ...]]]] = {
+    protocol.READY: Ready,
+    protocol.TRUNCATED: OutputLost,
+    protocol.ENDED: Ending,
+    protocol.FAILED: Failure,
+    protocol.SESSION_REPLY: Answer,
+    protocol.INPUT_REQUEST: InputQuestion,
+}
+
+
+def check_reply(frame: protocol.Frame) -> None:
+    """Raise `ProtocolError` if a frame from a server is invalid.
+
+    A DISPLAY is not checked here, because user code makes it.
     """
+    if (kind := _REPLIES.get(frame.kind)) is not None:
+        decode_fields(frame, kind)
 
-    session: int
-    mounts: list[dict[str, Any]]
-    delete: list[str]
-    folder: str = ""
+
+# from the zygote to the server, besides `Ready` and `Failure`
+
+
+class Importing(NamedTuple):
+    """The zygote imports a module of `preload`."""
+
+    module: str
 
 
 # between the server and the first process of a session's cell, each in a packet of its own
@@ -211,55 +358,23 @@ class OrderResult(NamedTuple):
     error: str = ""
 
 
+# between the server and the mount broker
+
+
+class FetchMounts(NamedTuple):
+    """Request: open these mounts."""
+
+    mounts: tuple[MountSpec, ...]
+
+
+class FetchedMounts(NamedTuple):
+    """Reply, with so many descriptors, or what failed."""
+
+    descriptors: int = 0
+    error: str = ""
+
+
 INIT_ORDERS = (StartSession, MountFolders, ForkBranchInits)
 INIT_REPORTS = (Hello, ProcessExit, OrderResult)
 InitOrder = StartSession | MountFolders | ForkBranchInits
 InitReport = Hello | ProcessExit | OrderResult
-
-
-def encode_packet(message: InitOrder | ForkNext | InitReport) -> bytes:
-    """Return the packet with `message`."""
-    return json.dumps([type(message).__name__, *message]).encode()
-
-
-def decode_packet(packet: bytes, *kinds: type[_Message]) -> _Message:
-    """Return the message in `packet`, of one of `kinds`. Raise `ProtocolError`."""
-    try:
-        name, *values = json.loads(packet)
-        (kind,) = (kind for kind in kinds if kind.__name__ == name)
-        fields = dict(zip(kind.__annotations__, values, strict=True))
-        for field, annotation in kind.__annotations__.items():
-            if not _CHECKS[getattr(annotation, "__forward_arg__", annotation)](fields[field]):
-                raise ValueError(f"{field} is {fields[field]!r:.80}")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise protocol.ProtocolError(f"A packet is invalid: {error}") from error
-    return _frozen(kind, fields)
-
-
-def _is_text_list(values: object) -> bool:
-    return isinstance(values, list) and all(
-        isinstance(value, str) for value in cast("list[object]", values)
-    )
-
-
-_CHECKS: Final[dict[str, Callable[[object], bool]]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: type(value) is int,
-    "float": lambda value: type(value) in (int, float),
-    "str": lambda value: isinstance(value, str),
-    "tuple[str, ...]": _is_text_list,
-}
-
-
-def _frozen(kind: type[_Message], fields: Mapping[str, object]) -> _Message:
-    """Return a message with `fields`, whose lists become tuples."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        for name, value in fields.items()
-    }
-    return kind(**values)
-
-
-def _fields_of(message: NamedTuple) -> dict[str, Any]:
-    """Return the fields of `message` that are not None."""
-    return {name: value for name, value in message._asdict().items() if value is not None}

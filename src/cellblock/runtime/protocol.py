@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -22,7 +21,7 @@ _HEADER: Final = struct.Struct(">IBI")
 # Faster than `Frame.__new__`, which is a Python function, but without a type.
 _new: Any = getattr(tuple, "__new__")  # noqa: B009
 _AFTER_LENGTH: Final = _HEADER.size - 4
-_from_json: Final = json.JSONDecoder().raw_decode
+from_json: Final = json.JSONDecoder().raw_decode
 
 # To the server.
 OPEN: Final = 1  # JSON: the specification of the server or of a tenant, first and once
@@ -73,11 +72,11 @@ class Frame(NamedTuple):
     run: int
     payload: bytes
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         """Return the JSON object in the payload. Raise `ProtocolError` if it is something else."""
         try:
             text = self.payload.decode()
-            value, end = _from_json(text)
+            value, end = from_json(text)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"A frame of kind {self.kind} does not contain JSON.") from error
         if not isinstance(value, dict) or end != len(text):
@@ -92,131 +91,9 @@ def encode(kind: int, run: int = 0, payload: bytes = b"") -> bytes:
     return _HEADER.pack(_AFTER_LENGTH + len(payload), kind, run) + payload
 
 
-def encode_json(kind: int, run: int, value: dict[str, Any]) -> bytes:
+def encode_json(kind: int, run: int, value: Mapping[str, object]) -> bytes:
     """Return the bytes of one frame with a JSON object."""
     return encode(kind, run, "".join(_to_json(value, 0)).encode())
-
-
-def check_fields(frame: Frame) -> None:
-    """Check the JSON object in a frame from a server. Other frames are always valid.
-
-    Raise `ProtocolError` if a field is missing or has a wrong type. A DISPLAY is not checked here,
-    because user code makes it.
-    """
-    if frame.kind not in _FIELDS:
-        return
-    message = frame.json()
-    for name, is_valid in _FIELDS[frame.kind].items():
-        if not is_valid(message.get(name)):
-            raise ProtocolError(
-                f"A frame of kind {frame.kind} has an invalid field: "
-                f"{name!r}: {message.get(name)!r:.80}"
-            )
-
-
-def check_answer_fields(answer: Mapping[str, object]) -> None:
-    """Check the answer of a session's process, which user code in that process may have sent.
-
-    Raise `ProtocolError` if a field is unknown or has a wrong type.
-    """
-    for name, value in answer.items():
-        if name not in _ANSWER_FIELDS or not _ANSWER_FIELDS[name](value):
-            raise ProtocolError(f"An answer has an invalid field: {name!r}: {value!r:.80}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int)
-
-
-def _is_number(value: object) -> bool:
-    # The bound excludes what a conversion to a float or an integer refuses: JSON has any number.
-    return isinstance(value, int | float) and 0 <= value < 1 << 63
-
-
-def _is_wait_status(value: object) -> bool:
-    return (
-        isinstance(value, int)
-        and 0 <= value <= 0xFFFF
-        and (os.WIFEXITED(value) or os.WIFSIGNALED(value))
-    )
-
-
-def _optional(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_valid(value)
-
-
-def _list_of(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda values: isinstance(values, list) and all(map(is_valid, values))  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _is_variable(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    return fields.keys() == _VARIABLE_FIELDS.keys() and all(
-        is_valid(fields[name]) for name, is_valid in _VARIABLE_FIELDS.items()
-    )
-
-
-_VARIABLE_FIELDS: Final = {
-    "name": _is_text,
-    "type": _is_text,
-    "size_bytes": _is_integer,
-    "repr": _is_text,
-}
-_ANSWER_FIELDS: Final = {
-    "pid": _is_integer,
-    "checkpoint_pids": _list_of(_is_integer),
-    "exit": _is_integer,
-    "cpu": _is_number,
-    "interrupted": _is_integer,
-    "error": _is_text,
-    "refused": _list_of(_is_text),
-    "missing": _is_integer,
-    "kind": _is_text,
-    "variables": _list_of(_is_variable),
-    "start": _is_integer,
-    "matches": _list_of(_is_text),
-    "by_value": _list_of(_is_text),
-    "lost_variables": _list_of(_is_text),
-}
-# The fields of the messages from a server, by kind of frame. A missing field counts as None.
-_FIELDS: Final[Mapping[int, Mapping[str, Callable[[object], bool]]]] = {
-    READY: {"python": _optional(_is_text)},
-    TRUNCATED: {"stdout": _is_number, "stderr": _is_number},
-    ENDED: {
-        "status": _optional(_is_wait_status),  # None: the first process of the block was killed
-        "why": _optional(_is_text),  # the limit that ended the block, or "cancelled"
-        "wall": _is_number,
-        "cpu": _is_number,
-        "peak": _is_number,
-        "queued": _is_number,
-        "code_ctime_ns": _optional(_is_integer),  # when the server wrote the block's file
-        "session": _optional(_is_text),  # "kept", "restored" or "new"
-        "lost": _optional(_is_integer),  # blocks whose changes are lost
-        "obstacles": _optional(_list_of(_is_text)),
-        "by_value": _optional(_list_of(_is_text)),  # the threads that cannot be copied from now on
-        "lost_variables": _optional(_list_of(_is_text)),  # that a restore by values left out
-        "error": _optional(_is_text),
-    },
-    FAILED: {
-        "error": _optional(_is_text),
-        "file": _optional(_is_text),
-        "module": _optional(_is_text),
-        "stopped": _optional(_is_integer),
-        "full": _optional(_is_integer),  # 1: a limit of the server is reached
-        "lost": _optional(_is_integer),  # 1: the session of the request is gone
-    },
-    SESSION_REPLY: {
-        **{name: _optional(is_valid) for name, is_valid in _ANSWER_FIELDS.items()},
-        "why": _optional(_is_text),
-    },
-    INPUT_REQUEST: {},
-}
 
 
 class Decoder:

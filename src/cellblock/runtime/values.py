@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from .arrow_stream import check_stream
+from .messages import SessionVariable
 
 _MAX_REPR = 120  # characters
 _CHECK_SECONDS = 60.0  # for a table, in the process that reads it
@@ -149,12 +150,9 @@ def _to_list(value: Any) -> Any:
 
 def describe_variables(
     variables: Mapping[str, Any], hidden: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """List the variables of user code, sorted by name.
-
-    Each entry has `name`, `type`, `size_bytes` (of the object itself) and a short `repr`.
-    """
-    found: list[dict[str, Any]] = []
+) -> list[SessionVariable]:
+    """List the variables of user code, sorted by name."""
+    found: list[SessionVariable] = []
     for name, value in list(variables.items()):
         if name.startswith("_") or (name in hidden and hidden[name] is value):
             continue
@@ -164,15 +162,8 @@ def describe_variables(
             if kind.__module__ == "builtins"
             else f"{kind.__module__}.{kind.__qualname__}"
         )
-        found.append(
-            {
-                "name": name,
-                "type": shown,
-                "size_bytes": _size_bytes(value),
-                "repr": _short_repr(value),
-            }
-        )
-    return sorted(found, key=lambda entry: entry["name"])
+        found.append(SessionVariable(name, shown, _size_bytes(value), _short_repr(value)))
+    return sorted(found, key=lambda entry: entry.name)
 
 
 def _size_bytes(value: Any) -> int:

@@ -9,7 +9,8 @@ import contextlib
 import os
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any
+
+from ..runtime.spec import CgroupPlan
 
 ADVICE = (
     "Run where control groups are delegated: `systemd-run --user --scope -p Delegate=yes …` "
@@ -114,7 +115,7 @@ def plan_cgroups(
     processes: int | None,
     processors: float | None = None,
     count_cpu_time: bool = False,
-) -> dict[str, Any] | None:
+) -> CgroupPlan | None:
     """Return what a runtime server needs to create groups for its cells.
 
     With `count_cpu_time` the groups count CPU time. Return None if no groups can be created.
@@ -128,23 +129,21 @@ def plan_cgroups(
     )
     folders = used.folders
     settings = _settings(support, memory_bytes, processes, processors)
-    return {
-        "folders": folders,
-        "controllers": ""
-        if support.version == 1
+    is_v2 = support.version == 2
+    return CgroupPlan(
+        tuple(folders),
+        tuple((folders.index(folder), file, text) for folder, file, text in settings),
+        peak=(0, "memory.peak" if is_v2 else "memory.max_usage_in_bytes"),
+        oom=(0, "memory.events" if is_v2 else "memory.oom_control"),
+        time=(folders.index(used.cpu_time), "cpu.stat" if is_v2 else "cpuacct.usage")
+        if used.cpu_time
+        else None,
+        controllers=""
+        if not is_v2
         else "+memory +pids"
         if processors is None
         else "+memory +pids +cpu",
-        "settings": [(folders.index(folder), file, text) for folder, file, text in settings],
-        "peak": (0, "memory.peak" if support.version == 2 else "memory.max_usage_in_bytes"),
-        "time": (
-            folders.index(used.cpu_time),
-            "cpu.stat" if support.version == 2 else "cpuacct.usage",
-        )
-        if used.cpu_time
-        else None,
-        "oom": (0, "memory.events" if support.version == 2 else "memory.oom_control"),
-    }
+    )
 
 
 def _settings(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from ..runtime.cell.confinement import Confinement
 from ..runtime.linux import syscalls
+from ..runtime.spec import ConfinementSpec
 from . import landlock, seccomp
 from .setup import mounts, namespaces
 
@@ -79,7 +80,7 @@ def _in_child(work: Callable[[], None]) -> None:
 
 
 def _check_seccomp() -> None:
-    _confine(Confinement(filter_program=seccomp.program(), drop=True))
+    _confine(ConfinementSpec(filter_program=seccomp.program(), drop=True))
     try:
         syscalls.unshare(syscalls.CLONE_NEWUSER)
     except PermissionError:
@@ -89,9 +90,9 @@ def _check_seccomp() -> None:
 
 def _check_landlock() -> None:
     rules = landlock.confinement(landlock.abi_version(), ["/usr"], [])
-    if not rules:
+    if not rules.handled:
         raise OSError("this kernel has no Landlock, or it is disabled")
-    _confine(Confinement.from_spec({**rules, "drop": True}))
+    _confine(ConfinementSpec(landlock=rules, drop=True))
     try:
         os.listdir("/")
     except PermissionError:
@@ -99,7 +100,8 @@ def _check_landlock() -> None:
     raise OSError("rules were installed but have no effect")
 
 
-def _confine(confinement: Confinement) -> None:
+def _confine(spec: ConfinementSpec) -> None:
+    confinement = Confinement(spec)
     confinement.prepare()
     confinement.apply()
 

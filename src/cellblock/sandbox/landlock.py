@@ -6,9 +6,9 @@ Access rights and structures: Linux's ``include/uapi/linux/landlock.h``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ..runtime.linux import syscalls
+from ..runtime.spec import LandlockSpec
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -25,16 +25,16 @@ def abi_version() -> int:
         return 0
 
 
-def scopes(version: int) -> dict[str, Any]:
+def scopes(version: int) -> LandlockSpec:
     """Return the part of a session's confinement that Landlock does (ABI 6).
 
     Signals and abstract sockets are limited to the session. Files are not: rules on files are
     permanent, and a branch of a session gets folders of its own later.
     """
     return (
-        {"landlock_abi": version, "landlock_scoped": _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS}
+        LandlockSpec(version, scoped=_SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
         if version >= 6
-        else {}
+        else LandlockSpec()
     )
 
 
@@ -53,7 +53,7 @@ def confinement(
     *,
     tcp: bool = True,
     signals: bool = False,
-) -> dict[str, Any]:
+) -> LandlockSpec:
     """Return the part of a cell's confinement that Landlock does; empty on a kernel without it.
 
     tcp       False refuses all TCP, if the kernel can (ABI 4)
@@ -61,17 +61,14 @@ def confinement(
               and the first process of the cell must receive one
     """
     if version < 1:
-        return {}
+        return LandlockSpec()
     every = _handled_rights(version)
     rules = [(path, every & _READ) for path in readable] + [(path, every) for path in writable]
-    return {
-        "landlock_abi": version,
-        "landlock_handled": every,
-        "landlock_net": _BIND_TCP | _CONNECT_TCP if not tcp and version >= 4 else 0,
-        "landlock_scoped": (
-            _SCOPE_ABSTRACT_SOCKETS if signals else _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS
-        )
-        if version >= 6
-        else 0,
-        "landlock_rules": rules,
-    }
+    scoped = _SCOPE_ABSTRACT_SOCKETS if signals else _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS
+    return LandlockSpec(
+        version,
+        every,
+        _BIND_TCP | _CONNECT_TCP if not tcp and version >= 4 else 0,
+        scoped if version >= 6 else 0,
+        tuple(rules),
+    )

@@ -109,11 +109,12 @@ def control():
                 if type(part).__name__ == 'Control': return type(part)
         frame = frame.f_back
 Control, answer, pieces = control(), {answer!r}, {pieces}
-send, send_frame = Control.send, Control.send_frame
+send_frame = Control.send_frame
 def own_send_frame(self, frame):
     run = int.from_bytes(frame[5:9], 'big')
     if frame[4] == 22 and run and b'"exit"' not in frame:
-        for _ in range(pieces): send(self, 24, run, bytes(1 << 20))
+        piece = (5 + (1 << 20)).to_bytes(4, 'big') + bytes([24]) + frame[5:9] + bytes(1 << 20)
+        for _ in range(pieces): send_frame(self, piece)
         frame = (5 + len(answer)).to_bytes(4, 'big') + frame[4:9] + answer
     send_frame(self, frame)
 Control.send_frame = own_send_frame

@@ -6,22 +6,20 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import cellblock.runtime.server.pool
 from cellblock.runtime import handshake
+from cellblock.runtime.messages import RunRequest
 from cellblock.runtime.server.cell import Cell, Job
 from cellblock.runtime.server.cgroups import CellCgroups
 from cellblock.runtime.server.pool import Pool
 from cellblock.runtime.server.scheduler import ScheduledPool, Scheduler
+from cellblock.runtime.spec import CellLimits, ServerSpec, ZygoteSpec
 
-SPEC: dict[str, Any] = {
-    "limits": {},
-    "writable": [],
-    "zygote": {"own_processes": True, "scripts": False, "namespaces": False},
-}
+REQUEST = RunRequest(handshake.CellJob())
+SPEC = ServerSpec(ZygoteSpec(own_processes=True), CellLimits())
 
 
 class NoClient:
@@ -64,11 +62,11 @@ def test_no_cells_are_started_beside_ready_ones_while_other_pools_go_first() -> 
     ready.request_fork(ours)
     pool._ready.append(ready)
     for number in range(4):
-        pool.submit(Job(number, {}, time.monotonic()))
+        pool.submit(Job(number, REQUEST, time.monotonic()))
     assert pool._starting == set()
     scheduler.go_first = False
     pool._ready.clear()
-    pool.submit(Job(4, {}, time.monotonic()))
+    pool.submit(Job(4, REQUEST, time.monotonic()))
     assert len(pool._starting) == 4  # would be fewer if the jobs before had started cells
     for cell in (ready, *pool._starting):
         cell.close()
@@ -142,7 +140,7 @@ def test_idle_cells_are_retired_also_after_all_waiting_blocks_were_cancelled(
     pool = Pool(NoClient(), ours, 0, SPEC, CellCgroups([], []), scheduler=OthersFirst())
     cells = [Cell(name, SPEC, CellCgroups([], [])) for name in ("first", "second")]
     pool._ready.extend(cells)
-    pool.submit(Job(1, {}, time.monotonic()))
+    pool.submit(Job(1, REQUEST, time.monotonic()))
     pool._schedule_idle_work()  # the previous block has ended
     pool.cancel(1)
     pool.on_timer()

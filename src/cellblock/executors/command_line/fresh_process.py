@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 from ...blocks import CodeBlock, action_for_block
 from ...cancellation import Token
@@ -15,6 +13,7 @@ from ...errors import FunctionError
 from ...events import Ended, Event, Output, Started
 from ...languages import Language, find_language
 from ...results import CodeResult, ResultBuilder
+from ...runtime.messages import BlockRequest, RunRequest, RunTerms
 from ...source_text import as_utf_8, with_named_program
 from ..frame_decoder import FrameDecoder
 from ..places.base import Place
@@ -74,19 +73,10 @@ async def run_block(
             )
 
 
-def _request(
-    place: Place, program: Language, file: CodeFile, options: RunOptions
-) -> dict[str, Any]:
-    request = {
-        **options.process_fields(),
-        **place.command(program, file.name),
-        "wall_seconds": place.wall_seconds(options),
-    }
-    if file.written_at is None:
-        request["write"] = place.path_in_backend(file.name), file.code
-    if place.settings.save_output:
-        request["save"] = place.path_in_backend(f"output_{secrets.token_hex(8)}.txt")
-    return request
+def _request(place: Place, program: Language, file: CodeFile, options: RunOptions) -> BlockRequest:
+    job = place.command(program, file.name)._replace(shows_value=options.shows_value)
+    write = None if file.written_at is not None else (place.path_in_backend(file.name), file.code)
+    return place.program_request(RunRequest(job, place.terms(options, write=write)))
 
 
 def _unknown_language(number: int, block: CodeBlock) -> Ended:
@@ -99,18 +89,16 @@ async def run_program(
     """Run a program in the work folder of a full sandbox or of a container."""
     builder, decoder = ResultBuilder(), FrameDecoder(0, options.lowered(place.limits))
     builder.add_event(Started(0, "python" if program.script else program.argv[0]))
-    request: dict[str, object] = {
-        **program.request(place.inner_work_dir),
-        "written_bytes": options.written_bytes,
-        "wall_seconds": place.wall_seconds(options),
-    }
+    write = None
     if program.code_file is not None:
         name, code = program.code_file
         text = as_utf_8(code, Path(name).suffix[1:])
         if place.server_writes_files and len(text) <= MAX_INLINE_CODE:
-            request["write"] = place.path_in_backend(name), text
+            write = place.path_in_backend(name), text
         else:
             place.workspace.write(name, text)
+    terms = RunTerms(place.wall_seconds(options), options.written_bytes, write=write)
+    request = RunRequest(program.job(place.inner_work_dir), terms, program.output_bytes)
     async with contextlib.aclosing(place.frames(request, token)) as frames:
         async for frame in frames:
             for event in decoder.decode(frame):
@@ -126,10 +114,11 @@ async def load_functions(place: Place) -> None:
     language = find_language("python")
     assert language is not None
     wall_seconds = None if timeout is None else max(timeout, 60)
-    await load_functions_by(place, {**place.command(language, name), "wall_seconds": wall_seconds})
+    request = RunRequest(place.command(language, name), RunTerms(wall_seconds))
+    await load_functions_by(place, place.program_request(request))
 
 
-async def load_functions_by(place: Place, request: dict[str, Any]) -> None:
+async def load_functions_by(place: Place, request: BlockRequest) -> None:
     """Run the request that loads the functions. Raise `FunctionError` with its output."""
     text, exit_code = "", 0
     decoder = FrameDecoder(0, place.limits)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...runtime.handshake import CellJob
+
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -24,12 +26,11 @@ class Program:
     output_bytes: int | None = None
     address_space: int | None = None
 
-    def request(self, folder: str) -> dict[str, object]:
-        """Return the request to run it. `folder` is the path of the work folder as blocks see it"""
-        return {
-            "script": f"{folder}/{self.script}" if self.script else None,
-            "argv": list(self.argv),
-            "stdin": f"{folder}/{self.stdin}" if self.stdin else None,
-            "output_bytes": self.output_bytes,
-            "address_space": self.address_space,
-        }
+    def job(self, folder: str) -> CellJob:
+        """Return how it is run. `folder` is the path of the work folder as blocks see it."""
+        return CellJob(
+            script=f"{folder}/{self.script}" if self.script else None,
+            argv=tuple(self.argv),
+            stdin=f"{folder}/{self.stdin}" if self.stdin else None,
+            address_space=self.address_space,
+        )

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...backends.base import Backend
 from ...backends.host import HostBackend
@@ -23,6 +22,7 @@ from ...events import Event
 from ...functions.module import Function
 from ...languages import Language
 from ...limits import LOCAL_LIMITS, Limits
+from ...runtime.handshake import CellJob
 from ...runtime.linux.safe_folder import remove_tree
 from ..argument_checks import check_folder, create_folder
 from ..command_line.fresh_process import run_block
@@ -210,11 +210,12 @@ class KernelPlace(HostPlace):
         paths = [*delete, *self._delete_on_close]  # removed even if this process is killed
         return HostBackend(str(self.workspace.path), self.limits, dict(os.environ), paths)
 
-    def command(self, language: Language, name: str) -> dict[str, Any]:
+    def command(self, language: Language, name: str) -> CellJob:
         """See `Place`."""
         program = self.kernel_program or sys.executable
         command = command_on_host(self.workspace, language, name, program)
         if self.kernel_program:
             folder, path = os.path.dirname(self.kernel_program), os.environ.get("PATH")
-            command["env"] = {"PATH": os.pathsep.join([folder, path or os.defpath])}
+            environment = {"PATH": os.pathsep.join([folder, path or os.defpath])}
+            return command._replace(env=environment)
         return command

@@ -26,7 +26,9 @@ from ...errors import BackendError
 from ...events import Ended
 from ...limits import Limits
 from ...runtime import protocol
+from ...runtime.handshake import CellJob
 from ...runtime.linux import process_tree
+from ...runtime.messages import RunRequest
 from ..frame_decoder import FrameDecoder
 from .inbox import EXIT_KERNEL_DIED, KernelDied
 from .kernel import Kernel, run_shielded
@@ -88,9 +90,9 @@ class CellProvisioner(LocalProvisioner):
             name: value for name, value in environment.items() if os.environ.get(name) != value
         }
         # ipykernel exits with the process that JPY_PARENT_PID names. A cell needs no such watch.
-        request = {"argv": [*_REPORT_PID_AND_EXEC, *cmd], "env": {**changed, "JPY_PARENT_PID": "0"}}
+        job = CellJob(argv=(*_REPORT_PID_AND_EXEC, *cmd), env={**changed, "JPY_PARENT_PID": "0"})
         self.program = shutil.which(cmd[0], path=environment.get("PATH")) or ""
-        self._cell_task = asyncio.create_task(self._run_cell(request))
+        self._cell_task = asyncio.create_task(self._run_cell(RunRequest(job)))
         await asyncio.wait([self._cell_task, self.kernel_pid], return_when=asyncio.FIRST_COMPLETED)
         if not self.kernel_pid.done():
             await self._cell_task
@@ -98,7 +100,7 @@ class CellProvisioner(LocalProvisioner):
             raise BackendError(f"The kernel ended immediately. It printed: {self.output_tail}")
         return self.connection_info
 
-    async def _run_cell(self, request: dict[str, Any]) -> None:
+    async def _run_cell(self, request: RunRequest) -> None:
         decoder = FrameDecoder(0, self._limits)
         async with contextlib.aclosing(self._connection.run(request)) as received:
             async for frame in received:

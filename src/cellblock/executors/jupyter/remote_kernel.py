@@ -13,7 +13,7 @@ import socket
 import uuid
 from collections import deque
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 import aiohttp
 
@@ -146,7 +146,7 @@ class RemoteKernel(Kernel):
     # sending
 
     async def send_execute(self, code: str, *, silent: bool = False) -> str:
-        content: dict[str, Any] = {
+        content: dict[str, object] = {
             "code": code,
             "silent": silent,
             "store_history": not silent,
@@ -156,7 +156,7 @@ class RemoteKernel(Kernel):
         }
         return await self._queue_request("execute_request", content)
 
-    async def _queue_request(self, kind: str, content: dict[str, Any]) -> str:
+    async def _queue_request(self, kind: str, content: dict[str, object]) -> str:
         request, text = self._encode_request(kind, content)
         if kind == "execute_request":
             self._unanswered_requests.add(request)
@@ -164,7 +164,7 @@ class RemoteKernel(Kernel):
         await self._send_queued()
         return request
 
-    def _encode_request(self, kind: str, content: dict[str, Any]) -> tuple[str, str]:
+    def _encode_request(self, kind: str, content: dict[str, object]) -> tuple[str, str]:
         request = uuid.uuid4().hex
         header = {
             "msg_id": request,
@@ -174,7 +174,7 @@ class RemoteKernel(Kernel):
             "msg_type": kind,
             "version": "5.3",
         }
-        message: dict[str, Any] = {
+        message: dict[str, object] = {
             "header": header,
             "parent_header": {},
             "metadata": {},

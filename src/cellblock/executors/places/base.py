@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -19,6 +20,8 @@ from ...errors import ExecutorStopped
 from ...events import Event
 from ...languages import Language
 from ...limits import Limits
+from ...runtime.handshake import CellJob
+from ...runtime.messages import BlockRequest, InputQuestion, RunRequest, RunTerms
 from ...runtime.protocol import Frame
 from ...sandbox.guarantees import Guarantee
 from ..argument_checks import create_folder, shortest
@@ -28,7 +31,7 @@ from ..workspace.temp_dir_removal import TempDirRemoval, remove_all_except
 from ..workspace.workspace import Workspace
 from .settings import PlaceSettings
 
-OnInput = Callable[[dict[str, Any]], Coroutine[Any, Any, str]]
+OnInput = Callable[[InputQuestion], Coroutine[Any, Any, str]]
 
 
 class Place(ABC):
@@ -121,8 +124,8 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def command(self, language: Language, name: str) -> dict[str, Any]:
-        """Return the part of a request that says how to run the file `name` in the work folder."""
+    def command(self, language: Language, name: str) -> CellJob:
+        """Return how the file `name` in the work folder is run."""
 
     @abstractmethod
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -215,10 +218,24 @@ class Place(ABC):
         return connection
 
     def frames(
-        self, request: dict[str, Any], token: Token | None = None, on_input: OnInput | None = None
+        self, request: BlockRequest, token: Token | None = None, on_input: OnInput | None = None
     ) -> AsyncGenerator[Frame, None]:
         """Run a block, and yield its frames. See `Connection.run`."""
         return self.require_connection().run(request, token, on_input=on_input)
+
+    def program_request(self, request: RunRequest) -> BlockRequest:
+        """Return the request to run a block as a fresh process of this place."""
+        return request
+
+    def terms(
+        self, options: RunOptions, *, write: tuple[str, str] | None = None, waited: float = 0.0
+    ) -> RunTerms:
+        """Return the terms of a block. `write`: the path and the text of a file to write before."""
+        save = None
+        if self.settings.save_output:
+            save = self.path_in_backend(f"output_{secrets.token_hex(8)}.txt")
+        seconds = self.wall_seconds(options)
+        return RunTerms(seconds, options.written_bytes, waited, write, save)
 
     def wall_seconds(self, options: RunOptions) -> float | None:
         """Return the time limit of a block."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from ...errors import BackendError, BackendLost, PackageError
 from ...events import Event, PullProgress
 from ...languages import Language
 from ...runtime import protocol
+from ...runtime.handshake import CellJob
+from ...runtime.messages import BlockRequest, Ending, RunProgram, RunRequest
 from ...runtime.protocol import Frame
 from ...sandbox.guarantees import Guarantee
 from ..settings import Config, to_config
@@ -261,21 +262,19 @@ class DockerPlace(Place):
 
     # blocks
 
-    def command(self, language: Language, name: str) -> dict[str, Any]:
+    def command(self, language: Language, name: str) -> CellJob:
         """See `Place`."""
         path = self.path_in_backend(name)
-        return (
-            {"script": path}
-            if language.name == "python"
-            else {"argv": [*(language.argv or ()), path]}
-        )
+        if language.name == "python":
+            return CellJob(path)
+        return CellJob(argv=(*(language.argv or ()), path))
 
     def path_in_backend(self, name: str) -> str:
         """See `Place`."""
         return f"{self.inner_work_dir}/{name}"
 
     async def frames(
-        self, request: dict[str, Any], token: Token | None = None, on_input: OnInput | None = None
+        self, request: BlockRequest, token: Token | None = None, on_input: OnInput | None = None
     ) -> AsyncGenerator[Frame, None]:
         """See `Place`. If the server is lost, replace it, and end the block."""
         connection, begun = self.require_connection(), time.monotonic()
@@ -352,23 +351,24 @@ async def _start_new_server(
 
 
 def server_lost_frame(
-    request: Mapping[str, Any], seconds: float, recovery: str, lost_blocks: int = 0
+    request: BlockRequest, seconds: float, recovery: str, lost_blocks: int = 0
 ) -> Frame:
     """Return the last frame of a block whose server was lost. `recovery` says what was done.
 
     A session has also lost the variables of `lost_blocks` earlier blocks.
     """
-    wall_seconds = request["wall_seconds"]
-    is_timeout = wall_seconds is not None and seconds >= float(wall_seconds)
-    ending = {
-        "status": None,
-        "why": "wall_seconds" if is_timeout else None,
-        "wall": seconds,
-        "cpu": 0.0,
-        "peak": 0,
-        "queued": 0.0,
-        "session": "new" if "op" in request else None,
-        "lost": lost_blocks,
-        "error": f"The runtime server stopped responding: {recovery}.",
-    }
-    return Frame(protocol.ENDED, 0, json.dumps(ending).encode())
+    terms = request.request.terms if isinstance(request, RunProgram) else request.terms
+    is_timeout = terms.wall_seconds is not None and seconds >= terms.wall_seconds
+    ending = Ending(
+        status=None,
+        why="wall_seconds" if is_timeout else None,
+        wall=seconds,
+        cpu=0.0,
+        peak=0,
+        queued=0.0,
+        session=None if isinstance(request, RunRequest) else "new",
+        lost=lost_blocks,
+        error=f"The runtime server stopped responding: {recovery}.",
+    )
+    (frame,) = protocol.Decoder().feed(ending.encode(0))
+    return frame

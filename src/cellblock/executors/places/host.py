@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from ...backends.base import Backend
 from ...backends.host import HostBackend
@@ -17,6 +16,7 @@ from ...backends.node_stdio import with_blocking_output
 from ...environments.interpreter import create_environment
 from ...environments.virtualenv import find_interpreter
 from ...languages import Language
+from ...runtime.handshake import CellJob
 from ...sandbox.guarantees import Guarantee, host_guarantees
 from ...sandbox.probe import is_in_memory, probe
 from ..settings import Config, ExecutorSettings, to_config
@@ -66,7 +66,7 @@ class HostPlace(Place):
         context = self._host.virtual_env_context
         return None if context is None else str(context.env_exe)
 
-    def command(self, language: Language, name: str) -> dict[str, Any]:
+    def command(self, language: Language, name: str) -> CellJob:
         """See `Place`."""
         return command_on_host(self.workspace, language, name, self._block_python)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 from ...backends.base import Backend
 from ...backends.landlock import LandlockBackend
@@ -22,6 +22,7 @@ from ...environments.interpreter import create_environment, create_own_commands
 from ...environments.virtualenv import find_interpreter
 from ...languages import Language
 from ...policy import Policy
+from ...runtime.handshake import CellJob
 from ...sandbox.guarantees import Guarantee, Isolation, sandbox_guarantees
 from ...sandbox.probe import is_in_memory, probe
 from ..argument_checks import check_policy, check_strings, check_virtual_env
@@ -202,14 +203,14 @@ class SandboxPlace(Place):
         context = self.sandbox.virtual_env_context
         return None if context is None else str(context.env_exe)
 
-    def command(self, language: Language, name: str) -> dict[str, Any]:
+    def command(self, language: Language, name: str) -> CellJob:
         """See `Place`."""
         if self.sandbox.isolation != "full":
             return command_on_host(self.workspace, language, name, self._block_python)
         path = f"{self.inner_work_dir}/{name}"
         if language.name == "python":
-            return {"script": path}
-        return {"argv": [*(language.argv or ()), path]}
+            return CellJob(path)
+        return CellJob(argv=(*(language.argv or ()), path))
 
     def to_config(self) -> Config:
         """See `Place`."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 from ...events import Display, Outcome, Output, OutputTruncated, Stream
 from ...results import truncation_marker
@@ -113,7 +113,7 @@ def _text_events(block: int, stream: Stream, text: str) -> Iterator[Output | Out
         yield Output(block, stream, part)
 
 
-def result_bundle(result: object) -> dict[str, Any]:
+def result_bundle(result: object) -> dict[str, object]:
     """Return the MIME bundle of a last value; an empty one for None."""
     if result is None or result == "":
         return {}

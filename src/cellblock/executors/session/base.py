@@ -6,7 +6,8 @@ import asyncio
 import dataclasses
 import time
 import uuid
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...aio.background_loop import background_loop
@@ -17,6 +18,19 @@ from ...errors import CheckpointError, SessionError, UnsupportedValue
 from ...events import Event
 from ...results import CodeResult, ResultBuilder, SessionCodeResult
 from ...runtime import values
+from ...runtime.messages import Answer, RunTerms
+from ...runtime.session_orders import (
+    CompleteCode,
+    DropCheckpoint,
+    FlushFiles,
+    GetVariable,
+    KillProcess,
+    ListVariables,
+    MakeCheckpoint,
+    ResumeCheckpoint,
+    SessionOrder,
+    SetVariable,
+)
 from ..argument_checks import shortest
 from ..base import CodeExecutor, RunBlock, validate_blocks
 from ..places.base import PlaceProperties
@@ -24,7 +38,7 @@ from ..run_options import RunOptions
 from ..settings import Config, to_config
 from ..workspace import snapshot
 from ..workspace.full_disk import report_full_disk
-from .answers import answer_field, check_answer
+from .answers import check_answer, required
 from .checkpoint import Checkpoint
 from .fork_request import ForkRequest
 from .live_python import LivePython
@@ -130,17 +144,17 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
     # requests
 
     async def _query(
-        self, request: dict[str, Any], value: bytes = b""
-    ) -> tuple[dict[str, Any], bytes]:
-        return await background_loop().call(self._start_and_query(request, value))
+        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes = b""
+    ) -> tuple[Answer, bytes]:
+        return await background_loop().call(self._start_and_query(make, value))
 
     async def _start_and_query(
-        self, request: dict[str, Any], value: bytes = b""
-    ) -> tuple[dict[str, Any], bytes]:
+        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes
+    ) -> tuple[Answer, bytes]:
         if not self._is_open:
             await self._start_for_use()
         async with self._python.lock:
-            return await self._python.query_locked(request, value)
+            return await self._python.query_locked(make, value)
 
     # variables
 
@@ -150,10 +164,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         It is a JSON value, bytes, or a `pyarrow.Table` for a table (Arrow, pandas, polars). Raise
         `KeyError` if there is no such variable, and `SessionError` if its type is not supported.
         """
-        answer, data = await self._query({"op": "get", "name": name})
-        if answer.get("missing"):
+        answer, data = await self._query(partial(GetVariable, name=name))
+        if answer.missing:
             raise KeyError(name)
-        kind = answer_field(check_answer(answer), "kind")
+        kind = required(check_answer(answer).kind, "kind")
         try:
             return values.decode(kind, data)
         except values.UnsupportedValueError as error:
@@ -174,20 +188,20 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             kind, data = values.encode(value)
         except values.UnsupportedValueError as error:
             raise UnsupportedValue(str(error)) from None
-        request = {
-            "op": "set",
-            "name": name,
-            "kind": kind,
-            "size": len(data),
-            "rollback_checkpoints": self._live.checkpoints,
-        }
-        answer, _ = await self._query(request, data)
+        order = partial(
+            SetVariable,
+            name=name,
+            kind=kind,
+            size=len(data),
+            rollback_checkpoints=self._live.checkpoints,
+        )
+        answer, _ = await self._query(order, data)
         check_answer(answer)
 
     async def variables(self) -> list[Variable]:
         """Return the variables that blocks have created, sorted by name."""
-        answer, _ = await self._query({"op": "variables"})
-        return [Variable(**entry) for entry in answer_field(check_answer(answer), "variables")]
+        answer, _ = await self._query(ListVariables)
+        return [Variable(*entry) for entry in required(check_answer(answer).variables, "variables")]
 
     async def complete(self, code: str, cursor: int | None = None) -> tuple[int, list[str]]:
         """Return what Tab offers in `code` at index `cursor` (None: at its end).
@@ -196,10 +210,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
         attributes, keys and columns of the session's variables, and files.
         """
         place = len(code) if cursor is None else cursor
-        answer, _ = await self._query({"op": "complete", "code": code, "cursor": place})
+        answer, _ = await self._query(partial(CompleteCode, code=code, cursor=place))
         check_answer(answer)
-        start = int(answer_field(answer, "start"))
-        return min(max(start, 0), place), list(answer_field(answer, "matches"))
+        start, matches = required(answer.start, "start"), required(answer.matches, "matches")
+        return min(max(start, 0), place), list(matches)
 
     # checkpoints and forks
 
@@ -272,14 +286,8 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             taken.append(snapshot.take_snapshot(workspace.path, previous, folder, room))
 
         try:
-            answer, _ = await self._python.query_locked(
-                {
-                    "op": "checkpoint",
-                    "exact": True,
-                    "checkpoint_key": key,
-                    "rollback_checkpoints": self._live.checkpoints,
-                }
-            )
+            order = partial(MakeCheckpoint, key=key, rollback_checkpoints=self._live.checkpoints)
+            answer, _ = await self._python.query_locked(order)
             check_answer(answer, CheckpointError)
             await run_in_thread(take_snapshot)
         except BaseException:
@@ -319,7 +327,7 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
     async def _discard(self, key: str, snapshots: Iterable[snapshot.Snapshot]) -> None:
         """End a checkpoint's process, if there is one, and delete its snapshots."""
         try:
-            await self._python.query_locked({"op": "drop", "checkpoint_key": key})
+            await self._python.query_locked(lambda session, _: DropCheckpoint(session, key))
         finally:
             for taken in snapshots:
                 await asyncio.to_thread(taken.remove)
@@ -340,7 +348,7 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             await run_to_end(self._restore_locked(self._state.require_checkpoint(given)))
 
     async def _restore_locked(self, checkpoint: Checkpoint) -> None:
-        kill = {"op": "kill", "checkpoint_key": checkpoint.key}
+        kill = partial(KillProcess, key=checkpoint.key)
         check_answer((await self._python.query_locked(kill))[0], CheckpointError)
         try:
             await asyncio.to_thread(
@@ -354,14 +362,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             raise
         check_answer(await self._resume(checkpoint), CheckpointError)
 
-    async def _resume(self, checkpoint: Checkpoint) -> dict[str, Any]:
+    async def _resume(self, checkpoint: Checkpoint) -> Answer:
         """Replace the killed interpreter by that of the checkpoint, and return the answer."""
         answer, _ = await self._python.query_locked(
-            {
-                "op": "resume",
-                "checkpoint_key": checkpoint.key,
-                "rollback_checkpoints": self._live.checkpoints,
-            }
+            lambda session, _: ResumeCheckpoint(session, checkpoint.key, self._live.checkpoints)
         )
         return answer
 
@@ -395,8 +399,8 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             checkpoint = None if given is None else self._state.require_checkpoint(given)
             temporary: Checkpoint | None = None
             if checkpoint is None:  # the copy must contain the buffered data of open files
-                answer = check_answer((await self._python.query_locked({"op": "flush"}))[0])
-                if answer.get("by_value"):  # only a checkpoint sends its values to branches
+                answer = check_answer((await self._python.query_locked(FlushFiles))[0])
+                if answer.by_value:  # only a checkpoint sends its values to branches
                     checkpoint = temporary = await self._checkpoint_locked(None, None, False, room)
             try:
                 places = await self.place.fork(

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ...aio.shielded import run_in_thread
 from ...backends.base import Backend
@@ -22,9 +22,10 @@ from ...containers import users
 from ...containers.client import EngineClient
 from ...containers.spec import ContainerSpec
 from ...errors import BackendError, BackendLost, CheckpointError, ExecutorStopped
-from ...languages import Language
 from ...runtime.linux.safe_folder import remove_tree
+from ...runtime.messages import BlockRequest, RunProgram, RunRequest
 from ...runtime.protocol import Frame
+from ...runtime.session_orders import CloseSession, DropCheckpoint, NewBranch
 from ..places.base import OnInput
 from ..places.docker import DockerPlace, server_lost_frame
 from ..workspace import snapshot
@@ -34,7 +35,6 @@ from ..workspace.workspace import Workspace
 from .fork_request import ForkRequest
 from .state import LOSS_ADVICE, SessionState
 
-_NO_MOUNTS = list[str]()
 _BRANCHES_DIR = "/branches"  # folder in the container with the work folders of branches
 _CANNOT_FORK = (
     "fork() is not possible with {}: a branch's work folder must be mounted in the container."
@@ -100,7 +100,7 @@ class DockerSessionPlace(DockerPlace):
         if self._container_group is not None and self._container_group.session_count > 1:
             if connection is not None and connection.is_open:
                 with contextlib.suppress(BackendError):  # its cell can have ended before
-                    await connection.request({"op": "close", "session": self.session.number})
+                    await connection.request(CloseSession(self.session.number))
             # The other sessions of the group still use the container.
             self.connection = self._lifecycle = self._backend = self._client = None
         try:
@@ -143,18 +143,13 @@ class DockerSessionPlace(DockerPlace):
         """See `Place`."""
         return f"{self.current_folder}/{name}"
 
-    def command(self, language: Language, name: str) -> dict[str, Any]:
+    def program_request(self, request: RunRequest) -> BlockRequest:
         """See `Place`."""
-        session = {
-            "op": "program",
-            "session": self.session.number,
-            "mounts": _NO_MOUNTS,
-            "cwd": self.current_folder,
-        }
-        return {**super().command(language, name), **session}
+        job = request.job._replace(cwd=self.current_folder)
+        return RunProgram(self.session.number, request._replace(job=job))
 
     async def frames(
-        self, request: dict[str, Any], token: Token | None = None, on_input: OnInput | None = None
+        self, request: BlockRequest, token: Token | None = None, on_input: OnInput | None = None
     ) -> AsyncGenerator[Frame, None]:
         """See `DockerPlace`."""
         connection, begun = self.require_connection(), time.monotonic()
@@ -174,9 +169,7 @@ class DockerSessionPlace(DockerPlace):
     async def _session_exists(self, connection: Connection) -> bool:
         """Return True if the server still has the session. Code can kill its first process."""
         with contextlib.suppress(BackendError):
-            await connection.request(
-                {"op": "drop", "session": self.session.number, "checkpoint_key": ""}
-            )
+            await connection.request(DropCheckpoint(self.session.number, ""))
             return True
         return False
 
@@ -206,18 +199,12 @@ class DockerSessionPlace(DockerPlace):
             for _, folder in made:
                 _copy_folder(source, folder, own, request.max_copied_bytes)
 
-        fields = [
-            {
-                "session": number,
-                "mounts": _NO_MOUNTS,
-                "delete": _NO_MOUNTS,
-                "folder": f"{_BRANCHES_DIR}/{folder.name}",
-            }
-            for number, folder in made
+        requested = [
+            NewBranch(number, folder=f"{_BRANCHES_DIR}/{folder.name}") for number, folder in made
         ]
         try:
             await run_in_thread(copy_folders)
-            await request.send(connection, self.session.number, fields)
+            await request.send(connection, self.session.number, requested)
         except BaseException:
             for _, folder in made:
                 remove_tree(str(folder))

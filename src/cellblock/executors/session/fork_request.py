@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...backends.connection import Connection
 from ...errors import BackendError, CheckpointError
+from ...runtime.session_orders import CloseSession, ForkSession, NewBranch
 from .answers import check_answer
 from .checkpoint import Checkpoint
 
@@ -27,24 +28,16 @@ class ForkRequest:
     rollback_checkpoints: bool
 
     async def send(
-        self, connection: Connection, session: int, branches: list[dict[str, Any]]
+        self, connection: Connection, session: int, branches: Sequence[NewBranch]
     ) -> None:
-        """Let the server fork `session`. Each branch has the fields of `messages.NewBranch`.
-
-        Raise `CheckpointError`.
-        """
-        request = {
-            "op": "fork",
-            "session": session,
-            "branches": branches,
-            "rollback_checkpoints": self.rollback_checkpoints,
-            "checkpoint_key": None if self.checkpoint is None else self.checkpoint.key,
-        }
+        """Let the server fork `session`. Raise `CheckpointError`."""
+        key = None if self.checkpoint is None else self.checkpoint.key
+        order = ForkSession(session, tuple(branches), key, self.rollback_checkpoints)
         try:
-            check_answer((await connection.request(request))[0], CheckpointError)
+            check_answer((await connection.request(order))[0], CheckpointError)
         except asyncio.CancelledError:
             if connection.is_open:  # the server still creates the sessions, so close them
                 for branch in branches:
                     with contextlib.suppress(BackendError):
-                        await connection.request({"op": "close", "session": branch["session"]})
+                        await connection.request(CloseSession(branch.session))
             raise

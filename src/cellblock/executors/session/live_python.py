@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ...blocks import CodeBlock, file_name
 from ...cancellation import Token
 from ...events import Display, Ended, Event, Started
 from ...languages import action_for, find_language
+from ...runtime.messages import Answer, InputQuestion, RunCode, RunTerms
+from ...runtime.session_orders import SessionOrder
 from ...source_text import source_to_run
 from ..command_line.fresh_process import load_functions_by, run_block
 from ..displays import DisplayFiles, has_files, save_display
@@ -83,8 +84,8 @@ class LivePython:
             FrameDecoder(number, options.lowered(self._place.limits)),
         )
         async with self.lock:
-            request = self._run_request(code, name, options)
-            request["waited"] = time.monotonic() - queued_at
+            waited = time.monotonic() - queued_at
+            request = self._run_request(code, name, options, waited)
             frames, self._event_count = self._place.frames(request, token, self._on_input), 0
             try:
                 async for frame in frames:
@@ -105,37 +106,41 @@ class LivePython:
             return save_display(options.displays or DisplayFiles(self._place.workspace.path), event)
         return (event,)
 
-    def _run_request(self, code: str, name: str, options: RunOptions) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            **options.session_fields(has_callback=self._settings.input_callback is not None),
-            "op": "run",
-            "session": self._place.session.number,
-            "code": code.encode(errors="replace").decode(),
-            "wall_seconds": self._place.wall_seconds(options),
-            "rollback_checkpoints": self._settings.checkpoints,
-            "keep_processes": self._settings.keep_processes,
-            "file": f"{self._place.current_folder}/{name}" if name else None,
-        }
-        if self._place.settings.save_output:
-            request["save"] = self._place.path_in_backend(f"output_{secrets.token_hex(8)}.txt")
-        return request
+    def _run_request(
+        self, code: str, name: str, options: RunOptions, waited: float = 0.0
+    ) -> RunCode:
+        return RunCode(
+            self._place.session.number,
+            self._place.terms(options, waited=waited),
+            code.encode(errors="replace").decode(),
+            f"{self._place.current_folder}/{name}" if name else None,
+            rollback_checkpoints=self._settings.checkpoints,
+            keep_processes=self._settings.keep_processes,
+            is_silent=options.is_silent,
+            has_colours=options.has_colours,
+            show_interrupts=options.show_interrupts,
+            terminal_mode=options.terminal_mode,
+            answers_input=options.answers_input and self._settings.input_callback is not None,
+            no_input=options.no_input,
+            input_is_timed=options.input_is_timed,
+        )
 
-    async def _on_input(self, question: dict[str, Any]) -> str:
+    async def _on_input(self, question: InputQuestion) -> str:
         callback = self._settings.input_callback
         assert callback is not None
-        prompt = InputPrompt(question.get("prompt", ""))
-        prompt.hidden, prompt.event_count = question.get("hidden") is True, self._event_count
+        prompt = InputPrompt(question.prompt)
+        prompt.hidden, prompt.event_count = question.hidden, self._event_count
         # The callback can wait for a person, and all executors share this loop, so use a thread.
         answer = await asyncio.to_thread(callback, prompt)
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def query_locked(
-        self, request: dict[str, Any], value: bytes = b""
-    ) -> tuple[dict[str, Any], bytes]:
-        """Send a request, while holding `lock`. Return the answer and the value with it."""
-        complete = {
-            **request,
-            "session": self._place.session.number,
-            "wall_seconds": self._place.wall_seconds(RunOptions()),
-        }
-        return await self._place.require_connection().request(complete, value)
+        self, make: Callable[[int, RunTerms], SessionOrder], value: bytes = b""
+    ) -> tuple[Answer, bytes]:
+        """Send the order that `make` returns for the session's number and terms.
+
+        Hold `lock` meanwhile. Return the answer and the value with it.
+        """
+        terms = RunTerms(self._place.wall_seconds(RunOptions()))
+        order = make(self._place.session.number, terms)
+        return await self._place.require_connection().request(order, value)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ...aio.shielded import run_in_thread
 from ...backends.connection import Connection
@@ -15,8 +15,9 @@ from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import executor_mounts
 from ...backends.scratch import create_scratch
 from ...errors import BackendError
-from ...languages import Language
 from ...runtime.linux.safe_folder import remove_tree
+from ...runtime.messages import BlockRequest, MountSpec, RunProgram, RunRequest
+from ...runtime.session_orders import CloseSession, NewBranch, OpenSession
 from ..places.sandbox import SandboxPlace, SandboxSettings
 from ..places.settings import PlaceSettings
 from ..settings import Config, ExecutorSettings, to_config
@@ -104,19 +105,18 @@ class SandboxSessionPlace(SandboxPlace):
     ) -> None:
         """Create a session on the server, in folders that are already prepared."""
         number = server.next_session_number()
-        request = {"op": "open", **self._session_fields(number, scratch)}
+        order = OpenSession(number, self._mounts(scratch), self._delete_at_end(scratch))
         try:
-            check_answer((await connection.request(request))[0])
+            check_answer((await connection.request(order))[0])
         except asyncio.CancelledError:
             if connection.is_open:  # the server still creates the session, so close it
                 with contextlib.suppress(BackendError):
-                    await connection.request({"op": "close", "session": number})
+                    await connection.request(CloseSession(number))
             raise
         self._join_server(server, connection, number, scratch)
 
-    def _session_fields(self, number: int, scratch: Path) -> dict[str, Any]:
-        delete = [str(scratch), *self._temp_dirs_to_delete()]
-        return {"session": number, "mounts": self._mounts(scratch), "delete": delete}
+    def _delete_at_end(self, scratch: Path) -> tuple[str, ...]:
+        return (str(scratch), *self._temp_dirs_to_delete())
 
     def _join_server(
         self, server: SessionServer, connection: Connection, number: int, scratch: Path
@@ -130,15 +130,15 @@ class SandboxSessionPlace(SandboxPlace):
             scratch,
         )
 
-    def _mounts(self, scratch: Path) -> list[dict[str, Any]]:
-        work_dir = str(self.workspace.path)
-        return executor_mounts(
-            work_dir,
+    def _mounts(self, scratch: Path) -> tuple[MountSpec, ...]:
+        mounts = executor_mounts(
+            str(self.workspace.path),
             str(scratch),
             self.sandbox.policy,
             self._protected,
             work_dir_target=self.inner_work_dir,
         )
+        return tuple(mounts)
 
     async def close(self, *, restarting: bool) -> None:
         """See `Place`."""
@@ -148,7 +148,7 @@ class SandboxSessionPlace(SandboxPlace):
             if server is not None and connection is not None:
                 if connection.is_open:
                     with contextlib.suppress(BackendError):  # its cell can have ended before
-                        await connection.request({"op": "close", "session": self.session.number})
+                        await connection.request(CloseSession(self.session.number))
                 await server.remove_session()
         finally:
             self.session.discard_checkpoints()
@@ -159,12 +159,10 @@ class SandboxSessionPlace(SandboxPlace):
             if not restarting:
                 await self._remove_temp_dir()
 
-    def command(self, language: Language, name: str) -> dict[str, Any]:
+    def program_request(self, request: RunRequest) -> BlockRequest:
         """See `Place`."""
         assert self.scratch is not None
-        request = {**super().command(language, name), "op": "program"}
-        session = {"session": self.session.number, "mounts": self._mounts(self.scratch)}
-        return {**request, **session}
+        return RunProgram(self.session.number, request, self._mounts(self.scratch))
 
     # forks
 
@@ -208,8 +206,11 @@ class SandboxSessionPlace(SandboxPlace):
 
         try:
             await run_in_thread(copy_folders)
-            fields = [branch._session_fields(number, scratch) for branch, number, scratch in made]
-            await request.send(connection, self.session.number, fields)
+            branches = [
+                NewBranch(number, branch._mounts(scratch), branch._delete_at_end(scratch))
+                for branch, number, scratch in made
+            ]
+            await request.send(connection, self.session.number, branches)
         except BaseException:
             for branch, _, scratch in made:
                 remove_tree(str(scratch))

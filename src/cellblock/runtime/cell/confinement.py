@@ -7,14 +7,13 @@ forked from: each page of memory that a block's process writes for the first tim
 
 from __future__ import annotations
 
-import binascii
 import os
 import resource
 import struct
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from ..linux import syscalls
+from ..spec import ConfinementSpec
 
 _RULE_PATH_BENEATH = 1
 # Execute, write, read, truncate, ioctl: the access rights that a rule for a single file may have.
@@ -24,49 +23,13 @@ _ATTRIBUTE_BYTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}
 
 
 class Confinement:
-    """The restrictions of a cell. Empty ones are not applied.
+    """The restrictions of a cell, as `spec` describes them."""
 
-    rlimits         (resource, value) pairs, for the soft and the hard limit
-    filter_program  a seccomp program
-    landlock        rules as (path, access mask), and the masks of handled and scoped rights, see
-                    landlock(7)
-    drop            drop all capabilities, and do not gain new ones
-    oom_first       let the OOM killer pick this process first
-    """
-
-    def __init__(
-        self,
-        *,
-        rlimits: Iterable[tuple[int, int]] = (),
-        filter_program: bytes = b"",
-        landlock_rules: Iterable[tuple[str, int]] = (),
-        landlock_handled: int = 0,
-        landlock_scoped: int = 0,
-        landlock_net: int = 0,
-        landlock_abi: int = 0,
-        drop: bool = False,
-        oom_first: bool = False,
-    ) -> None:
-        self.rlimits, self.filter_program, self.drop = list(rlimits), filter_program, drop
-        self.oom_first = oom_first
-        self.landlock_rules, self.landlock_abi = list(landlock_rules), landlock_abi
-        self.landlock_handled, self.landlock_net, self.landlock_scoped = (
-            landlock_handled,
-            landlock_net,
-            landlock_scoped,
-        )
+    def __init__(self, spec: ConfinementSpec) -> None:
+        self._spec, self.oom_first = spec, spec.oom_first
         self._limits: list[tuple[int, tuple[int, int]]] = []
         self._steps: list[Callable[[], object]] = []
         self._ruleset = -1
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> Confinement:
-        """Create it from the JSON values of a specification."""
-        values = dict(spec)
-        values["filter_program"] = binascii.a2b_base64(values.get("filter_program", ""))
-        for name in ("rlimits", "landlock_rules"):
-            values[name] = [tuple(pair) for pair in values.get(name, [])]
-        return cls(**values)
 
     def prepare(self) -> None:
         """Prepare what `apply` needs. Raise `OSError`.
@@ -76,17 +39,17 @@ class Confinement:
         if self._ruleset >= 0:
             os.close(self._ruleset)
             self._ruleset = -1
-        self._limits = [(what, _limit(what, value)) for what, value in self.rlimits]
+        self._limits = [(what, _limit(what, value)) for what, value in self._spec.rlimits]
         self._steps = []
         if self.oom_first:
             self._steps.append(_raise_oom_score)
-        if self.drop:
+        if self._spec.drop:
             self._steps.append(
                 syscalls.PreparedCall(
                     "prctl", "no_new_privs", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0
                 )
             )
-        if self.landlock_handled or self.landlock_scoped:
+        if self._spec.landlock.handled or self._spec.landlock.scoped:
             self._ruleset = self._make_ruleset()
             restrict = syscalls.LANDLOCK_RESTRICT_SELF
             self._steps.append(
@@ -94,14 +57,14 @@ class Confinement:
                     "syscall", "landlock_restrict_self", restrict, self._ruleset, 0
                 )
             )
-        if self.drop:
+        if self._spec.drop:
             self._steps.append(syscalls.capset_call(0, 0, 0))
             # Makes its own /proc/self readable again. That of the first process stays unreadable.
             self._steps.append(
                 syscalls.PreparedCall("prctl", "dumpable", syscalls.PR_SET_DUMPABLE, 1, 0, 0, 0)
             )
-        if self.filter_program:
-            self._steps.append(syscalls.seccomp_call(self.filter_program))
+        if self._spec.filter_program:
+            self._steps.append(syscalls.seccomp_call(self._spec.filter_program))
 
     def apply(self) -> None:
         """Apply all restrictions for good. Raise `OSError` if one cannot be applied."""
@@ -113,15 +76,14 @@ class Confinement:
             os.close(self._ruleset)
 
     def _make_ruleset(self) -> int:
-        attributes = struct.pack(
-            "<3Q", self.landlock_handled, self.landlock_net, self.landlock_scoped
-        )
-        attributes = attributes[: _ATTRIBUTE_BYTES.get(self.landlock_abi, 24)]
+        rules = self._spec.landlock
+        attributes = struct.pack("<3Q", rules.handled, rules.net, rules.scoped)
+        attributes = attributes[: _ATTRIBUTE_BYTES.get(rules.abi, 24)]
         number = syscalls.LANDLOCK_CREATE_RULESET
         ruleset = syscalls.syscall(
             number, attributes, len(attributes), 0, name="landlock_create_ruleset"
         )
-        for path, access in self.landlock_rules:
+        for path, access in rules.rules:
             _allow(ruleset, path, access)
         return ruleset
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..linux import syscalls
+from ..spec import ZygoteSpec
 
 _CLOCK_REALTIME_COARSE = 5  # the clock of file times; `time` has no name for it
 _MAX_TICK_NS = 20_000_000  # the coarse clock advances at least this often
@@ -34,11 +35,11 @@ class _PristineState:
 class CellFilesystem:
     """The temporary filesystems, terminals, and System V and POSIX message objects of one cell."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self._namespaces = bool(spec["namespaces"])
-        self._options = {path: options for path, options in spec["tmpfs"]}
+    def __init__(self, spec: ZygoteSpec) -> None:
+        self._namespaces = spec.namespaces
+        self._options = dict(spec.tmpfs)
         # The temporary filesystems will hide these folders; an open descriptor still reaches them.
-        self._below = {path: os.open(path, os.O_PATH) for path in spec["below_tmpfs"]}
+        self._below = {path: os.open(path, os.O_PATH) for path in spec.below_tmpfs}
         # A change in a folder between the mount point and a deeper target does not show at the top.
         self._watched = {
             path: [path, *sorted(_folders_between(path, self._below))] for path in self._options

@@ -36,6 +36,7 @@ from ..handshake import (
     decode_job,
 )
 from ..linux import process_tree, syscalls
+from ..spec import ZygoteSpec
 from . import script, warmup
 from .confinement import Confinement, lower_oom_score
 from .early_exit import EarlyExit, notify
@@ -55,13 +56,13 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE((2 + MAX_MOUNTS) * 4)  # descriptors in one
 _keep_alive: list[object] = []
 
 
-def run_init(server: socket.socket, spec: dict[str, Any], confinement: Confinement) -> CellJob:
+def run_init(server: socket.socket, spec: ZygoteSpec, confinement: Confinement) -> CellJob:
     """Run as the first process of a cell. Return only in a block's main process, with its job."""
     try:
         kill = _set_up(spec)
         filesystem = CellFilesystem(spec)
         early_exit = EarlyExit(kill, server.sendall, REPORT)
-        if spec.get("early_exit"):
+        if spec.early_exit:
             early_exit.enable()
         _keep_alive.extend((confinement, filesystem, early_exit))
         server.sendall(HELLO)
@@ -81,23 +82,23 @@ def run_init(server: socket.socket, spec: dict[str, Any], confinement: Confineme
             for descriptor in descriptors:
                 os.close(descriptor)
             early_exit.watch(main)
-            report = _supervise(main, kill, at_once=bool(spec["namespaces"]))
+            report = _supervise(main, kill, at_once=spec.namespaces)
             if not early_exit.is_confirmed:
                 server.sendall(report)
     except BaseException as error:
         _report_failure(server, error)
 
 
-def _set_up(spec: dict[str, Any]) -> Callable[[], None]:
+def _set_up(spec: ZygoteSpec) -> Callable[[], None]:
     """Set up what all blocks share. Return a function that kills all processes of a block."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if spec["own_processes"]:
+    if spec.own_processes:
         kill = process_tree.kill_namespace
     else:
         kill = _kill_descendants
         syscalls.become_subreaper()
-    if spec["namespaces"]:
+    if spec.namespaces:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         enter_network_namespace(spec, "session")
         syscalls.mount(
@@ -115,12 +116,12 @@ def _set_up(spec: dict[str, Any]) -> Callable[[], None]:
     return kill
 
 
-def enter_network_namespace(spec: dict[str, Any], owner: str) -> None:
+def enter_network_namespace(spec: ZygoteSpec, owner: str) -> None:
     """Enter a new network namespace if each `owner`, "session" or "tenant", has its own.
 
     All cells of a tenant share its network.
     """
-    if spec.get("own_network") == owner:
+    if spec.own_network == owner:
         syscalls.unshare(syscalls.CLONE_NEWNET)
         syscalls.bring_up_loopback()
 
@@ -159,7 +160,7 @@ def _report_failure(server: socket.socket, error: BaseException) -> NoReturn:
 def _start_main(
     server: socket.socket,
     descriptors: Sequence[int],
-    spec: dict[str, Any],
+    spec: ZygoteSpec,
     confinement: Confinement,
 ) -> CellJob:
     # Plain calls with plain numbers: each object that is touched here is copied for each block.
@@ -174,9 +175,9 @@ def _start_main(
         for target, source in enumerate(descriptors, 1):
             os.dup2(source, target)
             os.close(source)
-        os.chdir(spec["cwd"])
+        os.chdir(spec.cwd)
         confinement.apply()
-        if spec["scripts"]:
+        if spec.scripts:
             script.prepare_main()
         os.write(server.fileno(), READY)
         job = os.read(server.fileno(), MAX_PACKET)

@@ -162,7 +162,7 @@ def _oldest_generation() -> int:
     return next((generation for generation in (2, 1) if gc.get_objects(generation)), 0)
 
 
-def _clear_namespace(namespace: dict[str, Any]) -> None:
+def _clear_namespace(namespace: dict[str, object]) -> None:
     for private in (True, False):
         for name in list(namespace):
             if name != "__builtins__" and (name[:1] == "_" and name[1:2] != "_") == private:

@@ -102,7 +102,7 @@ def load(job: CellJob) -> tuple[CodeType, dict[str, Any]]:
     if job.cwd:
         os.chdir(job.cwd)
     if job.script is None:
-        _exec_program(job.argv or [])
+        _exec_program(job.argv or ())
     path = job.script
     folder = path.rpartition("/")[0]
     namespace = sys.modules["__main__"].__dict__
@@ -170,7 +170,7 @@ def _read(path: str) -> bytes:
     return source
 
 
-def _exec_program(argv: list[str]) -> NoReturn:
+def _exec_program(argv: tuple[str, ...]) -> NoReturn:
     # Python ignores these two signals, but programs expect the default handling.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -5,22 +5,22 @@ It holds no data of any run. It reads only requests of one byte with one descrip
 
 from __future__ import annotations
 
-import binascii
 import contextlib
 import gc
 import importlib
-import json
 import os
 import signal
 import socket
 import struct
 import sys
 from types import ModuleType
-from typing import Any
 
 from .. import handshake
 from ..linux import syscalls
 from ..linux.retry import retry
+from ..messages import Failure, Importing, MountFolders, Ready
+from ..packets import decode_packet, encode_packet
+from ..spec import ZygoteSpec
 from . import init, script, stdio, stdlib_copy, warmup
 from .confinement import Confinement
 from .filesystem import attach_mounts
@@ -36,12 +36,12 @@ def main() -> handshake.CellJob:
         del os.environ[syscalls.BIND_NOW[0]]
     try:
         (length,) = struct.unpack(">I", _receive_exactly(server, 4))
-        spec = json.loads(_receive_exactly(server, length))
+        spec = decode_packet(_receive_exactly(server, length), ZygoteSpec)
         # The launcher has ended, so that the server is the parent: the zygote ends with it.
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         return serve(server, spec)
     except Exception as error:
-        server.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        server.sendall(encode_packet(Failure(f"{type(error).__name__}: {error}")))
     os._exit(1)
 
 
@@ -55,16 +55,15 @@ def _receive_exactly(server: socket.socket, size: int) -> bytes:
     return data
 
 
-def serve(server: socket.socket, spec: dict[str, Any]) -> handshake.CellJob:
+def serve(server: socket.socket, spec: ZygoteSpec) -> handshake.CellJob:
     """Fork a cell for each request until the server ends.
 
     Return only in a cell's main process, with its job.
     """
-    confinement = Confinement.from_spec(spec["confinement"])
-    namespaces, scripts = bool(spec["namespaces"]), bool(spec["scripts"])
-    own_processes = bool(spec["own_processes"])
+    confinement = Confinement(spec.confinement)
+    namespaces, own_processes = spec.namespaces, spec.own_processes
     if own_processes and not namespaces:
-        if "session_confinement" in spec:
+        if spec.session_confinement is not None:
             raise OSError(
                 "sessions need PR_SET_CHILD_SUBREAPER, which this kernel does not support: "
                 "use another container runtime"
@@ -72,10 +71,10 @@ def serve(server: socket.socket, spec: dict[str, Any]) -> handshake.CellJob:
         _enter_user_namespace(0)  # before an imported module starts a thread
     stdio.replace_standard_streams()
     if "PWD" in os.environ:  # shells show it if it is another path of the current folder
-        os.environ["PWD"] = spec["cwd"]
-    _preload(server, spec["preload"])
+        os.environ["PWD"] = spec.cwd
+    _preload(server, spec.preload)
     syscalls.keep_freed_memory()
-    if "session_confinement" in spec:
+    if spec.session_confinement is not None:
         prepare_sessions()
     _install_filters(spec)
     if namespaces:
@@ -88,31 +87,32 @@ def serve(server: socket.socket, spec: dict[str, Any]) -> handshake.CellJob:
         syscalls.become_subreaper()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: the statuses are not needed
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if namespaces else -1
-    for_blocks = scripts and "session_confinement" not in spec
-    _prepare_memory(warming_up=for_blocks, notifies_exit=bool(spec.get("early_exit")))
-    server.sendall(json.dumps({"python": sys.version.split()[0]}).encode())
+    for_blocks = spec.scripts and spec.session_confinement is None
+    _prepare_memory(warming_up=for_blocks, notifies_exit=spec.early_exit)
+    server.sendall(encode_packet(Ready(sys.version.split()[0])))
     kind, socket_to_server = _fork_for_each(server, home, own_processes=own_processes)
     if kind == handshake.ZYGOTE:
         home = _become_tenant_zygote(socket_to_server, spec, home)
         kind, socket_to_server = _fork_for_each(socket_to_server, home, own_processes=own_processes)
     if kind == handshake.SESSION:
-        confinement = Confinement.from_spec(spec["session_confinement"])
+        assert spec.session_confinement is not None
+        confinement = Confinement(spec.session_confinement)
         session_start().run_session_init(socket_to_server, spec, confinement)
     return init.run_init(socket_to_server, spec, confinement)
 
 
-def _install_filters(spec: dict[str, Any]) -> None:
+def _install_filters(spec: ZygoteSpec) -> None:
     """Install the seccomp programs of `spec` for this process and its future children."""
-    if "filter_program" in spec:
-        _install(spec["filter_program"])
-    if "output_program" in spec:
+    if spec.filter_program:
+        _install(spec.filter_program)
+    if spec.output_program:
         with contextlib.suppress(OSError):  # it protects nothing, and a container may forbid it
-            _install(spec["output_program"])
+            _install(spec.output_program)
 
 
-def _install(program: str) -> None:
+def _install(program: bytes) -> None:
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    syscalls.seccomp_call(binascii.a2b_base64(program))()
+    syscalls.seccomp_call(program)()
 
 
 def _enter_user_namespace(others: int) -> None:
@@ -158,15 +158,15 @@ def _fork_for_each(
             retry(lambda: syscalls.setns(home, syscalls.CLONE_NEWPID))
 
 
-def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any], home: int) -> int:
+def _become_tenant_zygote(server: socket.socket, spec: ZygoteSpec, home: int) -> int:
     """Become the zygote of a tenant, with its folders and network. Send `HELLO`, or an error.
 
     Return its process namespace, which is `home` if it has none of its own.
     """
     try:
         data, mounts, _, _ = socket.recv_fds(server, 4, handshake.MAX_MOUNTS)
-        targets = json.loads(_receive_exactly(server, struct.unpack(">I", data)[0]))
-        if spec["own_users"]:
+        packet = _receive_exactly(server, struct.unpack(">I", data)[0])
+        if spec.own_users:
             os.close(home)
             home = _enter_own_namespaces()
         else:
@@ -175,7 +175,7 @@ def _become_tenant_zygote(server: socket.socket, spec: dict[str, Any], home: int
         init.limit_capabilities()
         for capability in syscalls.CELL_CAPABILITIES:  # no program gets them by exec
             syscalls.drop_from_bounding_set(capability)
-        attach_mounts(targets, mounts)
+        attach_mounts(decode_packet(packet, MountFolders).targets, mounts)
         for mount in mounts:
             os.close(mount)
     except Exception as error:
@@ -238,17 +238,17 @@ def _prepare_memory(*, warming_up: bool, notifies_exit: bool) -> None:
     gc.freeze()
 
 
-def _preload(server: socket.socket, modules: list[str]) -> None:
+def _preload(server: socket.socket, modules: tuple[str, ...]) -> None:
     """Import `modules`. If one cannot be imported, report it to the server and exit.
 
     Threads that a library starts do not exist in a cell, since a fork copies the calling thread
     only. OpenBLAS, which NumPy uses, stops its threads before a fork and restarts them when needed.
     """
     for module in modules:
-        server.sendall(json.dumps({"importing": module}).encode() + b"\n")
+        server.sendall(encode_packet(Importing(module)) + b"\n")
         try:
             importlib.import_module(module)
         except BaseException as error:  # also SystemExit
             text = f"It says:\n{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
-            server.sendall(json.dumps({"error": text, "module": module}).encode())
+            server.sendall(encode_packet(Failure(text, module=module)))
             os._exit(1)

@@ -7,15 +7,17 @@ import os
 import signal
 import socket
 import time
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .. import handshake
 from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ..linux.pidfd import PidFd
 from ..linux.safe_folder import create_file_at, write_new_file_at
-from ..messages import Ending, Failure
+from ..messages import Ending, Failure, MountSpec, RunRequest, RunTerms
 from ..output_limit import OutputLimit
+from ..spec import CellLimits, ServerSpec
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
 from .faults import describe
@@ -38,57 +40,57 @@ class Job(NamedTuple):
     """One block that waits for a cell since `arrived`."""
 
     number: int
-    request: dict[str, Any]
+    request: RunRequest
     arrived: float
 
     def cancelled_ending(self) -> Ending:
         """Return the ending of a job that was cancelled before it got a cell."""
         return Ending(None, "cancelled", 0.0, 0.0, 0, time.monotonic() - self.arrived)
 
-    def file_error(self, error: OSError | MemoryError) -> Failure:
-        """Return the report that one of the job's files cannot be written."""
-        if isinstance(error, OSError) and error.filename:
-            return Failure(error.strerror, str(error.filename))
-        return Failure(describe(error))
+
+def file_failure(error: OSError | MemoryError) -> Failure:
+    """Return the report that a file of a block cannot be written."""
+    if isinstance(error, OSError) and error.filename:
+        return Failure(error.strerror, str(error.filename))
+    return Failure(describe(error))
 
 
 class Run:
     """One block in a cell: its deadline, the file for its output, and why it was stopped."""
 
-    def __init__(self, job: Job, limits: dict[str, Any], folders: WritableFolders) -> None:
-        """Write the code file of `job`, and create its output file. Raise `OSError` on failure.
+    def __init__(
+        self,
+        number: int,
+        arrived: float,
+        terms: RunTerms,
+        limits: CellLimits,
+        folders: WritableFolders,
+    ) -> None:
+        """Write the code file, and create the output file. Raise `OSError` on failure.
 
-        The block can write to `folders`. The request can only lower the limit `written_bytes`.
+        The block can write to `folders`. The terms can only lower the limit `written_bytes`.
         """
-        self.number = job.number
+        self.number = number
         self.started = time.monotonic()
-        self.queued = self.started - job.arrived + job.request.get("waited", 0.0)
-        wall = job.request.get("wall_seconds")
-        self.deadline = self.started + wall if wall else FOREVER
+        self.queued = self.started - arrived + terms.waited
+        self.deadline = self.started + terms.wall_seconds if terms.wall_seconds else FOREVER
         self.next_check = FOREVER
         self.stopped_at = 0.0
         self.why: str | None = None
         self.code_ctime_ns: int | None = None
         self.inline_code: bytes | None = None
         # Not written earlier: each file in the folder makes it slower to create the next one.
-        if job.request.get("write"):
-            path, text = job.request["write"]
+        if terms.write is not None:
+            path, text = terms.write
             code = text.encode(errors="replace")
             self.code_ctime_ns = write_new_file_at(path, code)
             if len(code) <= _MAX_INLINE_CODE:
                 self.inline_code = code
-        self._file = create_file_at(job.request["save"]) if job.request.get("save") else -1
-        if lower := job.request.get("written_bytes"):
-            limits = {**limits, "written_bytes": min(lower, limits.get("written_bytes") or lower)}
-        self._room = limits.get("written_bytes") or (1 << 62)
+        self._file = -1 if terms.save is None else create_file_at(terms.save)
+        if lower := terms.written_bytes:
+            limits = limits._replace(written_bytes=min(lower, limits.written_bytes or lower))
+        self._room = limits.written_bytes or (1 << 62)
         self.storage = StorageMeter(folders, limits)
-
-    def cell_job(self, request: dict[str, Any]) -> handshake.CellJob:
-        """Return what the main process is told of `request`."""
-        fields = {name: request[name] for name in handshake.CellJob._fields if name in request}
-        if fields.get("script") is not None:
-            fields["code"] = self.inline_code
-        return handshake.CellJob(**fields)
 
     def save_output(self, data: bytes) -> None:
         """Append output to the output file, if there is one."""
@@ -119,14 +121,14 @@ class Cell:
     def __init__(
         self,
         name: str,
-        spec: dict[str, Any],
+        spec: ServerSpec,
         cgroups: CellCgroups,
-        dedicated_to: tuple[Job, list[str], list[int]] | None = None,
+        dedicated_to: tuple[Job, Sequence[MountSpec], list[int]] | None = None,
     ) -> None:
-        """Make a cell for any blocks, or for one job only: the job, mount targets, and mounts."""
+        """Make a cell for any blocks, or for one job only, with mounts and their descriptors."""
         self.name = name
-        self.job, self._targets, mounts = dedicated_to or (None, list[str](), list[int]())
-        self._mounts = list[int]()
+        self.job, self.mounts, descriptors = dedicated_to or (None, (), list[int]())
+        self._mount_fds = list[int]()
         self.run: Run | None = None
         self.pipes: OutputPipes | None = None
         self.pid = 0
@@ -138,12 +140,12 @@ class Cell:
         self.socket, self._peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             enable_credentials(self.socket)
-            self._mounts += [os.dup(mount) for mount in mounts]
+            self._mount_fds += [os.dup(descriptor) for descriptor in descriptors]
         except BaseException:
             self.close()
             raise
-        self._limits: dict[str, Any] = spec["limits"]
-        self._own_processes = bool(spec["zygote"]["own_processes"])
+        self._limits = spec.limits
+        self._own_processes = spec.zygote.own_processes
         self._cgroups = cgroups
         self._usage: UsageMeter | None = None
         self._pidfd: PidFd | None = None
@@ -188,12 +190,12 @@ class Cell:
     def request_main(self) -> None:
         """Ask the first process for a new main process. Raise `CellError` if it has ended."""
         try:
-            self.pipes = OutputPipes(self._limits.get("output_bytes"))
+            self.pipes = OutputPipes(self._limits.output_bytes)
         except OSError as error:
             raise CellError(f"the pipes of a cell could not be made: {describe(error)}") from error
         try:
-            packet = handshake.encode_go(self._targets)
-            socket.send_fds(self.socket, [packet], [*self.pipes.writers, *self._mounts])
+            packet = handshake.encode_go(mount.target for mount in self.mounts)
+            socket.send_fds(self.socket, [packet], [*self.pipes.writers, *self._mount_fds])
         except OSError as error:
             raise CellError(f"the first process of a cell cannot be reached: {error}") from error
         self._is_pretouched = False
@@ -209,13 +211,14 @@ class Cell:
 
     def start_run(self, job: Job, folders: WritableFolders) -> None:
         """Send the waiting main process its job. Raise `OSError` if a file cannot be written."""
-        run = self.run = Run(job, self._limits, folders)
-        if (max_output := job.request.get("output_bytes")) and self.pipes is not None:
-            self.pipes.limit = OutputLimit(max_output)
+        request = job.request
+        run = self.run = Run(job.number, job.arrived, request.terms, self._limits, folders)
+        if request.output_bytes is not None and self.pipes is not None:
+            self.pipes.limit = OutputLimit(request.output_bytes)
         first_check = run.started + run.storage.check_after(_FIRST_CHECK)
         run.next_check = min(first_check, run.deadline)
         try:
-            self.socket.sendall(handshake.encode_job(run.cell_job(job.request)))
+            self.socket.sendall(handshake.encode_job(request.job._replace(code=run.inline_code)))
         except ConnectionError:  # it has ended, which the first process reports
             pass
         except BaseException:
@@ -316,9 +319,9 @@ class Cell:
         self._close_run()
         self.socket.close()
         self._peer.close()
-        for mount in self._mounts:
-            os.close(mount)
-        self._mounts = []
+        for descriptor in self._mount_fds:
+            os.close(descriptor)
+        self._mount_fds = []
 
     def kill(self) -> None:
         """Kill the first process if it does not end."""

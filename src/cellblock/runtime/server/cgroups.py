@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..linux import process_tree
+from ..spec import CgroupPlan
 
 _PREFIX = "cellblock"  # names are PREFIX-NAMESPACE-PID-START: the server's process, and its start
 
@@ -33,30 +34,22 @@ class CellCgroups(NamedTuple):
     shared: str | None = None
 
     @classmethod
-    def create(cls, plan: dict[str, Any] | None) -> CellCgroups:
-        """Create the parents for `plan`, and remove those of killed servers. Raise `OSError`.
-
-        The plan has the fields above as JSON values. Instead of ``parents`` it has ``folders``, in
-        which the parents are created, and ``controllers``, which cgroup v2 must delegate to cells.
-        """
-        if not plan:
+    def create(cls, plan: CgroupPlan | None) -> CellCgroups:
+        """Create the parents for `plan`, and remove those of killed servers. Raise `OSError`."""
+        if plan is None:
             return cls([], [])
-        settings = [(index, name, text) for index, name, text in plan["settings"]]
-        files = {
-            kind: (file[0], file[1]) for kind in ("peak", "oom", "time") if (file := plan.get(kind))
-        }
-        cgroups = cls([], settings, **files, shared=plan.get("shared"))
+        cgroups = cls([], [*plan.settings], plan.peak, plan.oom, plan.time, plan.shared)
         name = "-".join(
             (_PREFIX, _namespace(), str(own := os.getpid()), process_tree.start_time(own))
         )
         try:
-            for folder in plan["folders"]:
+            for folder in plan.folders:
                 remove_orphans(folder)
                 os.mkdir(f"{folder}/{name}")
                 cgroups.parents.append(f"{folder}/{name}")
-            if controllers := plan.get("controllers"):
+            if plan.controllers:
                 with open(f"{cgroups.parents[0]}/cgroup.subtree_control", "w") as file:
-                    file.write(controllers)
+                    file.write(plan.controllers)
         except BaseException:
             cgroups.remove()
             raise

@@ -7,10 +7,11 @@ import os
 import select
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import protocol
-from ..messages import Failure
+from ..messages import Failure, KeepPaths, RunRequest, TenantSpec
+from ..packets import decode_packet
 from .cell import Job
 from .event_loop import FOREVER, EventLoop
 from .faults import OnFault, describe
@@ -40,7 +41,7 @@ class Client:
         control_out: int,
         decoder: protocol.Decoder,
         on_end: Callable[[Client], None],
-        on_open: Callable[[Client, dict[str, Any]], None] | None = None,
+        on_open: Callable[[Client, TenantSpec], None] | None = None,
     ) -> None:
         self._loop, self._decoder = loop, decoder
         self._control_in, self._control_out = control_in, control_out
@@ -190,9 +191,10 @@ class Client:
     def _handle_frame(self, frame: protocol.Frame) -> None:
         match frame.kind:
             case protocol.RUN if self.pool is not None:
-                self.pool.submit(Job(frame.run, frame.json(), time.monotonic()))
+                request = decode_packet(frame.payload, RunRequest)
+                self.pool.submit(Job(frame.run, request, time.monotonic()))
             case protocol.SESSION_REQUEST if self.sessions is not None:
-                self.sessions.handle_request(frame, frame.json())
+                self.sessions.handle_request(frame)
             case protocol.SESSION_DATA if self.sessions is not None:
                 self.sessions.send_data(frame)
             case protocol.CANCEL:
@@ -200,9 +202,9 @@ class Client:
             case protocol.PING:
                 self.send(protocol.encode(protocol.PONG))
             case protocol.KEEP_PATHS:
-                self._cancel_deletion(frame.json()["paths"])
+                self._cancel_deletion(decode_packet(frame.payload, KeepPaths).paths)
             case protocol.OPEN if self._on_open is not None:
-                self._on_open(self, frame.json())
+                self._on_open(self, decode_packet(frame.payload, TenantSpec))
             case _:
                 raise protocol.ProtocolError(
                     f"The server cannot handle a frame of kind {frame.kind}."
@@ -214,7 +216,7 @@ class Client:
         if self.pool is not None:
             self.pool.cancel(number)
 
-    def _cancel_deletion(self, paths: list[str]) -> None:
+    def _cancel_deletion(self, paths: tuple[str, ...]) -> None:
         for path in paths:
             if path in self.paths_to_delete:
                 self.paths_to_delete.remove(path)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..handshake import MAX_MOUNTS, MAX_PACKET
+from ..messages import FetchedMounts, FetchMounts, MountSpec
+from ..packets import decode_packet, encode_packet
 from .faults import DESCRIPTOR_LIMIT, describe
 from .interfaces import EventSource
 
@@ -26,8 +26,8 @@ class MountClient:
         self._events = events
         events.register(broker.fileno(), self._on_reply)
 
-    def fetch(self, mounts: list[dict[str, Any]], on_fetched: OnFetched) -> None:
-        """Request `mounts`, in the format of `sandbox.setup.mounts`.
+    def fetch(self, mounts: Sequence[MountSpec], on_fetched: OnFetched) -> None:
+        """Request `mounts`.
 
         `on_fetched` receives the descriptors, which are closed when it returns, and the error, ""
         if none. If it raises, it is called once more with that as the error.
@@ -35,7 +35,7 @@ class MountClient:
         if not self._waiting and self._broker.fileno() < 0:
             on_fetched([], _BROKER_ENDED)
             return
-        self._broker.send(json.dumps(mounts).encode())
+        self._broker.send(encode_packet(FetchMounts(tuple(mounts))))
         self._waiting.append(on_fetched)
 
     def _on_reply(self) -> None:
@@ -51,12 +51,12 @@ class MountClient:
         descriptors = [
             item for _, _, part in ancillary for item in struct.unpack(f"{len(part) // 4}i", part)
         ]
-        reply, on_fetched = json.loads(data), self._waiting.pop(0)
+        reply, on_fetched = decode_packet(data, FetchedMounts), self._waiting.pop(0)
         try:
-            if len(descriptors) < reply.get("count", 0):  # the kernel has dropped the others
+            if len(descriptors) < reply.descriptors:  # the kernel has dropped the others
                 on_fetched([], DESCRIPTOR_LIMIT)
             else:
-                on_fetched(descriptors, reply.get("error", ""))
+                on_fetched(descriptors, reply.error)
         except Exception as error:
             on_fetched([], describe(error))
         finally:
@@ -75,7 +75,7 @@ class MountClient:
 class NoMounts:
     """The mount client without a sandbox, where folders cannot be mounted."""
 
-    def fetch(self, mounts: list[dict[str, Any]], on_fetched: OnFetched) -> None:
+    def fetch(self, mounts: Sequence[MountSpec], on_fetched: OnFetched) -> None:
         """Fail if `mounts` is not empty."""
         on_fetched([], "these sessions cannot mount folders" if mounts else "")
 

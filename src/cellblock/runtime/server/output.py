@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import protocol
+from ..messages import OutputLost
 from ..output_limit import OutputLimit
 from .cell import Run
 from .interfaces import FrameSender
@@ -24,8 +25,7 @@ def send_tail(client: FrameSender, run: Run, limit: OutputLimit) -> None:
         return
     lost, tail = limit.finish()
     if lost:
-        frame = protocol.encode_json(protocol.TRUNCATED, run.number, lost)
-        client.send(frame, can_wait=True)
+        client.send(OutputLost(**lost).encode(run.number), can_wait=True)
     for stream, data in tail:
         for start in range(0, len(data), protocol.MAX_FRAME):
             frame = _frame(run, stream, data[start : start + protocol.MAX_FRAME])

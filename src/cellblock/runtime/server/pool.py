@@ -14,12 +14,12 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..linux import process_tree
-from ..messages import Failure
-from .cell import GRACE, Cell, CellError, Job
+from ..messages import Failure, MountSpec
+from ..spec import ServerSpec
+from .cell import GRACE, Cell, CellError, Job, file_failure
 from .cgroups import CellCgroups
 from .event_loop import FOREVER
 from .faults import describe, run_contained
@@ -28,9 +28,6 @@ from .output import forward_output, send_tail
 from .scheduler import CPU_COUNT, TIME_SLICE, Scheduler, has_idle_cpu
 from .storage import WritableFolders, mounted_folders
 
-# Cells ready in advance while there are blocks. More of them would evict each other from the CPU
-# caches, and cost time to start.
-_DEFAULT_SPARES = 1
 _MAX_STARTING = 4  # cells being started at one time
 # Seconds before spare cells are started, so that they do not slow down a short block.
 _REFILL_DELAY = 0.005
@@ -56,7 +53,7 @@ class Pool:
         client: FrameSender,
         zygote: socket.socket,
         zygote_pid: int,
-        spec: dict[str, Any],
+        spec: ServerSpec,
         cgroups: CellCgroups,
         name: str = "",
         scheduler: Scheduler | None = None,
@@ -64,12 +61,12 @@ class Pool:
         other_inits: Callable[[], set[int] | None] = set,
     ) -> None:
         self._client, self._zygote, self._zygote_pid, self._spec = client, zygote, zygote_pid, spec
-        self._own_processes = bool(spec["zygote"]["own_processes"])
-        self._scripts = bool(spec["zygote"]["scripts"])
+        self._own_processes = spec.zygote.own_processes
+        self._scripts = spec.zygote.scripts
         self.cgroups = cgroups
-        self._folders = folders or WritableFolders(spec["writable"])
+        self._folders = folders or WritableFolders(spec.writable)
         self._name, self._scheduler = name, scheduler or Scheduler()
-        self._max_spares = self._wanted_spares = int(spec.get("spares", _DEFAULT_SPARES))
+        self._max_spares = self._wanted_spares = spec.spares
         # More active cells only share the CPUs, unless their blocks sleep.
         self._useful_cells = 2 * CPU_COUNT + 2
         self._waiting: deque[Job] = deque()
@@ -96,9 +93,11 @@ class Pool:
         self._dispatch()
         self._refill_soon()
 
-    def submit_with_mounts(self, job: Job, targets: list[str], mounts: list[int]) -> None:
-        """Run `job` in a new cell, with the descriptors `mounts` mounted on `targets`."""
-        dedicated_to = (job, targets, mounts)
+    def submit_with_mounts(
+        self, job: Job, mounts: Sequence[MountSpec], descriptors: list[int]
+    ) -> None:
+        """Run `job` in a new cell, with `mounts`, whose `descriptors` the mount broker has sent."""
+        dedicated_to = (job, mounts, descriptors)
         self._request_cell(Cell(self._next_name(), self._spec, self.cgroups, dedicated_to))
 
     def cancel(self, number: int) -> None:
@@ -334,10 +333,10 @@ class Pool:
 
     def _start(self, cell: Cell, job: Job) -> None:
         try:
-            mounts = job.request.get("mounts")
-            cell.start_run(job, mounted_folders(mounts) if mounts else self._folders)
+            folders = mounted_folders(cell.mounts) if cell.mounts else self._folders
+            cell.start_run(job, folders)
         except (OSError, MemoryError) as error:
-            self._client.send(job.file_error(error).encode(job.number))
+            self._client.send(file_failure(error).encode(job.number))
             if cell.job is None:
                 self._ready.append(cell)
             else:
@@ -434,7 +433,7 @@ class Pool:
         self._refill_at = self._trim_at = self._pretouch_at = self._retry_at = FOREVER
         self._client.unregister(self._zygote.fileno())
         self._zygote.close()
-        if self._spec["zygote"]["namespaces"] and self._zygote_pid:
+        if self._spec.zygote.namespaces and self._zygote_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._zygote_pid, signal.SIGKILL)
         self._scheduler.remove(self)

@@ -11,19 +11,21 @@ In a sandbox it can have tenants, each with its own stream, folders and network:
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
 import os
 import select
 import signal
 import socket
-import struct
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import protocol
 from ..linux import process_tree
 from ..linux.credentials import CREDENTIALS_SPACE, sender_pid
 from ..linux.safe_folder import remove_tree
+from ..messages import Failure, Importing, Ready
+from ..packets import decode_packet, encode_packet
+from ..spec import ServerSpec
 from .cgroups import CellCgroups
 from .client import Client
 from .event_loop import EventLoop
@@ -48,7 +50,7 @@ class Server:
         zygote_socket: socket.socket,
         mount_socket: socket.socket | None,
         listener: socket.socket | None,
-        spec: dict[str, Any],
+        spec: ServerSpec,
         decoder: protocol.Decoder,
     ) -> None:
         self._zygote_socket, self._mount_socket = zygote_socket, mount_socket
@@ -57,7 +59,7 @@ class Server:
         self._loop = EventLoop()
         self._cgroups = CellCgroups([], [])
         self._control_client = Client(self._loop, control_in, control_out, decoder, self._on_end)
-        self._control_client.paths_to_delete = spec["delete"]
+        self._control_client.paths_to_delete = [*spec.delete]
         self._tenants: Tenants | None = None
         self._is_ended = False
 
@@ -75,45 +77,45 @@ class Server:
             self._close()
 
     def _close(self) -> None:
-        if self._control_client.sessions is not None:
-            self._control_client.sessions.close()
+        if (sessions := self._control_client.sessions) is not None:
+            sessions.close()
         if self._tenants is not None:
             self._tenants.close()
         if self._control_client.pool is not None:
             self._control_client.pool.close()
         _kill_children()
         self._cgroups.remove()
-        for path in self._control_client.paths_to_delete:
+        folders = sessions.folders_to_delete.values() if sessions is not None else ()
+        for path in (*self._control_client.paths_to_delete, *itertools.chain(*folders)):
             remove_tree(path)
-        if pid := self._spec.get("stop_pid"):
+        if pid := self._spec.stop_pid:
             _terminate_later(pid)
 
     def _start(self, launcher: int) -> bool:
         """Set up what cells need, and report the result. Return False if that failed."""
         zygote_pid, news = self._await_zygote(launcher)
-        if zygote_pid:
+        if isinstance(news, Ready):
             try:
-                self._cgroups = CellCgroups.create(self._spec.get("cgroups"))
+                self._cgroups = CellCgroups.create(self._spec.cgroups)
             except OSError as error:
-                news = {"error": f"control groups cannot be created: {error}"}
+                news = Failure(f"control groups cannot be created: {error}")
             else:
                 self._set_up_client(zygote_pid)
-        kind = protocol.FAILED if "error" in news else protocol.READY
-        self._control_client.send(protocol.encode_json(kind, 0, news))
+        self._control_client.send(news.encode(0))
         self._control_client.flush()
-        return kind == protocol.READY
+        return isinstance(news, Ready)
 
-    def _await_zygote(self, launcher: int) -> tuple[int, dict[str, Any]]:
-        """Return the zygote's process ID, 0 if it failed, and its first message."""
+    def _await_zygote(self, launcher: int) -> tuple[int, Ready | Failure]:
+        """Return the zygote's process ID, and whether it is ready."""
         if launcher:
             self._wait_for_end_of(launcher)
             ended, status = os.waitpid(launcher, os.WNOHANG)
             if not ended:
-                return 0, {"error": _OWNER_ENDED}
+                return 0, Failure(_OWNER_ENDED)
             if status == 0:  # the zygote is our child now, and waits for its specification
-                self._zygote_socket.sendall(zygote_spec_message(self._spec["zygote"]))
-        pid, news = self._receive_news()
-        return (0 if "error" in news else pid), news
+                packet = encode_packet(self._spec.zygote)
+                self._zygote_socket.sendall(len(packet).to_bytes(4, "big") + packet)
+        return self._receive_news()
 
     def _wait_for_end_of(self, launcher: int) -> None:
         """Wait until the launcher or the owner ends. The kernel can block a launcher for long."""
@@ -128,7 +130,7 @@ class Server:
         poll.poll()
         os.close(pidfd)
 
-    def _receive_news(self) -> tuple[int, dict[str, Any]]:
+    def _receive_news(self) -> tuple[int, Ready | Failure]:
         """Return the zygote's process ID and message. Before, it names each module it imports."""
         poll, events = select.poll(), dict[int, int]()
         poll.register(self._zygote_socket, select.POLLIN)
@@ -136,19 +138,19 @@ class Server:
         module, deadline = "", time.monotonic() + _ZYGOTE_SECONDS
         while events := dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000)):
             if self._control_in in events:
-                return 0, {"error": _OWNER_ENDED}
+                return 0, Failure(_OWNER_ENDED)
             data, ancillary, _, _ = self._zygote_socket.recvmsg(1 << 16, CREDENTIALS_SPACE)
             if not data:
                 break
             for line in data.splitlines():
-                news = json.loads(line)
-                if "importing" not in news:
+                news = decode_packet(line, Importing, Ready, Failure)
+                if not isinstance(news, Importing):
                     return sender_pid(ancillary), news
-                module = news["importing"]
+                module = news.module
         if not module:
-            return 0, {"error": "the process that cells are forked from did not start"}
+            return 0, Failure("the process that cells are forked from did not start")
         what = "ended the process" if events else f"did not end within {_ZYGOTE_SECONDS:.0f} s"
-        return 0, {"error": f"The import {what}.", "module": module}
+        return 0, Failure(f"The import {what}.", module=module)
 
     def _set_up_client(self, zygote_pid: int) -> None:
         """Set up what `spec` asks for. Modules that few servers need are imported here."""
@@ -170,7 +172,7 @@ class Server:
             )
             return
         zygote = self._zygote_socket
-        if self._spec.get("sessions"):
+        if self._spec.sessions:
             from .sessions.manager import SessionManager
 
             client.sessions = SessionManager(
@@ -179,7 +181,7 @@ class Server:
             client.pool = client.sessions.pool
         else:
             client.pool = Pool(client, zygote, zygote_pid, self._spec, self._cgroups)
-        if size := self._spec.get("reserve_bytes"):
+        if size := self._spec.reserve_bytes:
             from .oom_reserve import OomReserve
 
             OomReserve(client, size)
@@ -210,9 +212,3 @@ def _terminate_later(pid: int) -> None:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
         os._exit(0)
-
-
-def zygote_spec_message(spec: dict[str, Any]) -> bytes:
-    """Return the message that sends a zygote in a sandbox its specification."""
-    text = json.dumps(spec).encode()
-    return struct.pack(">I", len(text)) + text

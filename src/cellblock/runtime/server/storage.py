@@ -13,9 +13,11 @@ import os
 import stat
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..linux.safe_folder import SafeFolder
+from ..messages import MountSpec
+from ..spec import CellLimits
 
 # The clock of the times of files. The one of `time.time` may be some milliseconds ahead of it.
 _CLOCK_REALTIME_COARSE = 5
@@ -51,9 +53,9 @@ class WritableFolders:
         return [_used(path) for path in self._path_by_device.values()]
 
 
-def mounted_folders(mounts: Iterable[dict[str, Any]]) -> WritableFolders:
+def mounted_folders(mounts: Iterable[MountSpec]) -> WritableFolders:
     """Return the writable ones of the folders that are mounted for a tenant, session or block."""
-    return WritableFolders(mount["source"] for mount in mounts if mount["writable"])
+    return WritableFolders(mount.source for mount in mounts if mount.writable)
 
 
 class StorageMeter:
@@ -62,10 +64,10 @@ class StorageMeter:
     Blocks that run at the same time in the same folders are counted together.
     """
 
-    def __init__(self, folders: WritableFolders, limits: dict[str, Any]) -> None:
+    def __init__(self, folders: WritableFolders, limits: CellLimits) -> None:
         self._folders = folders
-        self._max_bytes = limits.get("written_bytes") or math.inf
-        self._max_files = limits.get("files") or math.inf
+        self._max_bytes = limits.written_bytes or math.inf
+        self._max_files = limits.files or math.inf
         is_limited = min(self._max_bytes, self._max_files) < math.inf
         self._before = folders.used() if is_limited else []
         self._started = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import signal
 import socket
 import time
-from typing import Any
+from collections.abc import Sequence
 
 from .. import handshake, protocol
 from ..linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
+from ..messages import MountFolders, MountSpec, Ready, TenantSpec
+from ..packets import encode_packet
+from ..spec import ServerSpec
 from . import descriptors
 from .cgroups import CellCgroups
 from .client import Client
@@ -45,7 +47,7 @@ class Tenants:
         zygote_socket: socket.socket,
         zygote_pid: int,
         mount_socket: socket.socket,
-        spec: dict[str, Any],
+        spec: ServerSpec,
         cgroups: CellCgroups,
     ) -> None:
         self._loop, self._control_client, self._listener = loop, control_client, listener
@@ -86,35 +88,36 @@ class Tenants:
         self._clients.add(client)
         run_contained(functools.partial(client.start_reading, []), client.end_by)
 
-    def _on_open(self, client: Client, request: dict[str, Any]) -> None:
-        count = descriptors.MOST_PER_REQUEST + len(request["mounts"])
+    def _on_open(self, client: Client, request: TenantSpec) -> None:
+        count = descriptors.MOST_PER_REQUEST + len(request.mounts)
         if not descriptors.are_free(count):
             client.fail(DESCRIPTOR_LIMIT, full=True)
             return
-        client.paths_to_delete += request["delete"]
-        targets = [mount["target"] for mount in request["mounts"]]
-        paths = [*self._spec["writable"], *mounted_folders(request["mounts"]).paths]
+        client.paths_to_delete += request.delete
+        paths = [*self._spec.writable, *mounted_folders(request.mounts).paths]
         self._folders[client] = WritableFolders(paths)
-        on_fetched = functools.partial(self._on_fetched, client, targets)
-        self._mount_client.fetch(request["mounts"], on_fetched)
+        on_fetched = functools.partial(self._on_fetched, client, request.mounts)
+        self._mount_client.fetch(request.mounts, on_fetched)
 
     def _on_fetched(
-        self, client: Client, targets: list[str], mounts: list[int], error: str
+        self, client: Client, mounts: Sequence[MountSpec], descriptors: list[int], error: str
     ) -> None:
         if error:
             client.fail(error)
         elif self._is_active(client):
-            self._request_zygote(client, targets, mounts)
+            self._request_zygote(client, mounts, descriptors)
 
-    def _request_zygote(self, client: Client, targets: list[str], mounts: list[int]) -> None:
+    def _request_zygote(
+        self, client: Client, mounts: Sequence[MountSpec], descriptors: list[int]
+    ) -> None:
         ours, theirs = socket.socketpair()
         on_fault = functools.partial(self._on_zygote_fault, client, ours)
         try:
             enable_credentials(ours)
             handler = functools.partial(self._on_zygote, client, ours)
             client.register(ours.fileno(), handler, on_fault=on_fault)
-            text = json.dumps(targets).encode()
-            socket.send_fds(ours, [len(text).to_bytes(4, "big") + text], mounts)
+            text = encode_packet(MountFolders(tuple(mount.target for mount in mounts)))
+            socket.send_fds(ours, [len(text).to_bytes(4, "big") + text], descriptors)
             socket.send_fds(self._zygote_socket, [handshake.ZYGOTE], [theirs.fileno()])
         except Exception as error:
             on_fault(error)
@@ -147,7 +150,7 @@ class Tenants:
                 self._scheduler,
                 self._folders.pop(client),
             )
-            client.send(protocol.encode_json(protocol.READY, 0, {}))
+            client.send(Ready().encode(0))
             client.flush()
             return
         client.unregister(zygote.fileno())

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
 
 from ..linux import process_tree
 from ..linux.held_file import HeldFile
+from ..spec import CellLimits
 from .cgroups import CellCgroups
 from .storage import StorageMeter
 
@@ -151,13 +151,13 @@ class UsageMeter:
             left = min(left, self._stat_bytes("file", "cache"))  # cgroup v2, v1
         return max(0, self._group_peak() - left)
 
-    def exceeded_memory_at_end(self, limits: dict[str, Any], peak: int) -> bool:
+    def exceeded_memory_at_end(self, limits: CellLimits, peak: int) -> bool:
         """Return True if a block that has ended held too much memory before it could be checked.
 
         `peak` is the most memory that one of its processes had, with what it shares with the first
         process. With control groups the kernel has checked already.
         """
-        limit = limits.get("memory_bytes")
+        limit = limits.memory_bytes
         if not limit or peak <= limit or self._cgroups.peak is not None:
             return False
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -229,20 +229,16 @@ class UsageMeter:
             max(0, total.written_bytes - before.written_bytes),
         )
 
-    def exceeded_limit(self, limits: dict[str, Any], storage: StorageMeter) -> str | None:
+    def exceeded_limit(self, limits: CellLimits, storage: StorageMeter) -> str | None:
         """Return the name of the limit that the block exceeds, or None."""
         if self.oom_kills():
             return "memory_bytes"
         sample = self.sample()
         if limit := storage.exceeded_limit(sample.written_bytes, self._pids()):
             return limit
-        for name, used in (
-            ("cpu_seconds", sample.cpu_seconds),
-            ("memory_bytes", sample.memory_bytes),
-        ):
-            if limits.get(name) and used > limits[name]:
-                return name
-        return None
+        if limits.memory_bytes and sample.memory_bytes > limits.memory_bytes:
+            return "memory_bytes"
+        return exceeded_cpu_limit(limits, sample.cpu_seconds)
 
     def remove_cgroups(self) -> bool:
         """Remove the control groups. Return True if they are gone: the kernel may need a moment."""
@@ -287,13 +283,12 @@ class UsageSample:
         self.written_bytes += int(io.split("write_bytes: ", 1)[1].split()[0])
 
 
-def exceeded_cpu_limit(limits: dict[str, Any], used: float) -> str | None:
+def exceeded_cpu_limit(limits: CellLimits, used: float) -> str | None:
     """Return "cpu_seconds" if a block that has ended used more than that limit, or None.
 
     The block may have ended before `UsageMeter.exceeded_limit` was called.
     """
-    limit = limits.get("cpu_seconds")
-    return "cpu_seconds" if limit and used > limit else None
+    return "cpu_seconds" if limits.cpu_seconds and used > limits.cpu_seconds else None
 
 
 def _text(file: HeldFile) -> bytes:

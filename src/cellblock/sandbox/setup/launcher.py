@@ -10,31 +10,32 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from typing import Any
 
 from ...runtime.linux import syscalls
+from ...runtime.messages import Failure
+from ...runtime.packets import encode_packet
+from ...runtime.spec import SandboxSpec
 from . import mount_broker, mounts, namespaces
 
 
 def launch(
-    spec: dict[str, Any], zygote_socket: socket.socket, broker_socket: socket.socket
+    sandbox: SandboxSpec, zygote_socket: socket.socket, broker_socket: socket.socket
 ) -> None:
-    """Start a zygote in the sandbox that `spec` describes, and a mount broker.
+    """Start a zygote in `sandbox`, and a mount broker.
 
     Do not return. Raise an exception if a step fails.
     """
-    sandbox = spec["sandbox"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     trees: list[mounts.MountTree] | None = None
     id_maps: mounts.IdMaps = {}
     if namespaces.can_use_outer_users():
-        user = namespaces.gain_mount_capability(sandbox["user"], sandbox["outer_user"])
+        user = namespaces.gain_mount_capability(sandbox.user, sandbox.outer_user)
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-        trees = mounts.open_trees(sandbox["mounts"], user, id_maps)
+        trees = mounts.open_trees(sandbox.mounts, user, id_maps)
         mount_broker.fork_broker(broker_socket, user, id_maps)
         namespaces.switch_user(user)
-    namespaces.enter_namespaces(user=sandbox["user"], network=sandbox["network"] == "host")
+    namespaces.enter_namespaces(user=sandbox.user, network=sandbox.network == "host")
     if os.fork() != 0:
         if trees is None:
             # In the new user namespace, which allows mounts, and after its first process.
@@ -45,29 +46,26 @@ def launch(
         syscalls.unshare(syscalls.CLONE_NEWNS)
         _become_zygote(sandbox, trees, zygote_socket)
     except BaseException as error:
-        import json
-
-        zygote_socket.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        zygote_socket.sendall(encode_packet(Failure(f"{type(error).__name__}: {error}")))
     os._exit(1)
 
 
 def _become_zygote(
-    sandbox: dict[str, Any], trees: list[mounts.MountTree] | None, zygote_socket: socket.socket
+    sandbox: SandboxSpec, trees: list[mounts.MountTree] | None, zygote_socket: socket.socket
 ) -> None:
     os.umask(0o022)
-    if sandbox["network"] != "host":
+    if sandbox.network != "host":
         syscalls.bring_up_loopback()
-    socket.sethostname(sandbox["hostname"])
+    socket.sethostname(sandbox.hostname)
     if trees is None:
-        trees = mounts.open_trees(sandbox["mounts"], None, {})
+        trees = mounts.open_trees(sandbox.mounts, None, {})
     mounts.build_root(sandbox, trees)
     _reopen_stdio()
-    _keep_capabilities(sandbox["capabilities"])
+    _keep_capabilities(sandbox.capabilities)
     os.dup2(zygote_socket.fileno(), syscalls.ZYGOTE_SOCKET_FD, inheritable=True)
     os.closerange(syscalls.ZYGOTE_SOCKET_FD + 1, os.sysconf("SC_OPEN_MAX"))
-    os.execve(
-        sandbox["argv"][0], sandbox["argv"], dict([syscalls.BIND_NOW]) | sandbox["environment"]
-    )
+    environment = dict([syscalls.BIND_NOW]) | sandbox.environment
+    os.execve(sandbox.argv[0], sandbox.argv, environment)
 
 
 def _reopen_stdio() -> None:
@@ -81,7 +79,7 @@ def _reopen_stdio() -> None:
     os.close(null)
 
 
-def _keep_capabilities(capabilities: list[int]) -> None:
+def _keep_capabilities(capabilities: tuple[int, ...]) -> None:
     """Keep `capabilities` in our user namespace over exec, and prevent any program from more.
 
     Cells are made with them: CAP_SYS_ADMIN for mounts and namespaces, CAP_NET_ADMIN for a loopback

@@ -2,20 +2,20 @@
 
 Sessions and tenants start and end, each with its own folders, but the zygote that they are forked
 from no longer sees the host. The broker obeys only the runtime server, over a socket. A request is
-a JSON list of mounts, as `mounts.open_trees` takes them. The reply is ``{"count": n}`` with n
-descriptors, or ``{"error": ...}``. The broker ends with the server.
+`messages.FetchMounts`, the reply `messages.FetchedMounts`. The broker ends with the server.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import socket
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...runtime.handshake import MAX_PACKET
 from ...runtime.linux.retry import retry
+from ...runtime.messages import FetchedMounts, FetchMounts
+from ...runtime.packets import decode_packet, encode_packet
 from . import mounts
 
 
@@ -44,21 +44,21 @@ def _serve(stream: socket.socket, user: int | None, id_maps: mounts.IdMaps) -> N
         if not data:
             os._exit(0)
         trees: list[mounts.MountTree] = []
-        reply: dict[str, Any] = {}
         try:
-            trees = mounts.open_trees(json.loads(data), user, id_maps)
-            reply = {"count": len(trees)}
+            request = decode_packet(data, FetchMounts)
+            trees = mounts.open_trees(request.mounts, user, id_maps)
+            reply = FetchedMounts(len(trees))
         except (OSError, MemoryError) as error:
-            reply = {"error": str(error)}
+            reply = FetchedMounts(error=str(error))
         _reply(stream, reply, [tree.descriptor for tree in trees])
         for tree in trees:
             os.close(tree.descriptor)
 
 
-def _reply(stream: socket.socket, reply: dict[str, Any], descriptors: list[int]) -> None:
+def _reply(stream: socket.socket, reply: FetchedMounts, descriptors: list[int]) -> None:
     """Send a reply. If that fails, send the error instead: the server waits for one in order."""
     try:
-        socket.send_fds(stream, [json.dumps(reply).encode()], descriptors)
+        socket.send_fds(stream, [encode_packet(reply)], descriptors)
     except (OSError, MemoryError) as error:
-        text = json.dumps({"error": str(error)}).encode()
-        retry(lambda: stream.send(text))
+        packet = encode_packet(FetchedMounts(error=str(error)))
+        retry(lambda: stream.send(packet))

@@ -7,10 +7,12 @@ import os
 import stat
 import struct
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...runtime.cell.filesystem import make_target
 from ...runtime.linux import syscalls
+from ...runtime.messages import MountSpec
+from ...runtime.spec import SandboxSpec
 from .chown import Owner, chown_tree
 from .namespaces import open_id_map
 
@@ -30,20 +32,16 @@ class MountTree(NamedTuple):
 IdMaps = dict[tuple[int, int], int]  # owner (user, group): descriptor of a user namespace
 
 
-def open_trees(
-    mounts: Iterable[dict[str, Any]], map_to: int | None, id_maps: IdMaps
-) -> list[MountTree]:
+def open_trees(mounts: Iterable[MountSpec], map_to: int | None, id_maps: IdMaps) -> list[MountTree]:
     """Open what `mounts` name, with its attributes set, before the host disappears from view.
 
-    A mount is ``{"source", "target", "writable", "owned", "mapped", "device", "below"}``. With
-    `map_to` (root only) the owner of a mapped mount appears as that user, and files that the user
-    creates belong to the owner. `id_maps` keeps the user namespaces for this, for later calls.
-    `below` is a path in the work folder `source`, whose symbolic links are not followed.
+    With `map_to` (root only) the owner of a mapped mount appears as that user, and files that the
+    user creates belong to the owner. `id_maps` keeps the user namespaces for this, for later calls.
     """
     trees = list[MountTree]()
     try:
         for mount in mounts:
-            trees.append(_open_tree(mount, map_to if mount["mapped"] else None, id_maps))
+            trees.append(_open_tree(mount, map_to if mount.mapped else None, id_maps))
     except BaseException:
         for tree in trees:
             os.close(tree.descriptor)
@@ -51,16 +49,14 @@ def open_trees(
     return trees
 
 
-def _open_tree(mount: dict[str, Any], map_to: int | None, id_maps: IdMaps) -> MountTree:
-    opened = _open_below(mount["source"], mount["below"])
+def _open_tree(mount: MountSpec, map_to: int | None, id_maps: IdMaps) -> MountTree:
+    opened = _open_below(mount.source, mount.below)
     try:
         is_folder = stat.S_ISDIR(os.fstat(opened).st_mode)
-        descriptor = _clone_tree(opened, mount["source"])
+        descriptor = _clone_tree(opened, mount.source)
     finally:
         os.close(opened)
-    attributes = (
-        _NOSUID | (0 if mount["device"] else _NODEV) | (0 if mount["writable"] else _RDONLY)
-    )
+    attributes = _NOSUID | (0 if mount.device else _NODEV) | (0 if mount.writable else _RDONLY)
     try:
         _set_attributes(descriptor, attributes)
         if map_to is not None:
@@ -68,7 +64,7 @@ def _open_tree(mount: dict[str, Any], map_to: int | None, id_maps: IdMaps) -> Mo
     except BaseException:
         os.close(descriptor)
         raise
-    return MountTree(descriptor, mount["target"], is_folder)
+    return MountTree(descriptor, mount.target, is_folder)
 
 
 def _open_below(source: str, below: str) -> int:
@@ -111,8 +107,8 @@ def _set_attributes(
     )
 
 
-def _map_owner(descriptor: int, mount: dict[str, Any], user: int, id_maps: IdMaps) -> None:
-    source: str = mount["source"]
+def _map_owner(descriptor: int, mount: MountSpec, user: int, id_maps: IdMaps) -> None:
+    source = mount.source
     status = os.stat(source)
     owner = status.st_uid, status.st_gid
     if owner not in id_maps:
@@ -120,9 +116,9 @@ def _map_owner(descriptor: int, mount: dict[str, Any], user: int, id_maps: IdMap
     try:
         _set_attributes(descriptor, _IDMAP, id_maps[owner], flags=0)
     except OSError:
-        if mount["owned"]:
+        if mount.owned:
             _chown_tree(source, owner, user)
-        elif mount["writable"] and not mount["below"]:
+        elif mount.writable and not mount.below:
             raise _id_map_error(source) from None
         # A read-only mount stays as it is: the modes of its files decide. So does a path in the
         # work folder, whose owner was changed with it.
@@ -147,19 +143,19 @@ def _id_map_error(source: str) -> OSError:
     return OSError(errno.EINVAL, text)
 
 
-def build_root(sandbox: dict[str, Any], trees: list[MountTree], base: str = "/tmp") -> None:
+def build_root(sandbox: SandboxSpec, trees: list[MountTree], base: str = "/tmp") -> None:
     """Enter a new root, detach the old one, and populate the new one.
 
     In this order, because targets below the work folder may contain symbolic links that code
     created, and these must not lead out of the sandbox.
     """
     enter_root(base)
-    for folder in sandbox["folders"]:
+    for folder in sandbox.folders:
         os.makedirs(folder, exist_ok=True)
-    for path, target in sandbox["links"].items():
+    for path, target in sandbox.links.items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.symlink(target, path)
-    for mode, files in ((0o644, sandbox["files"]), (0o755, sandbox["scripts"])):
+    for mode, files in ((0o644, sandbox.files), (0o755, sandbox.scripts)):
         for path, text in files.items():
             os.makedirs(os.path.dirname(path), exist_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, mode)

@@ -18,6 +18,7 @@ from cellblock.runtime.server.cgroups import CellCgroups
 from cellblock.runtime.server.sessions.channel import Channel
 from cellblock.runtime.server.sessions.checkpoints import CheckpointHandle, CheckpointSet
 from cellblock.runtime.server.sessions.init_handle import SessionInitHandle
+from cellblock.runtime.session_orders import SaveVariables
 
 SLOW_CHECKPOINT = """
 import socket, sys, time
@@ -81,7 +82,7 @@ def test_a_stopped_checkpoint_carries_out_two_orders() -> None:
         handle.set_pid(process.pid)
         os.kill(process.pid, signal.SIGSTOP)  # as user code may do
         for _ in range(2):
-            handle.send_order({}, [])
+            handle.send_order(SaveVariables(), [])
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["obeyed\n"] * 2
         handle.drop()

@@ -18,8 +18,10 @@ from ....backends.host import HostBackend
 from ....errors import BackendError
 from ....limits import LOCAL_LIMITS, Limits
 from ....runtime import protocol
+from ....runtime.handshake import CellJob
 from ....runtime.linux import process_tree
 from ....runtime.linux.safe_folder import remove_tree
+from ....runtime.messages import RunRequest
 from ...argument_checks import check_limits
 from ..connection_info import JupyterConnectionInfo
 from .base import ManagedJupyterServer
@@ -97,7 +99,7 @@ class LocalJupyterServer(ManagedJupyterServer):
             "JUPYTER_CONFIG_DIR": str(folder / "config"),
             "JPY_PARENT_PID": "0",
         }
-        request = {"argv": self._argv(work_dir), "env": environment}
+        request = RunRequest(CellJob(argv=self._argv(work_dir), env=environment))
         for _ in range(_PORT_TRIES):
             self._tail = b""
             self._cell_task = asyncio.create_task(self._run_cell(self._connection, request))
@@ -128,7 +130,7 @@ class LocalJupyterServer(ManagedJupyterServer):
                     await asyncio.sleep(0.05)
         return None
 
-    def _argv(self, work_dir: str) -> list[str]:
+    def _argv(self, work_dir: str) -> tuple[str, ...]:
         settings: Mapping[str, Any] = {
             "ServerApp.ip": self._ip,
             "ServerApp.port": self._port or 0,
@@ -142,14 +144,10 @@ class LocalJupyterServer(ManagedJupyterServer):
             # The rate limit drops output beyond a megabyte a second.
             "ZMQChannelsWebsocketConnection.limit_rate": False,
         }
-        return [
-            sys.executable,
-            "-m",
-            "jupyter_server",
-            *(f"--{name}={value}" for name, value in settings.items()),
-        ]
+        options = (f"--{name}={value}" for name, value in settings.items())
+        return (sys.executable, "-m", "jupyter_server", *options)
 
-    async def _run_cell(self, connection: Connection, request: dict[str, Any]) -> None:
+    async def _run_cell(self, connection: Connection, request: RunRequest) -> None:
         async with contextlib.aclosing(connection.run(request)) as frames:
             async for frame in frames:
                 if frame.kind in (protocol.STDOUT, protocol.STDERR):

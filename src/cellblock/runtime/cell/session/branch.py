@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from ...linux import syscalls
 from ...messages import Answer, StartSession
+from ...spec import ZygoteSpec
 from .fork_helper import close_all, helper_orders, reporting_errors
 from .fork_state import ForkState
 from .init import SessionInit
@@ -132,7 +133,7 @@ def _serve_branch_init(socket_fd: int, folder: str, fork_state: ForkState) -> No
             control, fork_state, [out, err], folder=folder, saved=saved[0] if saved else None
         )
 
-    init = SessionInit(socket.socket(fileno=socket_fd), {"namespaces": False}, fork_session)
+    init = SessionInit(socket.socket(fileno=socket_fd), ZygoteSpec(), fork_session)
     gc.disable()  # finalizers of user code must not run here
     sys.settrace(None)
     sys.setprofile(None)

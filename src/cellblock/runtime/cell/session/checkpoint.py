@@ -17,6 +17,14 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...linux import syscalls
+from ...packets import decode_packet
+from ...session_orders import (
+    CHECKPOINT_ORDERS,
+    CheckpointOrder,
+    ContinueSession,
+    ForkBranches,
+    SaveVariables,
+)
 from .branch import BecomeSession, fork_branches
 from .control import Control
 from .fork_state import ForkState
@@ -54,16 +62,18 @@ class CheckpointProcess:
         try:
             while True:
                 frame, descriptors = self._control.receive()
-                op = frame.json()["op"]
-                if op == "resume":
-                    self._resume(*descriptors)
-                elif op == "save":
-                    _set_signal(int(signal.SIGCHLD), int(signal.SIG_IGN))  # nobody waits for it
-                    self._fork_saver(descriptors[0])
-                    os.close(descriptors[0])
-                else:
-                    answer = fork_branches(descriptors[0], self._fork_state, self._control.close)
-                    self._control.send_frame(answer.encode(frame.run))
+                order: CheckpointOrder = decode_packet(frame.payload, *CHECKPOINT_ORDERS)
+                match order:
+                    case ContinueSession():
+                        self._resume(*descriptors)
+                    case SaveVariables():
+                        _set_signal(int(signal.SIGCHLD), int(signal.SIG_IGN))  # nobody waits
+                        self._fork_saver(descriptors[0])
+                        os.close(descriptors[0])
+                    case ForkBranches():
+                        release = self._control.close
+                        answer = fork_branches(descriptors[0], self._fork_state, release)
+                        self._control.send_frame(answer.encode(frame.run))
         except BecomeSession:
             self._control.close()
             raise

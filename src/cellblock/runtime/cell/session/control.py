@@ -6,14 +6,12 @@ An interrupt never cuts a frame in two: both ends would lose their place in the 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import select
 import socket
 import struct
 from collections import deque
 from types import FrameType
-from typing import Any
 
 from ... import protocol
 
@@ -95,14 +93,6 @@ class Control:
     def is_idle(self) -> bool:
         """Return True if there is nothing to receive."""
         return not self._frames and not self._poll.poll(0)
-
-    def send(self, kind: int, run: int, value: dict[str, Any] | bytes) -> None:
-        """Send one frame. Raise `ControlLost`."""
-        self.send_frame(
-            protocol.encode(
-                kind, run, value if isinstance(value, bytes) else json.dumps(value).encode()
-            )
-        )
 
     def send_frame(self, frame: bytes) -> None:
         """Send one encoded frame. Raise `ControlLost`."""

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Generator, Iterable
 
 from ...handshake import MAX_MOUNTS, MAX_PACKET
-from ...messages import ForkNext, OrderResult, decode_packet, encode_packet
+from ...messages import ForkNext, OrderResult
+from ...packets import decode_packet, encode_packet
 
 
 def helper_orders(link: socket.socket) -> Generator[tuple[ForkNext, list[int]]]:

@@ -22,7 +22,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...handshake import MAX_MOUNTS, MAX_PACKET
 from ...linux import process_tree, syscalls
@@ -35,9 +35,9 @@ from ...messages import (
     OrderResult,
     ProcessExit,
     StartSession,
-    decode_packet,
-    encode_packet,
 )
+from ...packets import decode_packet, encode_packet
+from ...spec import ZygoteSpec
 from ..filesystem import attach_mounts, bind_mount
 from ..init import enter_network_namespace, limit_capabilities
 from .fork_helper import close_all, helper_orders, reporting_errors
@@ -56,7 +56,7 @@ class SessionInit:
     def __init__(
         self,
         link: socket.socket,
-        spec: dict[str, Any],
+        spec: ZygoteSpec,
         fork_session: Callable[[SessionInit, list[int], StartSession], None],
     ) -> None:
         self._socket, self._spec, self._fork_session = link, spec, fork_session
@@ -108,7 +108,7 @@ class SessionInit:
             self._exit()
 
     def _exit(self) -> NoReturn:
-        if not self._spec["namespaces"]:
+        if not self._spec.namespaces:
             while process_tree.reap_all():
                 process_tree.kill_descendants(os.getpid())
                 time.sleep(0.001)
@@ -158,7 +158,7 @@ class SessionInit:
     ) -> NoReturn:
         self._socket = socket.socket(fileno=descriptors[0])
         try:
-            for path, options in self._spec["tmpfs"]:
+            for path, options in self._spec.tmpfs:
                 self._renew_tmpfs(path, options)
             attach_mounts(targets, descriptors[1:])
             enter_network_namespace(self._spec, "session")
@@ -179,7 +179,7 @@ class SessionInit:
 
     def _renew_tmpfs(self, path: str, options: str) -> None:
         """Mount a temporary filesystem on that of the session, and copy what is in there."""
-        below = [target for target in self._spec["below_tmpfs"] if target.startswith(f"{path}/")]
+        below = [target for target in self._spec.below_tmpfs if target.startswith(f"{path}/")]
         opened = [os.open(target, os.O_PATH | os.O_CLOEXEC) for target in (path, *below)]
         old, *hidden = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
         syscalls.mount("tmpfs", path, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)

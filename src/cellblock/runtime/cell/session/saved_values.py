@@ -56,7 +56,7 @@ class Variables(NamedTuple):
     shell: Any
     tasks: list[str]
 
-    def users(self) -> dict[str, Any]:
+    def users(self) -> dict[str, object]:
         """Return the variables of user code."""
         return {
             name: value
@@ -129,7 +129,7 @@ def _send(variables: Variables, link: socket.socket) -> None:
     _send_pickle(link, {"variables": loaded, "random": _random_states()})
 
 
-def _send_pickle(link: socket.socket, values: dict[str, Any]) -> bool:
+def _send_pickle(link: socket.socket, values: dict[str, object]) -> bool:
     """Send `values` and return True if the other end has loaded them."""
     sink = _PieceWriter(link)
     try:
@@ -175,7 +175,7 @@ class _NullWriter:
         return memoryview(data).nbytes
 
 
-def _try_all(values: dict[str, Any], namespace: dict[Any, Any]) -> dict[str, str]:
+def _try_all(values: dict[str, object], namespace: dict[Any, Any]) -> dict[str, str]:
     """Return the names of the values that cannot be pickled, with the reasons.
 
     Each value is pickled in a fork, which a value may end or block for ever.
@@ -193,7 +193,7 @@ def _try_all(values: dict[str, Any], namespace: dict[Any, Any]) -> dict[str, str
     return refused
 
 
-def _try_in_fork(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _try_in_fork(values: dict[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the name of each value and why it cannot be pickled, "" if it can.
 
     Ends after a value that ended or blocked the fork.
@@ -263,7 +263,7 @@ def _describe(name: str, value: object) -> str:
     return f"{name} ({type(value).__qualname__})"
 
 
-def _random_states() -> dict[str, Any]:
+def _random_states() -> dict[str, object]:
     numpy = sys.modules.get("numpy.random")
     with contextlib.suppress(Exception):
         return {"random": random.getstate(), "numpy": numpy and numpy.get_state()}

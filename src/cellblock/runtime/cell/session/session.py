@@ -16,11 +16,25 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ... import protocol, values
 from ...linux import syscalls
-from ...messages import Answer, SessionVariable
+from ...messages import Answer, InputQuestion, RunCode
+from ...packets import decode_packet
+from ...session_orders import (
+    PROCESS_ORDERS,
+    CompleteCode,
+    EnterFolder,
+    FlushFiles,
+    ForkBranches,
+    GetVariable,
+    ListVariables,
+    MakeCheckpoint,
+    MakeRollbackCheckpoint,
+    ProcessOrder,
+    SetVariable,
+)
 from . import (
     fork_state,
     hidden_children,
@@ -40,6 +54,7 @@ from .prefault import Prefaulter
 from .saved_values import Variables
 from .shell import Shell
 
+_Order = TypeVar("_Order")
 _PIECE_SIZE = 1 << 20  # bytes of a value in one frame
 _REAP_SECONDS, _REAP_INTERVAL = 0.5, 0.002  # of waiting for a checkpoint that was killed
 _HOOK_INTERVAL = 0.001  # between checks that Python has left the hook for dropped exceptions
@@ -124,7 +139,7 @@ class Session:
         if frame.kind != protocol.SESSION_REQUEST:
             return  # the rest of a value or input that nothing waits for any more
         try:
-            answer = self._execute_order(frame.json(), descriptors)
+            answer = self._execute_order(decode_packet(frame.payload, *PROCESS_ORDERS), descriptors)
         except (ControlLost, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -133,35 +148,32 @@ class Session:
         self._control.send_frame(held + answer.encode(frame.run))
         self._shell.run_deferred_work()
 
-    def _execute_order(self, order: dict[str, Any], descriptors: list[int]) -> Answer:
-        match order["op"]:
-            case "enter":
+    def _execute_order(self, order: ProcessOrder, descriptors: list[int]) -> Answer:
+        match order:
+            case RunCode():
+                return self._run_interruptible(self._run_block, order)
+            case GetVariable():
+                return self._run_interruptible(self._get_variable, order)
+            case SetVariable():
+                return self._run_interruptible(self._set_variable, order)
+            case ListVariables():
+                return self._run_interruptible(self._describe_variables, order)
+            case CompleteCode():
+                return self._run_interruptible(self._complete, order)
+            case EnterFolder():
                 self.enter_work_folder()
                 return Answer()
-            case "run":
-                return self._run_interruptible(self._run_block, order)
-            case "get":
-                return self._run_interruptible(self._get_variable, order)
-            case "set":
-                return self._run_interruptible(self._set_variable, order)
-            case "variables":
-                return self._run_interruptible(self._describe_variables, order)
-            case "complete":
-                return self._run_interruptible(self._complete, order)
-            case "flush":
+            case FlushFiles():
                 return self._flush_files()
-            case "checkpoint":
-                return self._make_checkpoint(descriptors[0], exact=bool(order["exact"]))
-            case "fork":
+            case MakeCheckpoint() | MakeRollbackCheckpoint():
+                is_exact = isinstance(order, MakeCheckpoint)
+                return self._make_checkpoint(descriptors[0], exact=is_exact)
+            case ForkBranches():
                 return self._fork_branches(descriptors[0])
-            case unknown:
-                return Answer(error=f"A session does not know the order {unknown!r}.")
 
     # blocks and values
 
-    def _run_interruptible(
-        self, work: Callable[[dict[str, Any]], Answer], order: dict[str, Any]
-    ) -> Answer:
+    def _run_interruptible(self, work: Callable[[_Order], Answer], order: _Order) -> Answer:
         """Run `work`, which SIGINT interrupts. Add its CPU seconds to the answer.
 
         A child that user code has forked ends here, as it does at the end of a program.
@@ -190,7 +202,7 @@ class Session:
         cpu = time.process_time() + _children_seconds() - before
         return answer._replace(interrupted=self._interrupted, cpu=max(0.0, cpu))
 
-    def _work(self, work: Callable[[dict[str, Any]], Answer], order: dict[str, Any]) -> Answer:
+    def _work(self, work: Callable[[_Order], Answer], order: _Order) -> Answer:
         if self._interrupted:  # after the handler was set, but before this call
             raise KeyboardInterrupt
         return work(order)
@@ -237,18 +249,16 @@ class Session:
             except OSError:
                 continue
 
-    def _run_block(self, order: dict[str, Any]) -> Answer:
+    def _run_block(self, order: RunCode) -> Answer:
         self._displays.begin_block()
         self._shell.interrupted = False
-        self._shell.ask = self._ask_input if order.get("input") else None
-        self._shell.no_input = order.get("no_input") or self._shell.no_input
-        self._shell.show_interrupts = bool(order.get("show_interrupts"))
-        self._shell.set_colours(bool(order.get("colours")))
-        self._shell.imitate_terminal(order.get("terminal"))
-        code = self._shell.run(
-            order["code"], silent=bool(order.get("silent")), file=order.get("file")
-        )
-        threads = self._threads.to_announce() if order.get("rollback_checkpoints") else ()
+        self._shell.ask = self._ask_input if order.answers_input else None
+        self._shell.no_input = order.no_input or self._shell.no_input
+        self._shell.show_interrupts = order.show_interrupts
+        self._shell.set_colours(order.has_colours)
+        self._shell.imitate_terminal(order.terminal_mode)
+        code = self._shell.run(order.code, silent=order.is_silent, file=order.file)
+        threads = self._threads.to_announce() if order.rollback_checkpoints else ()
         return Answer(exit=code, by_value=(*threads,) or None)
 
     def _publish(self, data: Any, metadata: Any) -> None:
@@ -260,7 +270,7 @@ class Session:
         self._held_frames += self._displays.encode_text(self._run, data["text/plain"])
 
     def _ask_input(self, prompt: str, hidden: bool) -> str:
-        self._control.send(protocol.INPUT_REQUEST, self._run, {"prompt": prompt, "hidden": hidden})
+        self._control.send_frame(InputQuestion(prompt, hidden).encode(self._run))
         return self._receive_data().decode(errors="replace")
 
     def _receive_data(self) -> bytes:
@@ -269,31 +279,30 @@ class Session:
             if frame.kind == protocol.SESSION_DATA and frame.run == self._run:
                 return frame.payload
 
-    def _describe_variables(self, _order: dict[str, Any]) -> Answer:
+    def _describe_variables(self, _order: ListVariables) -> Answer:
         found = values.describe_variables(self._shell.variables, self._shell.hidden)
-        return Answer(variables=tuple(SessionVariable(**variable) for variable in found))
+        return Answer(variables=(*found,))
 
-    def _complete(self, order: dict[str, Any]) -> Answer:
-        start, matches = self._shell.complete(order["code"], order["cursor"])
+    def _complete(self, order: CompleteCode) -> Answer:
+        start, matches = self._shell.complete(order.code, order.cursor)
         return Answer(start=start, matches=(*matches,))
 
-    def _get_variable(self, order: dict[str, Any]) -> Answer:
-        name = order["name"]
+    def _get_variable(self, order: GetVariable) -> Answer:
+        name = order.name
         if name not in self._shell.variables:
             return Answer(error=f"The session has no variable {name!r}.", missing=True)
         kind, data = values.encode(self._shell.variables[name])
         for start in range(0, len(data), _PIECE_SIZE):
-            self._control.send(protocol.VALUE_CHUNK, self._run, data[start : start + _PIECE_SIZE])
+            chunk = data[start : start + _PIECE_SIZE]
+            self._control.send_frame(protocol.encode(protocol.VALUE_CHUNK, self._run, chunk))
         return Answer(kind=kind)
 
-    def _set_variable(self, order: dict[str, Any]) -> Answer:
+    def _set_variable(self, order: SetVariable) -> Answer:
         data = bytearray()
-        while len(data) < order["size"]:
+        while len(data) < order.size:
             data += self._receive_data()
-        value = values.decode(order["kind"], bytes(data))
-        self._shell.variables[order["name"]] = (
-            value.to_pandas() if order["kind"] == "frame" else value
-        )
+        value = values.decode(order.kind, bytes(data))
+        self._shell.variables[order.name] = value.to_pandas() if order.kind == "frame" else value
         return Answer()
 
     # checkpoints and branches

@@ -10,11 +10,12 @@ import functools
 import os
 import signal
 import socket
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ... import handshake
 from ...linux import syscalls
 from ...messages import StartSession
+from ...spec import ZygoteSpec
 from ..confinement import Confinement
 from ..filesystem import CellFilesystem
 from ..init import enter_network_namespace
@@ -25,13 +26,11 @@ from .shell import Shell
 _shells: list[Shell] = []
 
 
-def run_session_init(
-    link: socket.socket, spec: dict[str, Any], confinement: Confinement
-) -> NoReturn:
+def run_session_init(link: socket.socket, spec: ZygoteSpec, confinement: Confinement) -> NoReturn:
     """In a fork of the zygote: run as the first process of a session's cell."""
     init = SessionInit(link, spec, functools.partial(_fork_session, spec, confinement))
     try:
-        if spec["namespaces"]:
+        if spec.namespaces:
             syscalls.unshare(syscalls.CLONE_NEWNS)
             enter_network_namespace(spec, "session")
             mount_proc()
@@ -57,7 +56,7 @@ def zygote_shell() -> Shell:
 
 
 def _fork_session(
-    spec: dict[str, Any],
+    spec: ZygoteSpec,
     confinement: Confinement,
     init: SessionInit,
     descriptors: list[int],
@@ -81,7 +80,7 @@ def _fork_session(
             os.dup2(source, target)
             os.close(source)
         confinement.apply()
-        session = Session(zygote_shell(), control, spec["cwd"])
+        session = Session(zygote_shell(), control, spec.cwd)
         if order.in_work_folder:
             session.enter_work_folder()
         if saved:

@@ -12,11 +12,17 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ... import protocol
 from ...linux.process_tree import is_ending
 from ...messages import Answer
+from ...packets import encode_packet
+from ...session_orders import (
+    CheckpointOrder,
+    ContinueSession,
+    MakeRollbackCheckpoint,
+    SaveVariables,
+)
 from ..faults import describe
 from ..interfaces import EventSource
 from .channel import Channel
@@ -66,7 +72,7 @@ class CheckpointHandle:
         """
         successor = CheckpointHandle(loop, self.blocks, self._on_change)
         try:
-            self.send_order({"op": "resume"}, [session_channel.peer_fd, successor.channel.peer_fd])
+            self.send_order(ContinueSession(), [session_channel.peer_fd, successor.channel.peer_fd])
         except BaseException:
             successor.channel.close()
             raise
@@ -79,13 +85,15 @@ class CheckpointHandle:
         """Make it send its variables. Return the socket from which a new session reads them."""
         reader, writer = socket.socketpair()
         with writer:
-            self.send_order({"op": "save"}, [writer.fileno()])
+            self.send_order(SaveVariables(), [writer.fileno()])
         return reader
 
-    def send_order(self, order: dict[str, Any], descriptors: list[int]) -> None:
+    def send_order(self, order: CheckpointOrder, descriptors: list[int]) -> None:
         """Send an order that makes it fork a process."""
         self.channel.signal(signal.SIGCONT)  # user code may have stopped it
-        self.channel.send(protocol.encode_json(protocol.SESSION_REQUEST, 0, order), descriptors)
+        self.channel.send(
+            protocol.encode(protocol.SESSION_REQUEST, 0, encode_packet(order)), descriptors
+        )
 
     def drop(self) -> None:
         """Kill it. Its process still counts as a checkpoint until it is gone."""
@@ -178,8 +186,8 @@ class CheckpointSet:
         """
         if self._pending_rollback is not None:
             return
-        order = {"op": "checkpoint", "exact": False}
-        frame = protocol.encode_json(protocol.SESSION_REQUEST, 0, order)
+        packet = encode_packet(MakeRollbackCheckpoint())
+        frame = protocol.encode(protocol.SESSION_REQUEST, 0, packet)
         try:
             self._pending_rollback = self._request(main, frame, blocks)
         except (OSError, MemoryError) as error:

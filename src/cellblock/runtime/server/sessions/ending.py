@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from ...messages import Ending
+from ...spec import CellLimits
 from .checkpoints import CheckpointSet
 from .init_handle import SessionInitHandle
 from .request import SessionRequest
@@ -16,7 +16,7 @@ def describe_ending(
     request: SessionRequest,
     init: SessionInitHandle,
     checkpoints: CheckpointSet,
-    limits: dict[str, Any],
+    limits: CellLimits,
     restored: RestoredState,
 ) -> Ending:
     """Return how the block of `request` ended."""

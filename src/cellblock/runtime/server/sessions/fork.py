@@ -19,14 +19,15 @@ from collections import deque
 from collections.abc import Callable
 
 from ... import handshake
-from ...messages import Answer, ForkBranchInits, ForkNext, NewBranch
-from ..cell import Job
+from ...messages import Answer, ForkBranchInits, ForkNext, RunTerms
+from ...session_orders import ForkBranches, ForkSession, NewBranch
 from ..event_loop import FOREVER
 from ..faults import describe
 from ..interfaces import FrameSender
 from ..mount_client import MountClient, NoMounts
 from .fault_boundary import FaultBoundary
 from .fork_helper import ForkHelper
+from .request import SessionJob
 from .session import LiveSession
 
 _TIMEOUT = 30.0  # seconds for a batch, far more than a loaded machine needs
@@ -64,7 +65,7 @@ class Fork:
 
     def __init__(
         self,
-        job: Job,
+        job: SessionJob[ForkSession],
         parent: LiveSession,
         loop: FrameSender,
         mount_client: MountClient | NoMounts,
@@ -75,7 +76,7 @@ class Fork:
         self.deadline = FOREVER
         self._loop = FaultBoundary(loop, lambda error: self.fail(describe(error)))
         self._mount_client, self._on_end = mount_client, on_end
-        key = job.request["checkpoint_key"]
+        key = job.order.key
         self._checkpoint = parent.checkpoints.named[key] if key is not None else None
         self._step = Step.PROCESSES
         self._at_once = 0
@@ -135,7 +136,7 @@ class Fork:
         helper.close_peer()
 
     def _targets(self, branch: LiveSession) -> tuple[str, ...]:
-        return tuple(mount["target"] for mount in self.branches[branch].mounts)
+        return tuple(mount.target for mount in self.branches[branch].mounts)
 
     def _fork_cell(self, helper: ForkHelper) -> None:
         """Let the helper, which is ready, fork the first process of the next branch."""
@@ -180,12 +181,12 @@ class Fork:
         namespaces no other process could have the same memory.
         """
         helper = self._process_helper = ForkHelper(self._loop, self._fork_process, self.fail)
-        order = {"op": "fork", "wall_seconds": self.deadline - time.monotonic() + _GRACE}
+        order = ForkBranches(RunTerms(self.deadline - time.monotonic() + _GRACE))
         if self._checkpoint is not None:
             self._checkpoint.send_order(order, [helper.peer_fd])
             helper.close_peer()
             return
-        job = Job(self.job.number, order, self.job.arrived)
+        job = SessionJob(self.job.number, order, self.job.arrived)
         failure = self.parent.submit(job, [helper.peer_fd], on_answer=self._on_answer)
         if failure is not None:
             self.fail(str(failure.error))

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from ... import handshake
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ...linux.known_process import KnownProcess
-from ...messages import ForkNext, OrderResult, decode_packet, encode_packet
+from ...messages import ForkNext, OrderResult
+from ...packets import decode_packet, encode_packet
 from ..interfaces import EventSource
 
 

@@ -11,21 +11,14 @@ import signal
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from ... import handshake
 from ...linux import process_tree
 from ...linux.credentials import CREDENTIALS_SPACE, enable_credentials, sender_pid
 from ...linux.known_process import KnownProcess
-from ...messages import (
-    INIT_REPORTS,
-    Hello,
-    InitOrder,
-    OrderResult,
-    ProcessExit,
-    decode_packet,
-    encode_packet,
-)
+from ...messages import INIT_REPORTS, Hello, InitOrder, OrderResult, ProcessExit
+from ...packets import decode_packet, encode_packet
+from ...spec import CellLimits
 from ..cgroups import CellCgroups
 from ..faults import describe
 from ..interfaces import EventSource
@@ -228,9 +221,7 @@ class SessionInitHandle:
         if self._usage is not None:
             self._usage.start_session_block(alone=self._is_alone(main_pid, others))
 
-    def limit_that_ended(
-        self, limits: dict[str, Any], cpu: float, status: int | None
-    ) -> str | None:
+    def limit_that_ended(self, limits: CellLimits, cpu: float, status: int | None) -> str | None:
         """Return the limit that ended a block which used `cpu` seconds, or None.
 
         `status` is the exit status of the session's process. Where the kernel counts OOM kills for
@@ -263,7 +254,7 @@ class SessionInitHandle:
             0 if self._usage is None else self._usage.group_peak_bytes() or self._usage.peak_bytes
         )
 
-    def exceeded_limit(self, limits: dict[str, Any], storage: StorageMeter) -> str | None:
+    def exceeded_limit(self, limits: CellLimits, storage: StorageMeter) -> str | None:
         """Return the name of the limit that the running block exceeds, or None."""
         return None if self._usage is None else self._usage.exceeded_limit(limits, storage)
 

@@ -1,9 +1,7 @@
 """All sessions of one server: a spare one, those that are open, and those that are ending.
 
-A `SESSION_REQUEST` frame has an `op`. The manager carries out `open`, `close`, `fork` (branches),
-`resume` and `drop` (a named checkpoint), and `program` (a block in a new process that sees the
-session's folders). It forwards the rest to the session: `run`, `get`, `set`, `variables`, `flush`,
-`checkpoint` and `kill`.
+A `SESSION_REQUEST` frame holds an order of `session_orders`. The manager carries out those to the
+server, and forwards the others to the session.
 """
 
 from __future__ import annotations
@@ -11,11 +9,26 @@ from __future__ import annotations
 import functools
 import socket
 import time
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ... import handshake, protocol
 from ...linux.held_file import HeldFile
-from ...messages import Answer, MountFolders, NewBranch
+from ...messages import Answer, MountFolders, MountSpec, RunProgram
+from ...packets import decode_packet
+from ...session_orders import (
+    SESSION_ORDERS,
+    CloseSession,
+    DropCheckpoint,
+    EnterFolder,
+    ForkSession,
+    KillProcess,
+    MakeCheckpoint,
+    OpenSession,
+    ResumeCheckpoint,
+    SessionOrder,
+    SubmittedOrder,
+)
+from ...spec import ServerSpec
 from ..cell import Job
 from ..cgroups import CellCgroups
 from ..descriptors import MOST_PER_BRANCH, MOST_PER_REQUEST, are_free
@@ -27,6 +40,7 @@ from ..pool import Pool
 from ..storage import WritableFolders, mounted_folders
 from .fork import CHECKPOINT_GONE, Fork
 from .pending import PendingRequests
+from .request import SessionJob
 from .session import LiveSession
 from .state import State
 
@@ -35,7 +49,7 @@ _CLOSE_GRACE = 2.0  # seconds for a first process to end
 _MAX_FAILURES = 3
 _MAX_REMEMBERED_RUNS = 100  # before those that are over are forgotten
 _RELEASE_INTERVAL = 1.0  # seconds for which files that need not stay open may do so
-_OPENING = frozenset({"open", "fork", "checkpoint", "program"})  # need descriptors of the server
+_OPENING = (OpenSession, ForkSession, MakeCheckpoint, RunProgram)  # need descriptors of the server
 _SESSION_GONE = "the session does not exist: it was closed or has failed"
 
 
@@ -48,7 +62,7 @@ class SessionManager:
         zygote: socket.socket,
         zygote_pid: int,
         mount_socket: socket.socket | None,
-        spec: dict[str, Any],
+        spec: ServerSpec,
         cgroups: CellCgroups,
     ) -> None:
         self._loop, self._zygote, self._spec = loop, zygote, spec
@@ -57,13 +71,14 @@ class SessionManager:
             MountClient(loop, mount_socket) if mount_socket is not None else NoMounts()
         )
         self._sessions: dict[int, LiveSession] = {}
-        self._folders_to_delete: dict[int, list[str]] = {}
+        # Of open sessions, by number. Needed only if the server ends before them.
+        self.folders_to_delete: dict[int, Sequence[str]] = {}
         self._spare: LiveSession | None = None
-        self._waiting: list[Job] = []
+        self._waiting: list[SessionJob[OpenSession]] = []
         self._pending = PendingRequests(loop)
         self._closing: list[LiveSession] = []
         self._forks: dict[LiveSession, Fork] = {}  # by branch
-        self._restores: dict[LiveSession, Job] = {}  # of named checkpoints
+        self._restores: dict[LiveSession, SessionJob[ResumeCheckpoint]] = {}  # of named checkpoints
         self._sessions_by_run: dict[int, LiveSession] = {}
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
         self._created = self._failures = 0
@@ -71,18 +86,19 @@ class SessionManager:
 
     # requests
 
-    def handle_request(self, frame: protocol.Frame, request: dict[str, Any]) -> None:
+    def handle_request(self, frame: protocol.Frame) -> None:
         """Carry out a request or forward it to its session."""
-        job = Job(frame.run, request, time.monotonic())
-        session = self._sessions.get(request["session"])
+        order: SessionOrder = decode_packet(frame.payload, *SESSION_ORDERS)
+        job = SessionJob(frame.run, order, time.monotonic())
+        session = self._sessions.get(order.session)
         self._pending.add(job, session)
         self._release_at = min(self._release_at, job.arrived + _RELEASE_INTERVAL)
-        count = MOST_PER_REQUEST + len(request.get("mounts", ()))
-        count += MOST_PER_BRANCH * len(request.get("branches", ()))
-        if request["op"] in _OPENING and not are_free(count):
+        count = MOST_PER_REQUEST + len(getattr(order, "mounts", ()))
+        count += MOST_PER_BRANCH * len(getattr(order, "branches", ()))
+        if isinstance(order, _OPENING) and not are_free(count):
             self._pending.refuse(job, DESCRIPTOR_LIMIT, full=True)
-        elif request["op"] == "open":
-            self._waiting.append(job)
+        elif isinstance(order, OpenSession):
+            self._waiting.append(SessionJob(job.number, order, job.arrived))
             self._hand_out_spare()
         elif session is None:
             self._pending.refuse(job, _SESSION_GONE, lost=True)
@@ -90,29 +106,34 @@ class SessionManager:
             on_fault = functools.partial(self._on_request_fault, job, session)
             run_contained(functools.partial(self._handle, job, session, frame), on_fault)
 
-    def _handle(self, job: Job, session: LiveSession, frame: protocol.Frame) -> None:
-        request = job.request
-        match request["op"]:
-            case "close":
-                self._close_session(request["session"])
+    def _handle(
+        self, job: SessionJob[SessionOrder], session: LiveSession, frame: protocol.Frame
+    ) -> None:
+        match order := job.order:
+            case CloseSession():
+                self._close_session(order.session)
                 self._pending.answer(job, Answer())
-            case "kill" | "fork" if (
-                key := request["checkpoint_key"]
-            ) and not session.checkpoints.has_named(key):
+            case KillProcess(key=str(key)) | ForkSession(key=str(key)) if (
+                not session.checkpoints.has_named(key)
+            ):
                 self._pending.answer(job, Answer(error=CHECKPOINT_GONE))
-            case "resume":
-                self._restores[session] = job
-                session.resume_checkpoint(request["checkpoint_key"])
-            case "drop":
-                session.checkpoints.drop_named(request["checkpoint_key"])
+            case ResumeCheckpoint():
+                self._restores[session] = SessionJob(job.number, order, job.arrived)
+                session.resume_checkpoint(order.key)
+            case DropCheckpoint():
+                session.checkpoints.drop_named(order.key)
                 self._pending.answer(job, Answer())
-            case "fork":
-                self._fork(job, session)
-            case "program":
+            case ForkSession():
+                self._fork(SessionJob(job.number, order, job.arrived), session)
+            case RunProgram():
                 self._fetching.add(job.number)
+                program = Job(job.number, order.request, job.arrived)
                 self._mount_client.fetch(
-                    request["mounts"], functools.partial(self._on_program_fetched, job)
+                    order.mounts,
+                    functools.partial(self._on_program_fetched, program, order.mounts),
                 )
+            case OpenSession():
+                pass
             case _:
                 if len(self._sessions_by_run) > _MAX_REMEMBERED_RUNS:
                     self._sessions_by_run = {
@@ -121,21 +142,28 @@ class SessionManager:
                         if other.request is not None
                     }
                 self._sessions_by_run[frame.run] = session
-                self._submit(job, session, frame.payload)
+                self._submit(SessionJob(job.number, order, job.arrived), session, frame.payload)
 
-    def _submit(self, job: Job, session: LiveSession, payload: bytes | None = None) -> None:
+    def _submit(
+        self,
+        job: SessionJob[SubmittedOrder],
+        session: LiveSession,
+        payload: bytes | None = None,
+    ) -> None:
         if failure := session.submit(job, payload=payload):
             self._pending.answer(job, failure)
         else:
             self._pending.hand_over(job)  # the session answers
 
-    def _on_request_fault(self, job: Job, session: LiveSession, error: Exception) -> None:
+    def _on_request_fault(
+        self, job: SessionJob[SessionOrder], session: LiveSession, error: Exception
+    ) -> None:
         """Refuse a request, and end its session if that has begun to work on it."""
         self._pending.refuse(job, describe(error))
         for fork in {fork for fork in self._forks.values() if fork.job.number == job.number}:
             fork.fail(describe(error))
         is_begun = session.request is not None and session.request.run.number == job.number
-        if is_begun or job.request["op"] == "resume":
+        if is_begun or isinstance(job.order, ResumeCheckpoint):
             session.on_fault(error)
 
     def send_data(self, frame: protocol.Frame) -> None:
@@ -159,7 +187,7 @@ class SessionManager:
     def _hand_out_spare(self) -> None:
         if self._waiting and self._spare is not None and self._spare.main_ready:
             session, self._spare = self._spare, None
-            if self._spec.get("spare_sessions", True):
+            if self._spec.spare_sessions:
                 self._refill_at = time.monotonic() + _REFILL_DELAY
             job = self._waiting.pop(0)
             run_contained(functools.partial(self._open_session, job, session), session.on_fault)
@@ -197,7 +225,8 @@ class SessionManager:
         elif (job := self._restores.pop(session, None)) is not None:
             error = session.restored_state.take_error()
             self._pending.answer(job, Answer(error=error))
-            session.begin_rollback_checkpoint(job.request)
+            if job.order.rollback_checkpoints:
+                session.begin_rollback_checkpoint()
 
     def on_gone(self, session: LiveSession, why: str) -> None:
         """See `SessionOwner`."""
@@ -222,50 +251,46 @@ class SessionManager:
 
     # open and close
 
-    def _open_session(self, job: Job, session: LiveSession) -> None:
+    def _open_session(self, job: SessionJob[OpenSession], session: LiveSession) -> None:
         """Mount the folders of a session and let it change to its work folder."""
-        number = job.request["session"]
         self._pending.add(job, session)
-        self._register(number, session, job.request["delete"])
+        self._register(job.order.session, session, job.order.delete)
         self._mount_client.fetch(
-            job.request["mounts"], functools.partial(self._on_session_fetched, job, session)
+            job.order.mounts, functools.partial(self._on_session_fetched, job, session)
         )
 
     def _on_session_fetched(
-        self, job: Job, session: LiveSession, mounts: list[int], error: str
+        self, job: SessionJob[OpenSession], session: LiveSession, mounts: list[int], error: str
     ) -> None:
         if job not in self._pending:  # the session has ended meanwhile
             return
         if error:
-            self._close_session(job.request["session"], error)
+            self._close_session(session.number, error)
             return
-        targets = tuple(mount["target"] for mount in job.request["mounts"])
-        self._set_folders(job.request["mounts"], session)
+        targets = tuple(mount.target for mount in job.order.mounts)
+        self._set_folders(job.order.mounts, session)
         session.init.send_order(
             MountFolders(targets),
             mounts,
             functools.partial(self._on_mounted, job, session),
         )
 
-    def _set_folders(self, mounts: list[dict[str, Any]], session: LiveSession) -> None:
-        paths = [*self._spec["writable"], *mounted_folders(mounts).paths]
+    def _set_folders(self, mounts: Iterable[MountSpec], session: LiveSession) -> None:
+        paths = [*self._spec.writable, *mounted_folders(mounts).paths]
         session.folders = WritableFolders(paths)
 
-    def _on_mounted(self, job: Job, session: LiveSession, error: str) -> None:
+    def _on_mounted(self, job: SessionJob[OpenSession], session: LiveSession, error: str) -> None:
         if error:
-            self._close_session(job.request["session"], error)
+            self._close_session(session.number, error)
             return
-        self._submit(Job(job.number, {"op": "enter"}, job.arrived), session)
+        self._submit(SessionJob(job.number, EnterFolder(), job.arrived), session)
 
-    def _register(self, number: int, session: LiveSession, delete: list[str]) -> None:
+    def _register(self, number: int, session: LiveSession, delete: Sequence[str]) -> None:
         self._sessions[number], session.number = session, number
-        self._folders_to_delete[number] = delete
-        self._spec["delete"] += delete
+        self.folders_to_delete[number] = delete
 
     def _close_session(self, number: int, why: str = "the session was closed") -> None:
-        for path in self._folders_to_delete.pop(number, ()):
-            # Needed only if the server ends first: the client that closes a session deletes them.
-            self._spec["delete"].remove(path)
+        self.folders_to_delete.pop(number, None)  # by the client that closes the session
         if (session := self._sessions.pop(number, None)) is not None:
             self._pending.refuse_all(session, why)
             self._retire(session)
@@ -290,11 +315,11 @@ class SessionManager:
 
     # branches
 
-    def _fork(self, job: Job, session: LiveSession) -> None:
+    def _fork(self, job: SessionJob[ForkSession], session: LiveSession) -> None:
         """Fork branches into cells below the session's, each with folders of its own."""
         fork = Fork(job, session, self._loop, self._mount_client, self._on_fork_end)
-        for fields in job.request["branches"]:
-            requested, branch = NewBranch(**fields), self._create_session()
+        for requested in job.order.branches:
+            branch = self._create_session()
             self._set_folders(requested.mounts, branch)
             self._forks[branch] = fork
             fork.add(branch, requested)
@@ -306,23 +331,24 @@ class SessionManager:
             del self._forks[branch]
             if failure is None:
                 self._register(requested.session, branch, requested.delete)
-                branch.pending_checkpoint = fork.job.request
+                branch.pending_checkpoint = fork.job.order.rollback_checkpoints
             else:
                 self._retire(branch)
         self._pending.answer(fork.job, failure or Answer())
 
     # blocks in a new process
 
-    def _on_program_fetched(self, job: Job, mounts: list[int], error: str) -> None:
+    def _on_program_fetched(
+        self, job: Job, mounts: Sequence[MountSpec], descriptors: list[int], error: str
+    ) -> None:
         if job.number not in self._fetching:
             self._pending.answer(job, job.cancelled_ending())
         elif error:
             self._pending.refuse(job, error)
-        elif not mounts:
+        elif not descriptors:
             self.pool.submit(job)
         else:
-            targets = [mount["target"] for mount in job.request["mounts"]]
-            self.pool.submit_with_mounts(job, targets, mounts)
+            self.pool.submit_with_mounts(job, mounts, descriptors)
         self._fetching.discard(job.number)
         self._pending.hand_over(job)  # the pool answers
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, TypeVar
 
 from ... import protocol
-from ...messages import Answer
+from ...messages import Answer, InputQuestion, RunCode
+from ...packets import decode_fields, encode_packet
+from ...session_orders import GetVariable, KillProcess, SubmittedOrder
 from ..cell import Run
 from ..event_loop import FOREVER
 
+_Order = TypeVar("_Order", covariant=True)
 _MAX_FORWARDED_BYTES = 64 * 1024 * 1024  # of the displays and input requests of one block
 
 # All in seconds.
@@ -22,22 +24,30 @@ _MAX_INPUT_WAIT = 3600.0  # for the answers to `input()` of one block, in additi
 _KILLING_LIMITS = ("memory_bytes", "written_bytes", "files")
 
 
+class SessionJob(Generic[_Order]):
+    """A request to a session, or about one. It arrived at the time `arrived`."""
+
+    def __init__(self, number: int, order: _Order, arrived: float) -> None:
+        self.number, self.order, self.arrived = number, order, arrived
+
+
 class SessionRequest:
     """A block or another order that a session works on, and its progress."""
 
     def __init__(
         self,
         run: Run,
-        order: dict[str, Any],
+        order: SubmittedOrder,
         descriptors: list[int],
         payload: bytes | None,
         on_answer: Callable[[Answer], None] | None,
     ) -> None:
         self.run, self.order, self.descriptors = run, order, descriptors
         self.on_answer = on_answer
-        self.payload = json.dumps(order).encode() if payload is None else payload
-        self.is_block, self.is_kill = order["op"] == "run", order["op"] == "kill"
-        if not self.is_block:
+        self.payload = encode_packet(order) if payload is None else payload
+        self.block = order if isinstance(order, RunCode) else None
+        self.is_kill = isinstance(order, KillProcess)
+        if self.block is None:
             run.deadline = min(run.deadline, run.started + _ANSWER_TIMEOUT)
         self._input_wait_left = _MAX_INPUT_WAIT
         self._asked_at: float | None = None  # when `input()` was called that waits for an answer
@@ -64,7 +74,7 @@ class SessionRequest:
             return
         self.must_interrupt = True
         if is_cancel and self.run.why is None:
-            if self.is_block and not self.order.get("keep_processes"):
+            if self.block is not None and not self.block.keep_processes:
                 self.kill_others_at = now + _INTERRUPT_GRACE
         else:
             # After a mere interrupt the session would keep the memory, or could keep writing.
@@ -85,7 +95,7 @@ class SessionRequest:
 
     def start_input(self) -> None:
         """Stop the clock of the time limit until `end_input` if a person is asked."""
-        if self._asked_at is None and not self.order.get("input_is_timed", True):
+        if self._asked_at is None and self.block is not None and not self.block.input_is_timed:
             self._asked_at = time.monotonic()
             self.run.deadline += self._input_wait_left
 
@@ -120,10 +130,10 @@ class SessionRequest:
         match frame.kind:
             case protocol.DISPLAY:
                 return self._forwarded_bytes <= _MAX_FORWARDED_BYTES
-            case protocol.INPUT_REQUEST if self.order.get("input"):
-                frame.json()
+            case protocol.INPUT_REQUEST if self.block is not None and self.block.answers_input:
+                decode_fields(frame, InputQuestion)
                 return self._forwarded_bytes <= _MAX_FORWARDED_BYTES
-            case protocol.VALUE_CHUNK if self.order["op"] == "get":
+            case protocol.VALUE_CHUNK if isinstance(self.order, GetVariable):
                 if memory_bytes is not None and self._forwarded_bytes > memory_bytes:
                     raise protocol.ProtocolError(
                         "A value is larger than the memory limit of its session."

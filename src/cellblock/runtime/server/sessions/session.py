@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ... import protocol
 from ...linux import process_tree
-from ...messages import Answer, Failure, StartSession
-from ..cell import Job, Run
+from ...messages import Answer, Failure, RunCode, StartSession
+from ...session_orders import EnterFolder, MakeCheckpoint, SetVariable, SubmittedOrder
+from ...spec import ServerSpec
+from ..cell import Run, file_failure
 from ..cgroups import CellCgroups
 from ..event_loop import FOREVER
 from ..faults import describe
@@ -29,7 +30,7 @@ from .fault_boundary import FaultBoundary
 from .init_handle import SessionInitHandle
 from .orphans import SessionOrphans
 from .output import SessionOutput
-from .request import SessionRequest
+from .request import SessionJob, SessionRequest
 from .restored_state import RestoredState
 from .state import TRANSITIONS, WITHOUT_PROCESS, SessionOwner, State, state_during
 
@@ -55,13 +56,13 @@ class LiveSession:
         owner: SessionOwner[LiveSession],
         loop: FrameSender,
         name: str,
-        spec: dict[str, Any],
+        spec: ServerSpec,
         cgroups: CellCgroups,
     ) -> None:
         self._owner, self.number, self.state = owner, 0, State.STARTING
-        self._loop, self._limits = FaultBoundary(loop, self.on_fault), spec["limits"]
-        self.folders = WritableFolders(spec["writable"])
-        self.output = SessionOutput(self._loop, self._limits.get("output_bytes"))
+        self._loop, self._limits = FaultBoundary(loop, self.on_fault), spec.limits
+        self.folders = WritableFolders(spec.writable)
+        self.output = SessionOutput(self._loop, self._limits.output_bytes)
         try:
             self.init = SessionInitHandle(
                 self._loop,
@@ -82,9 +83,8 @@ class LiveSession:
         self.in_work_folder = False
         self.checkpoints = CheckpointSet(self._loop, self._finish_request)
         self.orphans = SessionOrphans(self.init, self.checkpoints)
-        # The order of a branch that requests its first rollback checkpoint. It is carried out
-        # before the first block: an unused branch needs none.
-        self.pending_checkpoint: dict[str, Any] | None = None
+        # A branch makes its first rollback checkpoint before its first block, if it has one.
+        self.pending_checkpoint = False
         # Number of blocks at the start of a branch, if its first process can fork it again.
         self.base_blocks: int | None = None
         self.restored_state = RestoredState()
@@ -134,7 +134,7 @@ class LiveSession:
     def _on_frame(self, frame: protocol.Frame) -> None:
         request = self.request
         if frame.kind == protocol.SESSION_REPLY and frame.run == 0:
-            answer = Answer.decode(frame)
+            answer = Answer.from_session(frame)
             if self.main_ready:
                 self._assign_checkpoint_pids(answer)
                 self.checkpoints.finish_rollback(answer)
@@ -143,10 +143,10 @@ class LiveSession:
         elif request is None or frame.run != request.run.number or request.answer is not None:
             return
         elif frame.kind == protocol.SESSION_REPLY:
-            request.answer = Answer.decode(frame)
+            request.answer = Answer.from_session(frame)
             self._assign_checkpoint_pids(request.answer)
             self._finish_request()
-        elif request.should_forward(frame, self._limits.get("memory_bytes")):
+        elif request.should_forward(frame, self._limits.memory_bytes):
             self.output.forward(request, frame)
 
     def _on_main_ready(self, hello: Answer) -> None:
@@ -161,7 +161,7 @@ class LiveSession:
         self._owner.on_ready(self)
         request = self.request
         if request is not None and not request.restarted and not request.exited_at:
-            if request.is_block and request.run.why is not None:
+            if request.block is not None and request.run.why is not None:
                 request.answer = Answer(exit=130, interrupted=True)  # it does not begin
             else:
                 self._send_order(request)
@@ -199,7 +199,7 @@ class LiveSession:
 
     def submit(
         self,
-        job: Job,
+        job: SessionJob[SubmittedOrder],
         descriptors: list[int] | None = None,
         payload: bytes | None = None,
         on_answer: Callable[[Answer], None] | None = None,
@@ -212,13 +212,13 @@ class LiveSession:
         if self.request is not None or self.state is State.CLOSED:
             return Failure("the session is busy or closed")
         try:
-            run = Run(job, self._limits, self.folders)
+            run = Run(job.number, job.arrived, job.order.terms, self._limits, self.folders)
         except (OSError, MemoryError) as error:
-            return job.file_error(error)
+            return file_failure(error)
         request = self.request = SessionRequest(
-            run, job.request, descriptors or [], payload, on_answer
+            run, job.order, descriptors or [], payload, on_answer
         )
-        if request.is_block:
+        if request.block is not None:
             self.output.begin_block(run)
             self._check_usage_at = time.monotonic() + run.storage.check_after(_USAGE_CHECK_INTERVAL)
         if request.is_kill:
@@ -242,12 +242,12 @@ class LiveSession:
 
     def _send_order(self, request: SessionRequest) -> None:
         assert self.main is not None
-        self._enter(state_during(request.order["op"]))
-        if self.pending_checkpoint is not None:
-            order, self.pending_checkpoint = self.pending_checkpoint, None
-            self.begin_rollback_checkpoint(order)
+        self._enter(state_during(request.order))
+        if self.pending_checkpoint:
+            self.pending_checkpoint = False
+            self.begin_rollback_checkpoint()
         frame = protocol.encode(protocol.SESSION_REQUEST, request.run.number, request.payload)
-        if request.order["op"] == "checkpoint":
+        if isinstance(request.order, MakeCheckpoint):
             self.checkpoints.begin_named(self.main, frame, self.blocks)
         else:
             self.main.send(frame, request.descriptors)
@@ -310,7 +310,7 @@ class LiveSession:
         is_limited = request.run.why not in (None, "cancelled")
         if is_limited:
             self._stop_spending(request)
-        elif request.is_block:
+        elif request.block is not None:
             if limit := self.init.exceeded_limit(self._limits, request.run.storage):
                 self.stop_request(limit)
         self._press(request)
@@ -351,7 +351,7 @@ class LiveSession:
         # The process answers in order: a checkpoint not reported by now was not made.
         self.checkpoints.discard_unresolved()
         kills_all = request.exited_at or (
-            request.is_block and not request.order.get("keep_processes")
+            request.block is not None and not request.block.keep_processes
         )
         if not (kills_all and self.orphans.kill(self._main_pid)):
             return True
@@ -397,7 +397,7 @@ class LiveSession:
     def _report(self, request: SessionRequest) -> None:
         self._check_usage_at = FOREVER
         number = request.run.number
-        if request.is_block:
+        if request.block is not None:
             self.output.end_block(request.run)
             ending = describe_ending(
                 request, self.init, self.checkpoints, self._limits, self.restored_state
@@ -413,36 +413,37 @@ class LiveSession:
         if self.main_ready and self.state is not State.READY:
             self._enter(State.READY)
         request.run.close()
-        if request.is_block or request.order["op"] == "set":
-            self._after_change(request)
-        elif request.order["op"] == "checkpoint" and request.answer is not None:
+        order = request.order
+        if isinstance(order, RunCode | SetVariable):
+            self._after_change(request, wants_checkpoint=order.rollback_checkpoints)
+        elif isinstance(order, MakeCheckpoint) and request.answer is not None:
             # What prevented the last rollback checkpoint has ended: the next one must not be older.
-            self._renew_rollback_checkpoint(request.order)
-        self.in_work_folder = self.in_work_folder or request.order["op"] == "enter"
+            self._renew_rollback_checkpoint(wanted=order.rollback_checkpoints)
+        self.in_work_folder = self.in_work_folder or isinstance(order, EnterFolder)
 
-    def _after_change(self, request: SessionRequest) -> None:
+    def _after_change(self, request: SessionRequest, *, wants_checkpoint: bool) -> None:
         self.blocks += not request.restarted
-        if not request.restarted or self.checkpoints.rollback is None:
-            self.begin_rollback_checkpoint(request.order)
+        if wants_checkpoint and (not request.restarted or self.checkpoints.rollback is None):
+            self.begin_rollback_checkpoint()
         self.init.start_block_usage(self._main_pid, self.checkpoints.pids())
 
     def _build_answer(self, request: SessionRequest) -> Answer:
         answer = request.answer or Answer(error="The session's process ended.")
         answer = answer._replace(why=request.run.why)
-        if request.order["op"] == "checkpoint":
-            self.checkpoints.finish_named(request.order["checkpoint_key"], answer)
+        if isinstance(request.order, MakeCheckpoint):
+            self.checkpoints.finish_named(request.order.key, answer)
         return answer
 
-    def begin_rollback_checkpoint(self, order: dict[str, Any]) -> None:
-        """Make the next rollback checkpoint, if `order` asks for these."""
-        if self.main is not None and order.get("rollback_checkpoints"):
+    def begin_rollback_checkpoint(self) -> None:
+        """Make the next rollback checkpoint."""
+        if self.main is not None:
             self.checkpoints.begin_rollback(self.main, self.blocks)
 
-    def _renew_rollback_checkpoint(self, order: dict[str, Any]) -> None:
+    def _renew_rollback_checkpoint(self, *, wanted: bool) -> None:
         rollback = self.checkpoints.rollback
         is_older = rollback is None or rollback.blocks < self.blocks or rollback.by_value
-        if self.main_ready and is_older:
-            self.begin_rollback_checkpoint(order)
+        if wanted and self.main_ready and is_older:
+            self.begin_rollback_checkpoint()
 
     # the end of the session
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Final, Protocol, TypeVar
 
+from ...session_orders import ForkBranches, MakeCheckpoint, SubmittedOrder
+
 _Session = TypeVar("_Session", contravariant=True)
 
 
@@ -40,12 +42,15 @@ TRANSITIONS: Final = {
     State.CLOSED: set[State](),
 }
 WITHOUT_PROCESS: Final = frozenset({State.STARTING, State.RESTORING, State.CLOSED})
-_STATE_BY_ORDER: Final = {"checkpoint": State.CHECKPOINTING, "fork": State.FORKING}
+_STATE_BY_ORDER: Final[dict[type, State]] = {
+    MakeCheckpoint: State.CHECKPOINTING,
+    ForkBranches: State.FORKING,
+}
 
 
-def state_during(op: str) -> State:
-    """Return the state of a session whose process carries out order `op`."""
-    return _STATE_BY_ORDER.get(op, State.BUSY)
+def state_during(order: SubmittedOrder) -> State:
+    """Return the state of a session whose process carries out `order`."""
+    return _STATE_BY_ORDER.get(type(order), State.BUSY)
 
 
 class SessionOwner(Protocol[_Session]):
