@@ -15,16 +15,14 @@ from cellblock.sync import SandboxCommandLineCodeExecutor
 
 def processes_of(executor: SandboxCommandLineCodeExecutor) -> list[int]:
     """Return the process IDs of a started executor: its server and all descendants."""
-    return _server_tree(executor._executor)  # pyright: ignore[reportUnknownMemberType]
+    inner: Any = executor._executor  # pyright: ignore[reportUnknownMemberType]
+    return process_tree(int(inner.place.connection.pid))
 
 
 def processes_of_server(server: SandboxSessionServer) -> list[int]:
     """Return the process IDs of a running server and all its sessions."""
-    return _server_tree(server.runtime_server)
-
-
-def _server_tree(owner: Any) -> list[int]:
-    return process_tree(int(owner.place.connection.pid))
+    owner: Any = server.runtime_server
+    return process_tree(int(owner._connection.pid))
 
 
 def process_tree(pid: int) -> list[int]:
