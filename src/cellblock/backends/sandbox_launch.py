@@ -77,10 +77,12 @@ def take_early(key: str) -> SandboxLaunch | None:
 _early: dict[str, SandboxLaunch] = {}
 
 
-def sharing_key(backend: SandboxBackend, own_paths: Sequence[str]) -> str:
+def sharing_key(
+    backend: SandboxBackend, own_paths: Sequence[str], *, has_tenants: bool = True
+) -> str:
     """Return a key that is equal only for backends that may share a server.
 
-    `own_paths` are the paths that only this executor mounts.
+    `own_paths` are the paths that only this executor mounts. A server has tenants or live sessions.
 
     It contains all settings, and the device and inode of each path in them, since another file
     can take a path.
@@ -89,8 +91,8 @@ def sharing_key(backend: SandboxBackend, own_paths: Sequence[str]) -> str:
     identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
     counts_apart = (
         backend.limits.processes is None
-        or backend.settings.cgroups is not None
-        or backend.settings.zygote.own_users
+        or backend.settings["cgroups"] is not None
+        or (has_tenants and backend.settings["zygote"]["own_users"])
     )
     exclusive = 0 if counts_apart else next(_exclusive_numbers)
     others = [identities, _find_mounts(paths, own_paths), exclusive]

@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,7 @@ class SharedServer:
         self._connection: Connection | None = None
         self._launch: SandboxLaunch | None = None
         self._launched_by = 0  # the process ID of the process that started the server
+        self._removals = set[asyncio.Task[None]]()
 
     async def _connect_to(self, launch: SandboxLaunch) -> Connection:
         """Wait until a launched server is ready, and return the connection to it."""
@@ -88,6 +89,22 @@ class SharedServer:
             if self._launch is not None:
                 remove_tree(str(self._launch.scratch))
                 self._launch = None
+
+    def remove_collected(
+        self, loop: asyncio.AbstractEventLoop, remove: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Call `remove` for a user that was garbage-collected, in any thread.
+
+        `loop` is the background loop. Do nothing in a child of the process that started the server.
+        """
+
+        def begin() -> None:
+            removal = asyncio.ensure_future(remove())
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
+
+        if self._launched_by == os.getpid():
+            loop.call_soon_threadsafe(begin)
 
 
 @dataclass(frozen=True)
@@ -163,7 +180,6 @@ class TenantServer(SharedServer):
         self._key = key
         self._tenant_count = 0
         self._starting = asyncio.Lock()
-        self._removals = set[asyncio.Task[None]]()
 
     @property
     def has_exited(self) -> bool:
@@ -228,19 +244,6 @@ class TenantServer(SharedServer):
             self.close_listener()
             await self.close()
 
-    def remove_collected_tenant(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Remove a tenant that was garbage-collected, in any thread. `loop` is the background loop.
-
-        Do nothing in a child of the process that started the server.
-        """
-        if self._launched_by == os.getpid():
-            loop.call_soon_threadsafe(self._begin_removal)
-
-    def _begin_removal(self) -> None:
-        removal = asyncio.ensure_future(self.remove_tenant())
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
-
     def close_listener(self) -> None:
         """Close our end of the socket over which the server receives new streams."""
         if self._launch is not None:
@@ -254,7 +257,9 @@ class SharedConnection(Connection):
         super().__init__(transport)
         self._server = server
         # For executors that are garbage-collected without `stop`.
-        self._removal = weakref.finalize(self, server.remove_collected_tenant, self._loop)
+        self._removal = weakref.finalize(
+            self, server.remove_collected, self._loop, server.remove_tenant
+        )
         self._removal.atexit = False
 
     async def close(self, *, keep: Sequence[str] = ()) -> None:

@@ -29,9 +29,9 @@ class SandboxSessionCodeExecutor(SessionExecutor):
     the variables from before the block, and the result says so (`session_restored`, `notice`).
     Blocks in other languages are fresh processes in the same work folder.
 
-    server   a running `SandboxSessionServer`. `None` starts a private one. With a server, do not
-             pass `packages`, `limits`, `policy`, `preload` or `virtual_env_context`: the server
-             defines them
+    server   a running `SandboxSessionServer`. `None` uses one that all sessions with the same
+             settings share. With a server, do not pass `packages`, `limits`, `policy`, `preload` or
+             `virtual_env_context`: the server defines them
 
     For the other parameters see `SessionExecutor` and `SandboxCommandLineCodeExecutor`. Results are
     `SessionCodeResult` objects. Starting raises `SandboxUnavailable` if this machine does not

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +55,7 @@ class SandboxSessionPlace(SandboxPlace):
         super()._init_state()
         self.session = SessionState()
         self._server: SessionServer | None = None
+        self._removal: weakref.finalize[Any, Any] | None = None
 
     def writable_folders(self) -> list[Path]:
         """See `Place`. Checkpoints have copies of the work folder."""
@@ -70,15 +73,16 @@ class SandboxSessionPlace(SandboxPlace):
         self._open_workspace()
         await self._protect_startup_files(self.workspace)
         given = self._shared.server
-        server = self._private_server() if given is None else given.runtime_server
         work_dir = str(self.workspace.path)
         scratch = create_scratch("cellblock-session-", work_dir)
+        server: SessionServer | None = None
         try:
-            connection = await (
-                server.open(self.settings.functions.packages, work_dir)
-                if given is None
-                else server.open()
-            )
+            if given is None:
+                server = await self._join_server([work_dir, str(scratch)])
+            else:
+                server = given.runtime_server
+                server.add_session()
+            connection = await server.open(work_dir)
             server.populate_scratch(scratch)
             await self._create_session(server, connection, scratch)
             await self._finish_opening(load_functions)
@@ -86,18 +90,22 @@ class SandboxSessionPlace(SandboxPlace):
             remove_tree(str(scratch))
             if self._server is not None:
                 await self.close(restarting=True)
-            elif self._shared.server is None:
-                await server.close()
             raise
+        finally:
+            if server is not None:  # counted so far, so that it does not end
+                await server.remove_session()
 
-    def _private_server(self) -> SessionServer:
-        return SessionServer(
+    async def _join_server(self, own_paths: list[str]) -> SessionServer:
+        server = SessionServer(
             packages=self.settings.packages,
             limits=self.limits,
             policy=self.sandbox.policy,
             preload=self.sandbox.preload,
             virtual_env_context=self.sandbox.virtual_env_context,
             stop_with_last_session=True,
+        )
+        return await server.join(
+            self.settings.functions.packages, own_paths, group=self.sharing_group
         )
 
     async def _create_session(
@@ -113,7 +121,22 @@ class SandboxSessionPlace(SandboxPlace):
                 with contextlib.suppress(BackendError):
                     await connection.request(CloseSession(number))
             raise
-        self._join_server(server, connection, number, scratch)
+        if not answer.keys() & {"refused", "error"}:
+            server.add_session()
+            connection.loss_advice = self.loss_advice
+            self._server, self.connection, self.session.number, self.scratch = (
+                server,
+                connection,
+                number,
+                scratch,
+            )
+            # For executors that are garbage-collected without `stop`.
+            loop, close = asyncio.get_running_loop(), server.close_session
+            self._removal = weakref.finalize(
+                self, server.remove_collected, loop, functools.partial(close, connection, number)
+            )
+            self._removal.atexit = False
+        return answer
 
     def _delete_at_end(self, scratch: Path) -> tuple[str, ...]:
         return (str(scratch), *self._temp_dirs_to_delete())
@@ -146,10 +169,9 @@ class SandboxSessionPlace(SandboxPlace):
         self._server = self.connection = None
         try:
             if server is not None and connection is not None:
-                if connection.is_open:
-                    with contextlib.suppress(BackendError):  # its cell can have ended before
-                        await connection.request(CloseSession(self.session.number))
-                await server.remove_session()
+                if self._removal is not None:
+                    self._removal.detach()
+                await server.close_session(connection, self.session.number)
         finally:
             self.session.discard_checkpoints()
             await self._release_work_dir()

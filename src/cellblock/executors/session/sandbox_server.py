@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import sys
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace, TracebackType
@@ -17,7 +18,7 @@ from ...aio.shielded import run_to_end
 from ...backends.connection import Connection
 from ...backends.other_systems import check_sandbox_system
 from ...backends.sandbox import WORK_DIR, SandboxBackend
-from ...backends.sandbox_launch import SandboxLaunch
+from ...backends.sandbox_launch import SandboxLaunch, sharing_key
 from ...backends.server_process import SandboxServerProcess
 from ...backends.shared_server import SharedServer
 from ...backends.umask import check_umask
@@ -27,11 +28,13 @@ from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
 from ..argument_checks import check_limits, check_policy, check_strings, check_virtual_env
 
+_MAX_SESSIONS = 50  # of one server, which carries all their output
+
 
 class SessionServer(SharedServer):
     """The runtime server of one or more sessions.
 
-    stop_with_last_session   close the server when its last session is removed
+    stop_with_last_session   close the server when its last session is removed: for `join`
     inner_work_dir           the path of each session's work folder, as blocks see it
     """
 
@@ -56,11 +59,34 @@ class SessionServer(SharedServer):
         self.inner_work_dir = inner_work_dir
         self._numbers = itertools.count(1)
         self._session_count = 0
+        self._starting = asyncio.Lock()
+        self._backend: SandboxBackend | None = None
         self._stop_with_last_session = stop_with_last_session
 
-    async def open(
-        self, more_packages: Sequence[str] = (), work_dir: str | None = None
-    ) -> Connection:
+    async def join(
+        self, more_packages: Sequence[str], own_paths: Sequence[str], group: str
+    ) -> SessionServer:
+        """Return the server of all sessions with these settings; this one if there is none yet.
+
+        Count a session more there. `own_paths` are the paths that only the caller's session mounts.
+        Sessions with different `group` do not share a server. Raise the errors that starting an
+        executor raises.
+        """
+        self._backend = await self._make_backend(more_packages)
+        key = group + sharing_key(self._backend, own_paths, has_tenants=False)
+        server = _joined.get(key)
+        if server is None or not server.can_be_joined:
+            server = _joined[key] = self
+        server.add_session()
+        return server
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether the server has a place for a session, and has not ended and will not soon."""
+        has_ended = self._connection is not None and not self._connection.is_open
+        return 0 < self._session_count < _MAX_SESSIONS and not has_ended
+
+    async def open(self, work_dir: str | None = None) -> Connection:
         """Return the connection to the server. The first call starts the server.
 
         Its own folders are outside of `work_dir`. If that is not known yet, they are outside of
@@ -70,13 +96,19 @@ class SessionServer(SharedServer):
         """
         check_sandbox_system()
         check_umask()
-        if self._connection is not None:
-            if not self._connection.is_open:
-                raise BackendLost(
-                    "The server of this session has ended. Stop all its sessions, then start it "
-                    "again."
-                )
-            return self._connection
+        async with self._starting:
+            if self._connection is None:
+                backend = self._backend or await self._make_backend(())
+                server = SandboxServerProcess(has_tenants=False)
+                launch = SandboxLaunch(backend, work_dir or tempfile.gettempdir(), server)
+                return await self._connect_to(launch)
+        if not self._connection.is_open:
+            raise BackendLost(
+                "The server of this session has ended. Stop all its sessions, then start it again."
+            )
+        return self._connection
+
+    async def _make_backend(self, more_packages: Sequence[str]) -> SandboxBackend:
         interpreter = await find_interpreter(self._python)
         required = (*self.packages, *more_packages)
         added = (
@@ -90,17 +122,13 @@ class SessionServer(SharedServer):
                 f"Sessions need IPython, which {self._python or sys.executable} does not have. "
                 "Install it there with pip install ipython, or pass packages=['ipython']."
             )
-        backend = SandboxBackend(
+        return SandboxBackend(
             interpreter,
             shown,
             self.limits,
             self.policy,
             self.preload,
             inner_work_dir=self.inner_work_dir,
-        )
-        server = SandboxServerProcess(has_tenants=False)
-        return await self._connect_to(
-            SandboxLaunch(backend, work_dir or tempfile.gettempdir(), server)
         )
 
     def next_session_number(self) -> int:
@@ -111,19 +139,30 @@ class SessionServer(SharedServer):
         """Count a new session."""
         self._session_count += 1
 
+    async def close_session(self, connection: Connection, number: int) -> None:
+        """Close a session that the server has created, and count it no more."""
+        if connection.is_open:
+            with contextlib.suppress(BackendError):  # its cell can have ended before
+                await connection.request({"op": "close", "session": number})
+        await self.remove_session()
+
     async def remove_session(self) -> None:
-        """Count a session that has ended. A private server closes after its last session."""
+        """Count a session that has ended. After its last one, a server that was joined closes."""
         self._session_count -= 1
         if self._stop_with_last_session and self._session_count == 0:
             await self.close()
 
 
+# Sessions alone keep their server alive: it ends with the last one, also if nobody stops that.
+_joined: weakref.WeakValueDictionary[str, SessionServer] = weakref.WeakValueDictionary()
+
+
 class SandboxSessionServer:
     """A server for many sessions with the same Python, packages, limits, policy and `preload`.
 
-    A session with a private server takes as long to start as Python needs to import IPython and
-    the modules in `preload`. A session on a running server starts in milliseconds and shares the
-    memory of these modules. `async with` starts and stops the server, with all its sessions.
+    Its start takes as long as Python needs to import IPython and the modules in `preload`. A
+    session on it starts in milliseconds and shares the memory of these modules. `async with` starts
+    and stops the server, with all its sessions.
 
     For the parameters see `SandboxCommandLineCodeExecutor`.
     """

@@ -1,0 +1,172 @@
+"""Sessions with the same settings share a server, but no failure of one reaches another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+from collections.abc import AsyncGenerator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cellblock import BackendLost, CodeBlock, Limits, Policy, SandboxSessionCodeExecutor
+from cellblock.runtime.linux.process_tree import descendants
+from cellblock.sandbox import cgroups
+
+# Without control groups, all sessions of a server are counted together.
+LIMITS = Limits(processes=None)
+
+
+def own_policy() -> Policy:
+    """Return a policy that no session of another test has."""
+    return Policy(environment={"TEST": uuid4().hex})
+
+
+@contextlib.asynccontextmanager
+async def sessions(count: int, **settings: Any) -> AsyncGenerator[list[SandboxSessionCodeExecutor]]:
+    """Start sessions with the same settings, all at once."""
+    settings = {"limits": LIMITS, "policy": own_policy(), **settings}
+    made = [SandboxSessionCodeExecutor(**settings) for _ in range(count)]
+    try:
+        await asyncio.gather(*(session.start() for session in made))
+        yield made
+    finally:
+        await asyncio.gather(*(session.stop() for session in made))
+
+
+def server_of(session: SandboxSessionCodeExecutor) -> int:
+    return session.place.require_connection().pid
+
+
+async def output_of(session: SandboxSessionCodeExecutor, code: str) -> str:
+    return (await session.execute_code_blocks([CodeBlock(code, "python")])).output
+
+
+async def wait_for_end(pid: int) -> None:
+    while os.path.exists(f"/proc/{pid}"):
+        await asyncio.sleep(0.01)
+
+
+def test_the_first_session_starts_the_server_and_the_last_one_ends_it() -> None:
+    async def main() -> None:
+        async with sessions(3) as (one, other, third):
+            server = server_of(one)
+            assert {server_of(other), server_of(third)} == {server}
+            await output_of(one, "x = 1")
+            assert "NameError" in await output_of(other, "x")
+            await one.stop()
+            await third.stop()
+            assert await output_of(other, "1 + 1") == "2\n"
+        await wait_for_end(server)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("other", [{"preload": ["json"]}, {"limits": Limits(memory_bytes=1 << 30)}])
+def test_sessions_with_other_settings_have_another_server(other: dict[str, Any]) -> None:
+    policy = own_policy()
+
+    async def main() -> None:
+        async with (
+            sessions(1, policy=policy) as (one,),
+            sessions(1, policy=policy, **other) as (two,),
+        ):
+            assert server_of(one) != server_of(two)
+
+    asyncio.run(main())
+
+
+def test_sessions_of_different_groups_have_servers_of_their_own() -> None:
+    policy = own_policy()
+
+    async def main() -> None:
+        async with sessions(1, policy=policy) as (one,):
+            two = SandboxSessionCodeExecutor(limits=LIMITS, policy=policy)
+            two.place.sharing_group = "another key"
+            async with two:
+                assert server_of(one) != server_of(two)
+
+    asyncio.run(main())
+
+
+def test_sessions_that_would_be_counted_together_have_servers_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cgroups, "find_cgroups", lambda: cgroups.CgroupSupport(0, "none in a test"))
+
+    async def main() -> None:
+        async with sessions(2, limits=Limits(processes=50)) as (one, two):
+            assert server_of(one) != server_of(two)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "failure",
+    ["import os; os._exit(1)", "import os; os.kill(os.getpid(), 9)", "x = bytearray(1 << 40)"],
+)
+def test_a_session_that_fails_leaves_the_others(failure: str) -> None:
+    async def main() -> None:
+        async with sessions(2) as (one, other):
+            await output_of(other, "kept = 1")
+            await output_of(one, failure)
+            assert await output_of(other, "kept") == "1\n"
+            assert await output_of(one, "2") == "2\n"
+
+    asyncio.run(main())
+
+
+def test_a_killed_first_process_of_a_session_leaves_the_others() -> None:
+    async def main() -> None:
+        async with sessions(2) as (one, other):
+            await output_of(other, "kept = 1")
+            before = set(descendants(server_of(one)))
+            async with sessions(1, policy=one.policy) as (third,):
+                assert server_of(third) == server_of(one)
+                first = min(set(descendants(server_of(one))) - before)
+                os.kill(first, signal.SIGKILL)
+                with pytest.raises(BackendLost):
+                    await output_of(third, "1")
+            assert await output_of(other, "kept") == "1\n"
+
+    asyncio.run(main())
+
+
+def test_after_the_loss_of_a_server_sessions_start_another_one() -> None:
+    async def main() -> None:
+        async with sessions(2) as (one, other):
+            lost = server_of(one)
+            os.kill(lost, signal.SIGKILL)
+            for session in (one, other):
+                with pytest.raises(BackendLost):
+                    await output_of(session, "1")
+                await session.restart()
+            assert server_of(one) == server_of(other) != lost
+            assert await output_of(one, "1") == "1\n"
+
+    asyncio.run(main())
+
+
+def test_a_session_that_nobody_stops_ends_when_it_is_collected() -> None:
+    async def main() -> None:
+        policy = own_policy()
+        async with sessions(1, policy=policy) as (one,):
+            server = server_of(one)
+            before = set(descendants(server))
+            lost = SandboxSessionCodeExecutor(limits=LIMITS, policy=policy)
+            await lost.start()
+            assert server_of(lost) == server
+            own = set(descendants(server)) - before
+            assert own
+            del lost
+            gc.collect()
+            for pid in own:
+                await wait_for_end(pid)
+            assert await output_of(one, "1") == "1\n"
+        await wait_for_end(server)
+
+    asyncio.run(main())
