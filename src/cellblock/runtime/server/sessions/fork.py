@@ -84,6 +84,7 @@ class Fork:
         self._later = deque[LiveSession]()
         self._without_cell, self._without_process = deque[LiveSession](), deque[LiveSession]()
         self._unready = set[LiveSession]()  # of the batch
+        self._unforked = 0  # of the batch: the processes for which the helper has no order yet
         self._has_order = False  # the session, which has not answered yet
         self._failure: Answer | None = None  # while the session has not answered yet
         self._cell_helper: ForkHelper | None = None
@@ -108,8 +109,8 @@ class Fork:
         return self._checkpoint is not None and self._checkpoint.by_value
 
     def start(self, *, at_once: int) -> None:
-        """Fork the branches, in batches of `at_once`."""
-        self._at_once = at_once
+        """Fork the branches, in batches of `at_once`, but all at once in a container."""
+        self._at_once = len(self.branches) if self._is_in_container else at_once
         if self._is_in_container and self._is_by_value:
             self.fail(_NOT_FORKED_BY_VALUES)
         else:
@@ -118,6 +119,7 @@ class Fork:
     def _start_batch(self) -> None:
         batch = [self._later.popleft() for _ in range(min(self._at_once, len(self._later)))]
         self._unready.update(batch)
+        self._unforked = len(batch)
         self.deadline = time.monotonic() + _TIMEOUT + _SECONDS_PER_BRANCH * (len(batch) - 1)
         if self._is_in_container:
             self._without_process.extend(batch)
@@ -199,6 +201,7 @@ class Fork:
             return
         if self._without_process:
             branch = self._without_process.popleft()
+            self._unforked -= 1
             if self._is_in_container:
                 order = ForkNext(folder=self.branches[branch].folder)
                 helper.send(order, [branch.init.peer_fd])
@@ -210,7 +213,7 @@ class Fork:
             helper.send(ForkNext(), passed)
             main.close_peer()
             branch.init.close_namespaces()
-        elif all(branch.main is not None for branch in self._unready):
+        elif not self._unforked:
             helper.close()
 
     def _on_answer(self, answer: Answer) -> None:
