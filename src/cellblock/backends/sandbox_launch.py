@@ -91,8 +91,8 @@ def sharing_key(
     identities = [(status.st_dev, status.st_ino) for status in map(os.stat, paths)]
     counts_apart = (
         backend.limits.processes is None
-        or backend.settings["cgroups"] is not None
-        or (has_tenants and backend.settings["zygote"]["own_users"])
+        or backend.settings.cgroups is not None
+        or (has_tenants and backend.settings.zygote.own_users)
     )
     exclusive = 0 if counts_apart else next(_exclusive_numbers)
     others = [identities, _find_mounts(paths, own_paths), exclusive]

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..environments.interpreter import Interpreter
 from ..errors import BackendError, BackendLost, SandboxUnavailable, ServerFull

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from ...aio.shielded import run_in_thread
 from ...backends.connection import Connection
@@ -78,7 +78,7 @@ class SandboxSessionPlace(SandboxPlace):
         server: SessionServer | None = None
         try:
             if given is None:
-                server = await self._join_server([work_dir, str(scratch)])
+                server = await self._find_server([work_dir, str(scratch)])
             else:
                 server = given.runtime_server
                 server.add_session()
@@ -95,7 +95,7 @@ class SandboxSessionPlace(SandboxPlace):
             if server is not None:  # counted so far, so that it does not end
                 await server.remove_session()
 
-    async def _join_server(self, own_paths: list[str]) -> SessionServer:
+    async def _find_server(self, own_paths: list[str]) -> SessionServer:
         server = SessionServer(
             packages=self.settings.packages,
             limits=self.limits,
@@ -121,22 +121,7 @@ class SandboxSessionPlace(SandboxPlace):
                 with contextlib.suppress(BackendError):
                     await connection.request(CloseSession(number))
             raise
-        if not answer.keys() & {"refused", "error"}:
-            server.add_session()
-            connection.loss_advice = self.loss_advice
-            self._server, self.connection, self.session.number, self.scratch = (
-                server,
-                connection,
-                number,
-                scratch,
-            )
-            # For executors that are garbage-collected without `stop`.
-            loop, close = asyncio.get_running_loop(), server.close_session
-            self._removal = weakref.finalize(
-                self, server.remove_collected, loop, functools.partial(close, connection, number)
-            )
-            self._removal.atexit = False
-        return answer
+        self._join_server(server, connection, number, scratch)
 
     def _delete_at_end(self, scratch: Path) -> tuple[str, ...]:
         return (str(scratch), *self._temp_dirs_to_delete())
@@ -152,6 +137,12 @@ class SandboxSessionPlace(SandboxPlace):
             number,
             scratch,
         )
+        # For executors that are garbage-collected without `stop`.
+        loop, close = asyncio.get_running_loop(), server.close_session
+        self._removal = weakref.finalize(
+            self, server.remove_collected, loop, functools.partial(close, connection, number)
+        )
+        self._removal.atexit = False
 
     def _mounts(self, scratch: Path) -> tuple[MountSpec, ...]:
         mounts = executor_mounts(

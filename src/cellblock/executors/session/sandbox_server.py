@@ -26,6 +26,7 @@ from ...environments.virtualenv import environment_for, find_interpreter, site_p
 from ...errors import BackendError, BackendLost
 from ...limits import SANDBOX_LIMITS, Limits
 from ...policy import Policy
+from ...runtime.session_orders import CloseSession
 from ..argument_checks import check_limits, check_policy, check_strings, check_virtual_env
 
 _MAX_SESSIONS = 50  # of one server, which carries all their output
@@ -143,7 +144,7 @@ class SessionServer(SharedServer):
         """Close a session that the server has created, and count it no more."""
         if connection.is_open:
             with contextlib.suppress(BackendError):  # its cell can have ended before
-                await connection.request({"op": "close", "session": number})
+                await connection.request(CloseSession(number))
         await self.remove_session()
 
     async def remove_session(self) -> None:
