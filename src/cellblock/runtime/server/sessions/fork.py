@@ -117,6 +117,7 @@ class Fork:
             self._start_batch()
 
     def _start_batch(self) -> None:
+        self._close_helpers()
         batch = [self._later.popleft() for _ in range(min(self._at_once, len(self._later)))]
         self._unready.update(batch)
         self._unforked = len(batch)
@@ -269,7 +270,10 @@ class Fork:
             step, self._step = self._step, Step.ENDED
             if step is Step.CELL:
                 self.parent.orphans.unpause(self.parent.main)
-            for helper in (self._cell_helper, self._process_helper):
-                if helper is not None:
-                    helper.close()
+            self._close_helpers()
             self._on_end(self, failure)
+
+    def _close_helpers(self) -> None:
+        for helper in (self._cell_helper, self._process_helper):
+            if helper is not None:
+                helper.close()
