@@ -8,6 +8,7 @@ interpreter in which no code of theirs has run; a tenant sees nothing of another
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -105,7 +106,8 @@ class SharedServer:
             removal.add_done_callback(self._removals.discard)
 
         if self._launched_by == os.getpid():
-            loop.call_soon_threadsafe(begin)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(begin)
 
 
 @dataclass(frozen=True)
