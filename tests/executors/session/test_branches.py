@@ -274,3 +274,27 @@ def test_a_parent_that_kills_all_processes_it_sees_kills_no_branch(
 def test_branches_run_at_the_same_time(live: LiveSession) -> None:
     with forked(live, 3) as branches:
         run_async(meet([branch.executor for branch in branches]))
+
+
+def test_a_branch_does_not_copy_the_unchanged_large_files_of_its_checkpoint(
+    live: LiveSession,
+) -> None:
+    live.run_ok(
+        "import os; os.mkdir('data'); open('data/large', 'wb').write(bytes(1 << 20)); "
+        "open('rewritten', 'wb').write(bytes(1 << 20)) and None"
+    )
+    checkpoint = live.checkpoint()
+    with forked(live, 1, checkpoint) as (branch,):
+        branch.run_ok("open('rewritten', 'r+b').write(b'changed') and None")
+        own = branch.checkpoint()
+        assert (own.copied_bytes + own.shared_bytes, own.shared_bytes >= 1 << 20) == (2 << 20, True)
+        run_async(live.executor.drop(checkpoint))
+        branch.run_ok("open('data/large', 'wb').close(); os.unlink('rewritten')")
+        branch.restore(own)
+        assert (
+            branch.run_ok(
+                "print(open('data/large', 'rb').read() == bytes(1 << 20), "
+                "open('rewritten', 'rb').read(8))"
+            )
+            == "True b'changed\\x00'"
+        )

@@ -277,11 +277,10 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             )
         workspace, folder = self.place.workspace, self.place.checkpoint_dir()
         key = uuid.uuid4().hex
-        last = next(reversed(self._state.checkpoints.values()), None)
+        previous = self._state.last_snapshot()
         taken = list[snapshot.Snapshot]()
 
         def take_snapshot() -> None:
-            previous = None if last is None else last.snapshot
             room = shortest(self.limits.written_bytes, max_copied_bytes)
             taken.append(snapshot.take_snapshot(workspace.path, previous, folder, room))
 

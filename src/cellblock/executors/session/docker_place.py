@@ -195,22 +195,23 @@ class DockerSessionPlace(DockerPlace):
             for _ in range(request.count)
         ]
 
-        def copy_folders() -> None:
-            for _, folder in made:
-                _copy_folder(source, folder, own, request.max_copied_bytes)
+        def copy_folders() -> list[snapshot.Snapshot | None]:
+            room = request.max_copied_bytes
+            return [_copy_folder(source, folder, own, room) for _, folder in made]
 
         requested = [
             NewBranch(number, folder=f"{_BRANCHES_DIR}/{folder.name}") for number, folder in made
         ]
         try:
-            await run_in_thread(copy_folders)
+            copied = await run_in_thread(copy_folders)
             await request.send(connection, self.session.number, requested)
         except BaseException:
             for _, folder in made:
                 remove_tree(str(folder))
             raise
         branches = [self._new_branch() for _ in made]
-        for branch, (number, folder) in zip(branches, made, strict=True):
+        for branch, (number, folder), shared in zip(branches, made, copied, strict=True):
+            branch.session.copied_from = shared
             branch._join_group(self, number, folder, f"{_BRANCHES_DIR}/{folder.name}")
         return branches
 
@@ -264,12 +265,12 @@ class _ContainerGroup:
 
 def _copy_folder(
     source: Path | snapshot.Snapshot, target: Path, owner_of: Path, max_copied_bytes: int | None
-) -> None:
+) -> snapshot.Snapshot | None:
     """Copy `source` to `target`, and give `target` the owner of `owner_of`."""
     target.mkdir(mode=0o700)
-    snapshot.copy_folder(source, target, max_copied_bytes)
+    copied = snapshot.copy_folder(source, target, max_copied_bytes)
     status = os.stat(owner_of)
-    if sys.platform == "win32":
-        return
-    with contextlib.suppress(PermissionError):  # without root, all files have the same owner anyway
-        os.chown(target, status.st_uid, status.st_gid)
+    if sys.platform != "win32":
+        with contextlib.suppress(PermissionError):  # without root, all have the same owner anyway
+            os.chown(target, status.st_uid, status.st_gid)
+    return copied

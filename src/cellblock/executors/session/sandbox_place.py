@@ -212,7 +212,8 @@ class SandboxSessionPlace(SandboxPlace):
                 scratch = create_scratch("cellblock-session-", branch.work_dir)
                 made.append((branch, server.next_session_number(), scratch))
                 room = request.max_copied_bytes
-                snapshot.copy_folder(source, branch.work_dir, room)
+                copied = snapshot.copy_folder(source, branch.work_dir, room)
+                branch.session.copied_from = copied
                 for name in ("home", "env"):
                     snapshot.copy_folder(own_scratch / name, scratch / name, room)
                 branch._workspace = Workspace(branch.work_dir)

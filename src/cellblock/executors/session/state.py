@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import CheckpointError
+from ..workspace.snapshot import Snapshot
 from .checkpoint import Checkpoint
 
 LOSS_ADVICE = "Call restart() to start a new session."  # after the loss of the server
@@ -19,11 +20,18 @@ class SessionState:
     number        its number on the runtime server
     block_count   how many blocks it has run
     checkpoints   its checkpoints by name, oldest first
+    copied_from   the snapshot that its work folder was copied from, in a branch of a checkpoint
     """
 
     number: int = 0
     block_count: int = 0
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict[str, Checkpoint])
+    copied_from: Snapshot | None = None
+
+    def last_snapshot(self) -> Snapshot | None:
+        """Return the snapshot with which the next one can share what has not changed."""
+        newest = next(reversed(self.checkpoints.values()), None)
+        return self.copied_from if newest is None else newest.snapshot
 
     def snapshot_folders(self) -> list[Path]:
         """Return the folders with the checkpoints' copies of the work folder."""

@@ -200,20 +200,35 @@ def restore_snapshot(snapshot: Snapshot, folder: Path, *, read_only: Collection[
         snapshot.entries = thawer.restore_entries(snapshot.entries, target)
 
 
-def copy_folder(source: Path | Snapshot, target: Path, max_copied_bytes: int | None = None) -> None:
+def copy_folder(
+    source: Path | Snapshot, target: Path, max_copied_bytes: int | None = None
+) -> Snapshot | None:
     """Copy a folder, or what is in a snapshot of it, to the new or empty folder `target`.
 
-    Both can be changed afterwards. Raise `CheckpointError` as `take_snapshot` does.
+    Both can be changed afterwards. For a snapshot, return what the first one of `target` can share
+    with it: the large files. Raise `CheckpointError` as `take_snapshot` does.
     """
     target.mkdir(parents=True, exist_ok=True)
     stats = CopyStats(max_copied_bytes=max_copied_bytes)
     with SafeFolder.at(target) as copy:
         if isinstance(source, Snapshot):
             with SafeFolder.at(source.path) as blobs:
-                _Thawer(blobs, stats).restore_entries(source.entries, copy)
-        else:
-            with open_folder(str(source)) as original:
-                copy_entries(original, copy, stats)
+                entries = _Thawer(blobs, stats).restore_entries(source.entries, copy)
+            return Snapshot(source.path, stats, _large_files(entries), source.used_bytes)
+        with open_folder(str(source)) as original:
+            copy_entries(original, copy, stats)
+    return None
+
+
+def _large_files(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return the files that are not in a pack. To remember all would take memory in each branch."""
+    found = dict[str, Entry]()
+    for name, entry in entries.items():
+        if isinstance(entry, FrozenFolder):
+            found[name] = entry._replace(entries=_large_files(entry.entries))
+        elif isinstance(entry, FrozenFile) and entry.offset is None:
+            found[name] = entry
+    return found
 
 
 class _Thawer:
