@@ -204,6 +204,23 @@ def test_a_branch_has_checkpoints_and_recovers(live: LiveSession) -> None:
             live.restore(checkpoint)
 
 
+def test_the_end_of_a_branchs_first_process_is_reported(live: LiveSession) -> None:
+    live.run_ok("import os, signal")
+    with forked(live, 2) as (one, other):
+        assert one.run("os._exit(3)").exit_code == 3
+        assert one.run("os._exit(4)").exit_code == 4  # of a process that was restored
+        assert other.run("os.kill(os.getpid(), signal.SIGSEGV)").exit_code == 128 + 11
+
+
+def test_a_branchs_process_has_another_id_than_those_above_it(live: LiveSession) -> None:
+    """Libraries recognise by it that their threads do not exist."""
+    live.run_ok("import os; ids = [os.getpid()]")
+    with forked(live) as (child,):
+        child.run_ok("ids.append(os.getpid())")
+        with forked(child) as (deepest,):
+            assert deepest.run_ok("len({*ids, os.getpid()})") == "3"
+
+
 def test_branches_outlive_their_parent(shared: SandboxSessionServer) -> None:
     parent = open_session(shared)
     parent.run_ok("x = 1")
