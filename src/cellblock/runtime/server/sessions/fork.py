@@ -268,10 +268,12 @@ class Fork:
     def _end(self, failure: Answer | None) -> None:
         if self._step is not Step.ENDED:
             step, self._step = self._step, Step.ENDED
-            if step is Step.CELL:
-                self.parent.orphans.unpause(self.parent.main)
-            self._close_helpers()
-            self._on_end(self, failure)
+            try:
+                if step is Step.CELL:
+                    self.parent.orphans.unpause(self.parent.main)
+            finally:  # whatever fails, the caller gets an answer
+                self._close_helpers()
+                self._on_end(self, failure)
 
     def _close_helpers(self) -> None:
         for helper in (self._cell_helper, self._process_helper):

@@ -68,9 +68,13 @@ class ForkHelper:
         self._on_ready(self)
 
     def kill(self) -> None:
-        """Kill the helper, if it has reported its process ID."""
+        """Kill the helper, if it has reported its process ID and that is possible.
+
+        Else it ends when its socket is closed.
+        """
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+            with contextlib.suppress(OSError):  # no descriptor is free, for example
+                self._process.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
         """Close the socket, which ends the helper."""

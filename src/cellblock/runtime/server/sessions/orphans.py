@@ -49,9 +49,12 @@ class SessionOrphans:
         """
         if main is not None:
             main.signal(signal.SIGCONT)
-        stopped, self._stopped = self._find_all(main) | self._stopped, set[int]()
-        for pid in stopped:
-            process_tree.send_signal(pid, signal.SIGCONT)
+        stopped, self._stopped = self._stopped, set[int]()
+        try:
+            stopped |= self._find_all(main)
+        finally:  # also if /proc cannot be read
+            for pid in stopped:
+                process_tree.send_signal(pid, signal.SIGCONT)
 
     def _find_all(self, main: Channel | None) -> set[int]:
         return {
