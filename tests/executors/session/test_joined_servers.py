@@ -14,7 +14,14 @@ from uuid import uuid4
 
 import pytest
 
-from cellblock import BackendLost, CodeBlock, Limits, Policy, SandboxSessionCodeExecutor
+from cellblock import (
+    BackendLost,
+    CodeBlock,
+    ExecutorStopped,
+    Limits,
+    Policy,
+    SandboxSessionCodeExecutor,
+)
 from cellblock.runtime.linux.process_tree import descendants
 from cellblock.sandbox import cgroups
 
@@ -164,3 +171,36 @@ def test_a_session_that_nobody_stops_ends_when_it_is_collected() -> None:
         await wait_for_end(server)
 
     asyncio.run(main())
+
+
+def test_stopping_a_session_ends_its_block_in_another_language() -> None:
+    async def run() -> None:
+        async with sessions(2) as (session, other):
+            folder, server = session.work_dir, server_of(other)
+            code = "exec 3> held.txt; echo > started.txt; sleep 1000"
+            block = asyncio.create_task(session.execute_code_blocks([CodeBlock(code, "sh")]))
+            while not (folder / "started.txt").exists():
+                await asyncio.sleep(0.01)
+            (process, *_) = holders(server, "held.txt")
+            await session.stop()
+            with pytest.raises(ExecutorStopped):
+                await block
+            await wait_for_end(process)
+            assert await output_of(other, "1") == "1\n"
+
+    asyncio.run(run())
+
+
+def test_stopping_a_session_ends_a_block_in_another_language_that_has_not_begun() -> None:
+    async def run() -> None:
+        async with sessions(2) as (session, other):
+            events = session.execute_stream([CodeBlock("sleep 1000", "sh")])
+            await anext(events)  # `Started` comes before the request
+            following = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0)
+            await session.stop()
+            with pytest.raises(ExecutorStopped):
+                await following
+            assert await output_of(other, "1") == "1\n"
+
+    asyncio.run(run())

@@ -100,6 +100,11 @@ class Pool:
         dedicated_to = (job, mounts, descriptors)
         self._request_cell(Cell(self._next_name(), self._spec, self.cgroups, dedicated_to))
 
+    def has(self, number: int) -> bool:
+        """Return True if run `number` has not ended."""
+        jobs = [*self._waiting, *(cell.job for cell in self._starting if cell.job is not None)]
+        return number in self._running or any(job.number == number for job in jobs)
+
     def cancel(self, number: int) -> None:
         """Stop run `number` or remove it from the queue. Do nothing if it has ended."""
         for job in self._waiting:

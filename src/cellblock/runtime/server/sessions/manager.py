@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from ... import handshake, protocol
 from ...linux.held_file import HeldFile
-from ...messages import Answer, MountFolders, MountSpec, RunProgram
+from ...messages import Answer, Failure, MountFolders, MountSpec, RunProgram
 from ...packets import decode_packet
 from ...session_orders import (
     SESSION_ORDERS,
@@ -81,6 +81,8 @@ class SessionManager:
         self._restores: dict[LiveSession, SessionJob[ResumeCheckpoint]] = {}  # of named checkpoints
         self._sessions_by_run: dict[int, LiveSession] = {}
         self._fetching = set[int]()  # the numbers of programs whose mounts are being fetched
+        # Programs that may not have ended yet, and their sessions, by number.
+        self._programs: dict[int, tuple[Job, LiveSession]] = {}
         self._created = self._failures = 0
         self._refill_at, self._release_at = time.monotonic(), FOREVER
 
@@ -111,6 +113,7 @@ class SessionManager:
     ) -> None:
         match order := job.order:
             case CloseSession():
+                self._end_programs(session)
                 self._close_session(order.session)
                 self._pending.answer(job, Answer())
             case KillProcess(key=str(key)) | ForkSession(key=str(key)) if (
@@ -126,8 +129,8 @@ class SessionManager:
             case ForkSession():
                 self._fork(SessionJob(job.number, order, job.arrived), session)
             case RunProgram():
-                self._fetching.add(job.number)
                 program = Job(job.number, order.request, job.arrived)
+                self._add_program(program, session)
                 self._mount_client.fetch(
                     order.mounts,
                     functools.partial(self._on_program_fetched, program, order.mounts),
@@ -337,6 +340,28 @@ class SessionManager:
         self._pending.answer(fork.job, failure or Answer())
 
     # blocks in a new process
+
+    def _add_program(self, job: Job, session: LiveSession) -> None:
+        self._programs = {
+            number: program
+            for number, program in self._programs.items()
+            if number in self._fetching or self.pool.has(number)
+        }
+        self._programs[job.number] = job, session
+        self._fetching.add(job.number)
+
+    def _end_programs(self, session: LiveSession) -> None:
+        """End the programs of a session that is being stopped."""
+        failure = Failure("the session was closed", stopped=1)
+        for number, (job, owner) in self._programs.items():
+            if owner is not session:
+                continue
+            if number in self._fetching:
+                self._fetching.remove(number)
+                self._pending.answer(job, failure)
+            elif self.pool.has(number):
+                self._loop.send(failure.encode(number))  # the caller ignores the ending
+                self.pool.cancel(number)
 
     def _on_program_fetched(
         self, job: Job, mounts: Sequence[MountSpec], descriptors: list[int], error: str
