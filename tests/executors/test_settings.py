@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,9 +24,11 @@ from cellblock import (
     SandboxSessionServer,
     create_virtual_env,
 )
+from cellblock.executors.session import sandbox_place
 from cellblock.executors.session.fork_request import ForkRequest
 from cellblock.sandbox.probe import unavailable_reason
 from tests.executors.session.live_session import forked, open_session
+from tests.executors.session.test_saved_values import NATIVE_THREAD
 
 needs_sandbox = pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason())
 pytestmark = [pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")]
@@ -136,17 +139,39 @@ def test_a_branch_that_restarts_keeps_its_virtual_environment(tmp_path: Path) ->
 
 
 @needs_sandbox
-def test_a_stop_during_a_fork_is_reported_as_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", ["pass", NATIVE_THREAD])
+def test_a_stop_during_a_fork_is_reported_as_a_stop(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send = ForkRequest.send
 
     async def run() -> None:
         async with SandboxSessionCodeExecutor() as session:
+            await session.execute_code_blocks([CodeBlock(code, "python")])
 
             async def stop_and_send(*args: Any) -> None:
                 await session._stop()
                 await send(*args)
 
             monkeypatch.setattr(ForkRequest, "send", stop_and_send)
+            await session.fork(3)
+
+    with pytest.raises(ExecutorStopped):
+        asyncio.run(run())
+
+
+@needs_sandbox
+def test_a_stop_while_a_fork_copies_its_folder_is_reported_as_a_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        async with SandboxSessionCodeExecutor() as session:
+
+            async def stop_first(work: Callable[[], None]) -> None:
+                await session._stop()
+                await asyncio.to_thread(work)
+
+            monkeypatch.setattr(sandbox_place, "run_in_thread", stop_first)
             await session.fork(3)
 
     with pytest.raises(ExecutorStopped):

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cellblock import BackendError, CodeBlock, DockerCommandLineCodeExecutor
+from cellblock import (
+    BackendError,
+    CodeBlock,
+    ContainerEngineUnavailable,
+    DockerCommandLineCodeExecutor,
+)
 from cellblock.containers.container import Container
 from cellblock.events import Event, Output
 from cellblock.results import CommandLineCodeResult, fold
@@ -85,6 +90,42 @@ def test_blocks_run_on_a_remote_engine(monkeypatch: pytest.MonkeyPatch, tmp_path
             assert (result.exit_code, result.output) == (0, "from here\n")
             assert (tmp_path / "made").read_text() == "x"
 
+    asyncio.run(main())
+
+
+def test_a_file_that_is_written_here_during_a_block_is_copied_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    image = docker_engine.shared_engine().test_image("python")
+
+    async def main() -> None:
+        async with (
+            forwarder(monkeypatch),
+            DockerCommandLineCodeExecutor(image, work_dir=tmp_path, transfer="copy") as executor,
+        ):
+            code = "print('running', flush=True); import time; time.sleep(1)"
+            async for event in executor.execute_stream(block(code)):
+                if isinstance(event, Output):
+                    (tmp_path / "late").write_text("from here")
+            result = await executor.execute_code_blocks(block("print(open('late').read())"))
+            assert (result.exit_code, result.output) == (0, "from here\n")
+
+    asyncio.run(main())
+
+
+def test_a_failed_start_keeps_the_files_in_a_temporary_work_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        executor = DockerCommandLineCodeExecutor()
+        file = executor.work_dir / "given"
+        file.write_text("from here")
+        with pytest.raises(ContainerEngineUnavailable):
+            await executor.start()
+        assert file.read_text() == "from here"
+        await executor.stop()
+
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/missing")
     asyncio.run(main())
 
 

@@ -122,6 +122,9 @@ class DockerPlace(Place):
             await super().open(load_functions)
         except BaseException:
             await self._release_container(restarting=False)
+            if self._watchdog is not None:  # the folder is there for another start
+                watchdog, self._watchdog = self._watchdog, None
+                watchdog.cancel()
             raise
 
     async def _finish_opening(self, load_functions: Callable[[], Awaitable[None]] | None) -> None:
@@ -236,6 +239,9 @@ class DockerPlace(Place):
             await super().close(restarting=restarting or self._keeps_container)
         finally:
             await self._release_container(restarting=restarting)
+            if self._watchdog is not None and not restarting:
+                watchdog, self._watchdog = self._watchdog, None
+                await asyncio.to_thread(watchdog.remove)
 
     async def _release_container(self, *, restarting: bool) -> None:
         lifecycle, self._lifecycle, self._backend, self._file_sync = (
@@ -249,10 +255,6 @@ class DockerPlace(Place):
             await lifecycle.release(restarting=restarting)
         if client is not None:
             await client.close()
-        watchdog = self._watchdog
-        if watchdog is not None and not restarting:
-            self._watchdog = None
-            await asyncio.to_thread(watchdog.remove)
 
     def to_config(self) -> Config:
         """See `Place`."""

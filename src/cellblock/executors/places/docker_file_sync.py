@@ -61,16 +61,17 @@ class FileSync:
     async def upload(self) -> None:
         """Copy new and changed files to the container. Raise `BackendError`."""
         async with self._lock:
-            archive = await asyncio.to_thread(self._pack)
-            if archive:
+            files = await asyncio.to_thread(self._workspace.list_files)
+            new = {path for path, state in files.items() if self._uploaded.get(path) != state}
+            if new:
+                archive, digests = await asyncio.to_thread(self._pack, new)
                 await self._container.put_archive(WORK_DIR, archive)
+                self._digests.update(digests)
+            self._uploaded = files
 
-    def _pack(self) -> bytes:
-        files = self._workspace.list_files()
-        new = {path for path, state in files.items() if self._uploaded.get(path) != state}
-        self._uploaded = files
-        if not new:
-            return b""
+    def _pack(self, new: set[str]) -> tuple[bytes, dict[str, bytes]]:
+        """Return an archive of the files `new`, and their digests."""
+        digests = dict[str, bytes]()
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w") as archive:
             for folder in sorted(
@@ -79,11 +80,11 @@ class FileSync:
                 archive.addfile(self._entry(folder, 0o755, tarfile.DIRTYPE))
             for path in sorted(new):
                 content, mode = self._workspace.read(path)
-                self._digests[path] = hashlib.sha256(content).digest()
+                digests[path] = hashlib.sha256(content).digest()
                 entry = self._entry(path, mode)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
-        return data.getvalue()
+        return data.getvalue(), digests
 
     def _entry(self, path: str, mode: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
         entry = tarfile.TarInfo(path)
@@ -100,7 +101,7 @@ class FileSync:
             await asyncio.to_thread(self._unpack, archive)
 
     def _unpack(self, archive: tarfile.TarFile) -> None:
-        remote_paths = set[str]()
+        remote_paths, written = set[str](), set[str]()
         for entry in archive:
             path = os.path.relpath(entry.name, _WORK_DIR_NAME)
             if not entry.isreg() or any(part.startswith(".") for part in PurePosixPath(path).parts):
@@ -113,7 +114,10 @@ class FileSync:
             if self._digests.get(path) != digest:
                 self._workspace.write_bytes(path, content)
                 self._digests[path] = digest
+                written.add(path)
         for path in set(self._digests) - remote_paths:
             del self._digests[path]
             self._workspace.remove(path)
-        self._uploaded = self._workspace.list_files()
+        # What was written here meanwhile is not in the container yet.
+        states = self._workspace.list_files()
+        self._uploaded.update({path: states[path] for path in written if path in states})

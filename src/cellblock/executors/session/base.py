@@ -319,7 +319,7 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
             await self._drop_locked(checkpoint)
 
     async def _drop_locked(self, checkpoint: Checkpoint) -> None:
-        del self._state.checkpoints[checkpoint.name]
+        self._state.checkpoints.pop(checkpoint.name, None)  # `stop` may have been faster
         if self.place.connection is not None:
             await self._discard(checkpoint.key, [checkpoint.snapshot])
 
@@ -405,6 +405,9 @@ class SessionExecutor(PlaceProperties, CodeExecutor):
                 places = await self.place.fork(
                     ForkRequest(count, checkpoint, room, self._live.checkpoints)
                 )
+            except FileNotFoundError:  # `stop` has removed a folder that was being copied
+                self.place.require_connection()
+                raise
             finally:
                 if temporary is not None:
                     await self._drop_locked(temporary)

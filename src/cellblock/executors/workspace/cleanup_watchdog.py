@@ -29,6 +29,14 @@ class CleanupWatchdog:
     def remove(self) -> None:
         """Remove the folder and wait until the watchdog process has ended."""
         remove_tree(str(self._path))
+        self._end()
+
+    def cancel(self) -> None:
+        """Keep the folder, and end the watchdog process."""
+        self._process.kill()
+        self._end()
+
+    def _end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
