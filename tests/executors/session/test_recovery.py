@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from cellblock import (
     CheckpointError,
     CodeBlock,
     CodeResult,
+    SandboxSessionCodeExecutor,
     SandboxSessionServer,
+    SessionError,
 )
 from tests.executors.session.hostile_blocks import (
     DISTURBANCES,
@@ -419,3 +422,28 @@ def test_a_session_works_after_code_removed_functions_it_uses(shared: SandboxSes
             assert branch.run_ok("x, os.open, os.close") == "(1, None, None)"
         assert live.run("import ctypes; ctypes.string_at(0)").session_restored
         assert live.run_ok("x") == "1"
+
+
+DIE_SOON = """import signal
+signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.setitimer(signal.ITIMER_REAL, 0.05)"""
+
+
+def test_a_value_reaches_a_session_whose_process_is_being_replaced(
+    shared: SandboxSessionServer,
+) -> None:
+    errors = set[str]()
+
+    async def run() -> None:
+        # A value that was sent to no process makes the session wait for it: up to this limit.
+        async with SandboxSessionCodeExecutor(10, server=shared) as session:
+            for number in range(20):
+                await session.execute_code_blocks([CodeBlock(DIE_SOON, "python")])
+                await asyncio.sleep(0.045 + 0.001 * number)
+                try:
+                    await session.set("value", bytes([number]) * 300_000)
+                except SessionError as error:
+                    errors.add(str(error))
+
+    asyncio.run(run())
+    assert errors <= {"The session's process ended."}  # after it had the value

@@ -58,6 +58,7 @@ class SessionRequest:
         self.must_interrupt = False  # as soon as the process handles interrupts
         self.kill_others_at = FOREVER  # processes that the block may be waiting for
         self._forwarded_bytes = 0
+        self._held_data: bytes | None = b""  # None once the process has the order
         self.exited_at = 0.0  # when the session's process has ended meanwhile
         self.exit_usage: tuple[int | None, float] | None = None  # its exit status, CPU seconds
         self.clean_up_by = FOREVER
@@ -94,12 +95,25 @@ class SessionRequest:
         return more > 0
 
     def start_input(self) -> None:
-        """Stop the clock of the time limit until `end_input` if a person is asked."""
+        """Stop the clock of the time limit until data arrives, if a person is asked."""
         if self._asked_at is None and self.block is not None and not self.block.input_is_timed:
             self._asked_at = time.monotonic()
             self.run.deadline += self._input_wait_left
 
-    def end_input(self) -> None:
+    def hold_data(self, data: bytes) -> bool:
+        """Keep `data` for a process that has no order yet. Return False if it has one."""
+        self._end_input()
+        if self._held_data is None:
+            return False
+        self._held_data += data
+        return True
+
+    def take_data(self) -> bytes:
+        """Return the data to send with the order."""
+        data, self._held_data = self._held_data or b"", None
+        return data
+
+    def _end_input(self) -> None:
         """Let the clock of the time limit run again."""
         if self._asked_at is not None:
             waited = min(time.monotonic() - self._asked_at, self._input_wait_left)

@@ -250,14 +250,14 @@ class LiveSession:
         if isinstance(request.order, MakeCheckpoint):
             self.checkpoints.begin_named(self.main, frame, self.blocks)
         else:
-            self.main.send(frame, request.descriptors)
+            self.main.send(frame + request.take_data(), request.descriptors)
 
     def send_data(self, frame: protocol.Frame) -> None:
         """Forward a chunk of a value, or a line of input."""
-        if self.request is not None:
-            self.request.end_input()
-        if self.main is not None:
-            self.main.send(protocol.encode(protocol.SESSION_DATA, frame.run, frame.payload))
+        data = protocol.encode(protocol.SESSION_DATA, frame.run, frame.payload)
+        is_held = self.request is not None and self.request.hold_data(data)
+        if self.main is not None and not is_held:
+            self.main.send(data)
 
     def stop_request(self, why: str) -> None:
         """End the present request because of the limit `why`, or "cancelled"."""
